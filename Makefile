@@ -1,0 +1,100 @@
+# The one place that people and CI call. `make test` needs cargo (rustup brings the toolchain of rust-toolchain.toml) and
+# python3; everything else it fetches itself. On two idle cores it takes about 20 minutes from nothing, and `make demo` about 12.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+CARGO ?= cargo
+PYTHON ?= python3
+VENV := .venv
+SCALE ?= 1
+THREADS ?= 2
+LIMITS ?= none,4GB,1GB,512MB,256MB
+DATA := data/tpch-$(SCALE)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## Build the shell in release and show groupings of 6 million rows at several memory limits
+	$(CARGO) build --release -p ogee-cli
+	target/release/ogee demo
+
+.PHONY: test
+test: tidy fmt-check lint test-rust loom suite-duckdb differential ## Everything that must hold before a change is merged
+	@echo "make test: all good"
+
+.PHONY: fmt
+fmt: ## Format all code
+	$(CARGO) fmt --all
+
+.PHONY: fmt-check
+fmt-check:
+	$(CARGO) fmt --all --check
+
+.PHONY: lint
+lint: ## Lints of all crates, as errors
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+.PHONY: tidy
+tidy: ## Rules about the crates' order
+	.ci/tidy
+
+.PHONY: test-engine
+test-engine: ## Tests of the engine crates alone, without DataFusion
+	$(CARGO) test -p ogee-memory -p ogee-vector -p ogee-row -p ogee-scheduler -p ogee-exec -p ogee-scan
+
+.PHONY: test-rust
+test-rust: ## Tests of all crates, with the SQL suite under every profile
+	$(CARGO) test --workspace
+
+.PHONY: slt
+slt: ## The SQL suite alone
+	$(CARGO) test -p ogee --test slt
+
+.PHONY: loom
+loom: ## Model checks of pinning, eviction and scheduling
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target-loom $(CARGO) test --release -p ogee-memory -p ogee-scheduler --test 'loom*'
+
+$(VENV)/.done: tests/differential/requirements.txt crates/ogee-bench/python/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/differential/requirements.txt -r crates/ogee-bench/python/requirements.txt
+	touch $@
+
+.PHONY: suite-duckdb
+suite-duckdb: $(VENV)/.done ## The expected answers of the SQL suite are DuckDB's
+	$(VENV)/bin/python tests/sql/duckdb_answers.py
+
+.PHONY: differential
+differential: $(VENV)/.done ## Random groupings against DuckDB; more with ARGS="--rounds 1000 --seconds 3600"
+	$(CARGO) build -p ogee-cli
+	$(VENV)/bin/python tests/differential/differential.py --shell target/debug/ogee $(ARGS)
+
+.PHONY: release
+release:
+	$(CARGO) build --release -p ogee-cli -p ogee-bench
+
+$(DATA)/lineitem: | release
+	target/release/ogee-bench generate tpch --scale $(SCALE) --out $(DATA)
+
+.PHONY: bench-data
+bench-data: | $(DATA)/lineitem ## TPC-H lineitem at SCALE, once
+
+.PHONY: bench-answers
+bench-answers: bench-data $(VENV)/.done ## DuckDB's answers to the groupings at SCALE, once
+	$(VENV)/bin/python crates/ogee-bench/python/compare.py answers --data $(DATA)
+
+.PHONY: bench-groupings
+bench-groupings: release bench-answers ## The 13 groupings at every limit: answers, memory against the limit (SCALE, LIMITS, ARGS)
+	target/release/ogee-bench groupings --data $(DATA) --answers $(DATA)/answers-duckdb.json --limits $(LIMITS) \
+		--out $(DATA)/groupings.jsonl $(ARGS)
+
+.PHONY: bench-race
+bench-race: release bench-answers ## Beside DuckDB: time and memory (SCALE, LIMITS, THREADS, ARGS)
+	$(VENV)/bin/python crates/ogee-bench/python/compare.py race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) $(ARGS)
+
+.PHONY: bench-idle
+bench-idle: release bench-data ## Memory falls back after a query; an idle shell uses no CPU
+	target/release/ogee-bench idle --data $(DATA) $(ARGS)

@@ -1,0 +1,142 @@
+//! TPC-H tables as Parquet: a directory per table, as many files as asked, Snappy, row groups and pages of a stated size.
+//!
+//! Not here: other benchmarks' data.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, SchemaRef};
+use clap::Args;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+use tpchgen::generators::{
+    CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
+    PartSuppGenerator, RegionGenerator, SupplierGenerator,
+};
+use tpchgen_arrow::{
+    CustomerArrow, LineItemArrow, NationArrow, OrderArrow, PartArrow, PartSuppArrow, RegionArrow,
+    SupplierArrow,
+};
+
+/// Flags of `generate tpch`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Scale factor; lineitem has 6 million rows at 1
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Directory to write to
+    #[arg(long)]
+    out: PathBuf,
+    /// Tables to write
+    #[arg(long, value_delimiter = ',', default_value = "lineitem")]
+    tables: Vec<String>,
+    /// Files per large table
+    #[arg(long, default_value_t = 4)]
+    files: i32,
+    /// Rows of a row group
+    #[arg(long, default_value_t = 524_288)]
+    row_group_rows: usize,
+    /// Bytes of a data page, at most
+    #[arg(long, default_value_t = 1 << 20)]
+    page_bytes: usize,
+}
+
+/// Every table of TPC-H.
+const TABLES: [&str; 8] = [
+    "lineitem", "orders", "partsupp", "part", "customer", "supplier", "nation", "region",
+];
+
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+
+/// Schema and rows of one part of a table.
+fn part(table: &str, scale: f64, number: i32, count: i32) -> (SchemaRef, Batches) {
+    macro_rules! of {
+        ($arrow:ident, $generator:ident) => {
+            (
+                $arrow::schema_ref(),
+                Box::new($arrow::new($generator::new(scale, number, count))) as Batches,
+            )
+        };
+    }
+    match table {
+        "lineitem" => of!(LineItemArrow, LineItemGenerator),
+        "orders" => of!(OrderArrow, OrderGenerator),
+        "partsupp" => of!(PartSuppArrow, PartSuppGenerator),
+        "part" => of!(PartArrow, PartGenerator),
+        "customer" => of!(CustomerArrow, CustomerGenerator),
+        "supplier" => of!(SupplierArrow, SupplierGenerator),
+        "nation" => of!(NationArrow, NationGenerator),
+        _ => of!(RegionArrow, RegionGenerator),
+    }
+}
+
+fn write(
+    arguments: &Arguments,
+    table: &str,
+    directory: &Path,
+    number: i32,
+    count: i32,
+) -> io::Result<()> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_max_row_group_row_count(Some(arguments.row_group_rows))
+        .set_data_page_size_limit(arguments.page_bytes)
+        .build();
+    let (schema, batches) = part(table, arguments.scale, number, count);
+    let partial = directory.join(format!("{table}-{number}.part"));
+    let mut writer = ArrowWriter::try_new(File::create(&partial)?, schema, Some(properties))?;
+    for batch in batches {
+        writer.write(&batch.map_err(io::Error::other)?)?;
+    }
+    writer.close()?;
+    std::fs::rename(partial, directory.join(format!("{table}-{number}.parquet")))
+}
+
+/// Writes the tables, a file per core at a time.
+pub fn generate(arguments: &Arguments) -> io::Result<()> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    for table in &arguments.tables {
+        if !TABLES.contains(&table.as_str()) {
+            return Err(io::Error::other(format!(
+                "no table {table:?} in TPC-H; there are {}",
+                TABLES.join(", ")
+            )));
+        }
+        let directory = arguments.out.join(table);
+        std::fs::create_dir_all(&directory)?;
+        let count = if matches!(table.as_str(), "nation" | "region") {
+            1
+        } else {
+            arguments.files.max(1)
+        };
+        let next = AtomicI32::new(1);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..cores)
+                .map(|_| {
+                    scope.spawn(|| {
+                        loop {
+                            let number = next.fetch_add(1, Ordering::Relaxed);
+                            if number > count {
+                                return Ok(());
+                            }
+                            write(arguments, table, &directory, number, count)?;
+                        }
+                    })
+                })
+                .collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| match worker.join() {
+                    Ok(result) => result,
+                    Err(_) => Err(io::Error::other("the generator failed")),
+                })
+        })?;
+        println!("{table}: {count} files in {}", directory.display());
+    }
+    Ok(())
+}

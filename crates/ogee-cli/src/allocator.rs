@@ -1,0 +1,43 @@
+//! The allocator of the shell: mimalloc under the engine's counter, tuned to give memory back.
+//!
+//! The memory limit covers the whole process, so what the heap keeps cached counts as used. Freed ranges are therefore
+//! returned after a few milliseconds instead of a second, and all of them at the end of a statement.
+//!
+//! Not here: the counting itself (`ogee_memory::CountingAllocator`).
+#![expect(
+    unsafe_code,
+    reason = "the options and the collector of mimalloc are C functions"
+)]
+
+use std::ffi::c_int;
+
+use libmimalloc_sys::{mi_collect, mi_option_set};
+use mimalloc::MiMalloc;
+use ogee_memory::CountingAllocator;
+
+#[global_allocator]
+static GLOBAL: CountingAllocator<MiMalloc> = CountingAllocator::new(MiMalloc);
+
+/// `mi_option_purge_delay` of mimalloc 3: milliseconds between the release of a range and its return to the system.
+const PURGE_DELAY: c_int = 15;
+/// `mi_option_arena_purge_mult`: the same for whole arenas, as a multiple of the delay.
+const ARENA_PURGE_MULTIPLIER: c_int = 24;
+/// `mi_option_minimal_purge_size`, KiB: below this a range is kept. With huge pages the default would be 2 MiB.
+const MINIMAL_PURGE_SIZE: c_int = 43;
+
+/// Sets the options. To be called first thing in `main`, while there is one thread.
+pub fn configure() {
+    // SAFETY: the options are plain integers inside mimalloc, set by an atomic store; the numbers are those of the
+    // version that Cargo.lock pins, and a number out of range is ignored.
+    unsafe {
+        mi_option_set(PURGE_DELAY, 10);
+        mi_option_set(ARENA_PURGE_MULTIPLIER, 1);
+        mi_option_set(MINIMAL_PURGE_SIZE, 64);
+    }
+}
+
+/// Gives back what the heap holds but nobody uses.
+pub fn release() {
+    // SAFETY: takes no pointer; mimalloc collects the calling thread's heap and purges its arenas under its own locks.
+    unsafe { mi_collect(true) }
+}

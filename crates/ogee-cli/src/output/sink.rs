@@ -1,0 +1,47 @@
+//! Where results go: standard output or a file, buffered.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+/// A buffered destination.
+pub struct Sink {
+    out: BufWriter<Box<dyn Write>>,
+    terminal: bool,
+}
+
+impl Sink {
+    /// Standard output.
+    pub fn stdout() -> Self {
+        let stdout = io::stdout();
+        let terminal = stdout.is_terminal();
+        Self {
+            out: BufWriter::with_capacity(64 << 10, Box::new(stdout)),
+            terminal,
+        }
+    }
+
+    /// A file, emptied first.
+    pub fn file(path: &Path) -> io::Result<Self> {
+        let file = File::create(path)?;
+        Ok(Self {
+            out: BufWriter::with_capacity(64 << 10, Box::new(file)),
+            terminal: false,
+        })
+    }
+
+    /// Whether a person is looking.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

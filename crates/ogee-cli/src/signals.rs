@@ -1,0 +1,93 @@
+//! Ctrl-C and SIGTERM: the running statement is cancelled, and the shell ends with the code that the signal asks for.
+//!
+//! A thread of its own waits for signals, so that nothing has to be safe inside a signal handler. The first Ctrl-C cancels the
+//! statement; a second one before the shell has come back ends the process at once. SIGTERM cancels too and gives the
+//! shell five seconds to clean up.
+//!
+//! Not here: how a statement stops; that is `ogee::InterruptHandle`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How long SIGTERM waits for the statement to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What the first signal does.
+type Cancel = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Shared {
+    running: Mutex<Option<Cancel>>,
+    /// Signals since the last call of [`Interrupts::take`].
+    pending: AtomicUsize,
+    signal: AtomicI32,
+}
+
+/// What was asked for from outside, and whom to tell.
+#[derive(Clone, Default)]
+pub struct Interrupts {
+    shared: Arc<Shared>,
+}
+
+impl Interrupts {
+    /// Starts to listen for signals. Errors when the system refuses handlers.
+    pub fn install() -> std::io::Result<Self> {
+        let interrupts = Self::default();
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let listener = interrupts.clone();
+        thread::Builder::new()
+            .name("ogee-signals".to_owned())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    listener.raise(signal);
+                }
+            })?;
+        Ok(interrupts)
+    }
+
+    fn raise(&self, signal: i32) {
+        let shared = &self.shared;
+        shared.signal.store(signal, Ordering::SeqCst);
+        let before = shared.pending.fetch_add(1, Ordering::SeqCst);
+        let running = shared.running.lock().clone();
+        match running {
+            Some(cancel) if before == 0 => {
+                cancel();
+                if signal == SIGTERM {
+                    thread::sleep(GRACE);
+                    std::process::exit(exit_code(signal));
+                }
+            }
+            // Nobody listens for the first one, or the first one was not heard.
+            _ => std::process::exit(exit_code(signal)),
+        }
+    }
+
+    /// From now on the first signal calls `cancel`.
+    pub fn attach(&self, cancel: impl Fn() + Send + Sync + 'static) {
+        self.shared.pending.store(0, Ordering::SeqCst);
+        *self.shared.running.lock() = Some(Arc::new(cancel));
+    }
+
+    /// From now on a signal ends the process.
+    pub fn detach(&self) {
+        *self.shared.running.lock() = None;
+    }
+
+    /// The signal that came since the last call, if one did.
+    pub fn take(&self) -> Option<i32> {
+        let count = self.shared.pending.swap(0, Ordering::SeqCst);
+        (count > 0).then(|| self.shared.signal.load(Ordering::SeqCst))
+    }
+}
+
+/// The exit code of a process that ends because of `signal`: 128 more than its number, as in every shell.
+pub fn exit_code(signal: i32) -> i32 {
+    128 + signal
+}

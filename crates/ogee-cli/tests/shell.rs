@@ -1,0 +1,576 @@
+//! The shell from outside: formats, exit codes, statistics, errors, signals. Every test has a directory of its own, and the one
+//! for spilled state must be empty after it.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("spill")).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
+        command
+            .current_dir(self.directory.path())
+            .args(arguments)
+            .args(["--temp-directory", "spill", "--threads", "2"]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let output = self.command(arguments).output().unwrap();
+        self.assert_nothing_left();
+        output
+    }
+
+    fn assert_nothing_left(&self) {
+        let left: Vec<_> = std::fs::read_dir(self.path("spill")).unwrap().collect();
+        assert!(left.is_empty(), "left in the temporary directory: {left:?}");
+    }
+
+    /// A Parquet file of `rows` rows with a text column.
+    fn parquet(&self, name: &str, rows: usize) {
+        let sql = format!(
+            "COPY (SELECT i, i % 10 AS k, 'a text of some length, number ' || CAST(i AS VARCHAR) AS t \
+             FROM generate_series(1, {rows}) AS g(i)) TO '{name}'"
+        );
+        assert_success(&self.run(&["-c", &sql]));
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[track_caller]
+fn assert_success(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+}
+
+/// The statement fails with code 1 and a message of one line that has a stable code and all of `words`.
+#[track_caller]
+fn assert_query_error(output: &Output, words: &[&str]) {
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("Error [OGEE_"), "no code: {message}");
+    for word in words {
+        assert!(
+            message.to_lowercase().contains(&word.to_lowercase()),
+            "{word:?} is not in: {message}"
+        );
+    }
+}
+
+const TWO_ROWS: &str =
+    "SELECT * FROM (VALUES (1, 'a,b', 1.50), (2, NULL, -3.25)) AS t(n, s, d) ORDER BY n";
+
+#[test]
+fn every_format_writes_its_form() {
+    let place = Place::new();
+    let run = |format: &str| {
+        let output = place.run(&["--format", format, "-c", TWO_ROWS]);
+        assert_success(&output);
+        stdout(&output)
+    };
+    assert_eq!(run("csv"), "n,s,d\n1,\"a,b\",1.50\n2,,-3.25\n");
+    assert_eq!(
+        run("markdown"),
+        "| n | s | d |\n|---:|---|---:|\n| 1 | a,b | 1.50 |\n| 2 | NULL | -3.25 |\n"
+    );
+    assert_eq!(
+        run("line"),
+        "n = 1\ns = a,b\nd = 1.50\n\nn = 2\ns = NULL\nd = -3.25\n"
+    );
+    let lines: Vec<Value> = run("ndjson")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1], serde_json::json!({"n": 2, "s": null, "d": -3.25}));
+    let array: Value = serde_json::from_str(&run("json")).unwrap();
+    assert_eq!(array, Value::from(lines));
+    let table = run("table");
+    assert!(
+        table.contains("│ n ") && table.contains("│ 2 ") && table.ends_with("2 rows\n"),
+        "{table}"
+    );
+}
+
+#[test]
+fn results_without_rows_have_their_form_too() {
+    let place = Place::new();
+    let run =
+        |format: &str| stdout(&place.run(&["--format", format, "-c", "SELECT 1 AS a WHERE false"]));
+    assert_eq!(run("csv"), "a\n");
+    assert_eq!(run("json"), "[]\n");
+    assert_eq!(run("ndjson"), "");
+    assert!(run("table").ends_with("0 rows\n"));
+}
+
+#[test]
+fn a_table_shows_the_ends_of_a_long_result() {
+    let place = Place::new();
+    let output = place.run(&[
+        "-c",
+        "SELECT i FROM generate_series(1, 100000) AS g(i) ORDER BY i",
+    ]);
+    assert_success(&output);
+    let text = stdout(&output);
+    assert!(
+        text.contains("⋮")
+            && text.contains("│ 100000 │")
+            && text.contains("100000 rows (40 shown)"),
+        "{text}"
+    );
+    assert!(text.lines().count() < 50);
+}
+
+#[test]
+fn other_formats_write_everything() {
+    let place = Place::new();
+    let output = place.run(&[
+        "--format",
+        "csv",
+        "-c",
+        "SELECT i FROM generate_series(1, 100000) AS g(i)",
+    ]);
+    assert_success(&output);
+    let sum: u64 = stdout(&output)
+        .lines()
+        .skip(1)
+        .map(|line| line.parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(sum, 100_000 * 100_001 / 2);
+}
+
+#[test]
+fn scripts_run_in_the_order_of_the_command_line() {
+    let place = Place::new();
+    std::fs::write(
+        place.path("script.sql"),
+        "-- a comment; with a semicolon\nSELECT 2 AS a;\nSELECT 3 AS a",
+    )
+    .unwrap();
+    let output = place.run(&[
+        "--format",
+        "csv",
+        "-c",
+        "SELECT 1 AS a",
+        "-f",
+        "script.sql",
+        "-c",
+        "SELECT 4 AS a; SELECT 5 AS a",
+    ]);
+    assert_success(&output);
+    assert_eq!(stdout(&output), "a\n1\na\n2\na\n3\na\n4\na\n5\n");
+}
+
+#[test]
+fn standard_input_is_a_script_with_commands() {
+    let place = Place::new();
+    let mut child = place.command(&[]).stdin(Stdio::piped()).spawn().unwrap();
+    let script = ".mode csv\nCREATE TABLE t AS SELECT 1 AS a;\n.tables\nSELECT a + 1\n  AS b FROM t;\n.output other.csv\nSELECT 'x' AS y;\n";
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_success(&output);
+    assert_eq!(stdout(&output), "name,type\nt,BASE TABLE\nb\n2\n");
+    assert_eq!(
+        std::fs::read_to_string(place.path("other.csv")).unwrap(),
+        "y\nx\n"
+    );
+}
+
+#[test]
+fn output_goes_to_a_file() {
+    let place = Place::new();
+    let output = place.run(&["--format", "csv", "-o", "out.csv", "-c", "SELECT 7 AS a"]);
+    assert_success(&output);
+    assert!(output.stdout.is_empty());
+    assert_eq!(
+        std::fs::read_to_string(place.path("out.csv")).unwrap(),
+        "a\n7\n"
+    );
+}
+
+#[test]
+fn statistics_are_one_line_of_json_per_statement() {
+    let place = Place::new();
+    place.parquet("t.parquet", 5000);
+    let sql = "SELECT k, count(*) FROM 't.parquet' GROUP BY k; SELECT 1";
+    let output = place.run(&["--stats", "--memory-limit", "700MB", "-c", sql]);
+    assert_success(&output);
+    let text = stderr(&output);
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    let keys = [
+        "elapsed_s",
+        "rows",
+        "threads",
+        "memory_limit_bytes",
+        "peak_pool_bytes",
+        "peak_rss_bytes",
+        "spilled_bytes",
+        "temp_peak_bytes",
+        "strategies",
+    ];
+    for line in &lines {
+        let mut found: Vec<&str> = line
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let mut expected = keys.to_vec();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+    assert_eq!(lines[0]["rows"], 10);
+    assert_eq!(lines[1]["rows"], 1);
+    assert_eq!(lines[0]["threads"], 2);
+    assert_eq!(lines[0]["memory_limit_bytes"], 700_000_000);
+    assert_eq!(lines[0]["spilled_bytes"], 0);
+    assert!(lines[0]["elapsed_s"].as_f64().unwrap() > 0.0);
+    assert!(lines[0]["peak_rss_bytes"].as_u64().unwrap() > 1_000_000);
+    assert!(!lines[0]["strategies"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn the_timer_reports_every_statement() {
+    let place = Place::new();
+    let output = place.run(&["--timer", "-c", "SELECT 1; SELECT 2"]);
+    assert_success(&output);
+    assert_eq!(
+        stderr(&output)
+            .lines()
+            .filter(|line| line.starts_with("Run time: "))
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn wrong_usage_has_code_2() {
+    let place = Place::new();
+    for arguments in [
+        &["--no-such-flag"][..],
+        &["--format", "xml"],
+        &["file.db"],
+        &["--threads", "0", "-c", "SELECT 1"],
+        &["--memory-limit", "plenty", "-c", "SELECT 1"],
+        &["-o", "no/such/directory/file", "-c", "SELECT 1"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
+        let output = command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(!output.stderr.is_empty(), "{arguments:?} says nothing");
+    }
+    assert_success(&place.run(&[":memory:", "-c", "SELECT 1"]));
+}
+
+#[test]
+fn errors_in_sql_have_code_1_and_end_the_script() {
+    let place = Place::new();
+    for (sql, words) in [
+        ("SELEC 1", &["SELEC"][..]),
+        (
+            "SELECT nothing FROM (SELECT 1 AS something)",
+            &["nothing", "something"],
+        ),
+        ("SELECT * FROM no_such_table", &["no_such_table"]),
+        (
+            "SELECT * FROM 'no_such_file.parquet'",
+            &["no_such_file.parquet"],
+        ),
+        (
+            "SELECT 9223372036854775807 + i FROM generate_series(1, 2) AS g(i)",
+            &["overflow"],
+        ),
+    ] {
+        let output = place.run(&["-c", &format!("{sql}; SELECT 'not reached' AS a")]);
+        assert_query_error(&output, words);
+        assert!(!stdout(&output).contains("not reached"));
+    }
+    let output = place.run(&["-f", "no_such_script.sql"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no_such_script.sql"));
+}
+
+#[test]
+fn a_truncated_parquet_file_is_an_error_that_names_it() {
+    let place = Place::new();
+    place.parquet("whole.parquet", 20_000);
+    let length = std::fs::metadata(place.path("whole.parquet"))
+        .unwrap()
+        .len();
+    // Without its footer, and with a footer but without the middle.
+    std::fs::copy(place.path("whole.parquet"), place.path("headless.parquet")).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(place.path("headless.parquet"))
+        .unwrap()
+        .set_len(length / 2)
+        .unwrap();
+    let bytes = std::fs::read(place.path("whole.parquet")).unwrap();
+    let mut torn = bytes[..1000].to_vec();
+    torn.extend_from_slice(&bytes[bytes.len() - 3000..]);
+    std::fs::write(place.path("torn.parquet"), torn).unwrap();
+    for name in ["headless.parquet", "torn.parquet"] {
+        let output = place.run(&[
+            "-c",
+            &format!("SELECT t, count(*) FROM '{name}' GROUP BY t"),
+        ]);
+        assert_query_error(&output, &[name]);
+    }
+}
+
+/// A grouping whose state is well above what a limit of 150 MB leaves.
+const LARGE: &str = "SELECT count(*), max(n), min(t) FROM (SELECT t, i, count(*) AS n FROM 'large.parquet' GROUP BY t, i)";
+const LARGE_ROWS: usize = 1_500_000;
+
+#[test]
+fn what_does_not_fit_is_spilled() {
+    let place = Place::new();
+    place.parquet("large.parquet", LARGE_ROWS);
+    let output = place.run(&[
+        "--format",
+        "csv",
+        "--stats",
+        "--memory-limit",
+        "150MB",
+        "-c",
+        LARGE,
+    ]);
+    assert_success(&output);
+    assert_eq!(
+        stdout(&output).lines().nth(1),
+        Some("1500000,1,\"a text of some length, number 1\"")
+    );
+    let stats: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+    assert!(
+        stats["spilled_bytes"].as_u64().unwrap() > 10_000_000,
+        "{stats}"
+    );
+    assert!(
+        stats["temp_peak_bytes"].as_u64().unwrap() > 10_000_000,
+        "{stats}"
+    );
+    let excess = stats["peak_rss_bytes"].as_i64().unwrap() - 150_000_000;
+    assert!(excess < 64 << 20, "{excess} bytes beyond the limit");
+
+    // The same with too little temporary space, and with none that can be had.
+    let output = place.run(&[
+        "--memory-limit",
+        "150MB",
+        "--max-temp-size",
+        "2MB",
+        "-c",
+        LARGE,
+    ]);
+    assert_query_error(&output, &["temp"]);
+    std::fs::write(place.path("file"), "in the way").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
+    command.current_dir(place.directory.path()).args([
+        "--memory-limit",
+        "150MB",
+        "--temp-directory",
+        "file/below",
+    ]);
+    let output = command
+        .args(["-c", LARGE])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_ne!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).contains("file/below"),
+        "{}",
+        stderr(&output)
+    );
+
+    // After such an error the handle is usable.
+    let script = format!("{LARGE};\n");
+    let mut child = place
+        .command(&[
+            "--memory-limit",
+            "150MB",
+            "--max-temp-size",
+            "2MB",
+            "--format",
+            "csv",
+            "-f",
+            "/dev/stdin",
+        ])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
+    assert_query_error(&child.wait_with_output().unwrap(), &["temp"]);
+}
+
+#[test]
+fn a_limit_too_small_is_an_error_that_says_so() {
+    let place = Place::new();
+    place.parquet("t.parquet", 100_000);
+    let output = place.run(&[
+        "--memory-limit",
+        "1MB",
+        "-c",
+        "SELECT t, count(*) FROM 't.parquet' GROUP BY t",
+    ]);
+    assert!(
+        matches!(output.status.code(), Some(1 | 2)),
+        "{:?}",
+        output.status
+    );
+    assert!(
+        stderr(&output).contains("memory") && stderr(&output).starts_with("Error [OGEE_"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_shell_quietly() {
+    let place = Place::new();
+    let mut child = place
+        .command(&[
+            "--format",
+            "csv",
+            "-c",
+            "SELECT i FROM generate_series(1, 100000000) AS g(i)",
+        ])
+        .spawn()
+        .unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    assert_eq!(line, "i\n");
+    drop(reader);
+    let (status, text) = wait(child, Duration::from_secs(30));
+    assert_eq!((status, text.as_str()), (Some(0), ""));
+}
+
+fn wait(mut child: Child, patience: Duration) -> (Option<i32>, String) {
+    let until = Instant::now() + patience;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("the shell did not end within {patience:?}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    let mut text = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    (status.code(), text)
+}
+
+fn signal(child: &Child, name: &str) {
+    let done = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(done.success());
+}
+
+/// Starts a query that never ends, waits until it has surely begun to spill, and sends a signal.
+fn interrupt(place: &Place, name: &str) -> (Option<i32>, Duration) {
+    let sql = "SELECT count(*) FROM (SELECT i, count(*) FROM generate_series(1, 100000000000) AS g(i) GROUP BY i)";
+    let child = place
+        .command(&["--memory-limit", "128MB", "-c", sql])
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_millis(2500));
+    let sent = Instant::now();
+    signal(&child, name);
+    let (code, text) = wait(child, Duration::from_secs(20));
+    assert_eq!(text, "Interrupted\n");
+    place.assert_nothing_left();
+    (code, sent.elapsed())
+}
+
+#[test]
+fn signals_cancel_the_statement_and_leave_nothing() {
+    let place = Place::new();
+    let (code, took) = interrupt(&place, "-INT");
+    assert_eq!(code, Some(130));
+    assert!(took < Duration::from_secs(4), "it took {took:?}");
+    assert_eq!(interrupt(&place, "-TERM").0, Some(143));
+}
+
+#[test]
+fn data_for_the_demonstration_is_lineitem() {
+    let place = Place::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_ogee"))
+        .args(["demo-data", "--scale", "0.001", "--out"])
+        .arg(place.path("data"))
+        .output()
+        .unwrap();
+    assert_success(&output);
+    let output = place.run(&[
+        "--format",
+        "csv",
+        "-c",
+        "SELECT count(*), count(DISTINCT l_orderkey), sum(l_quantity) FROM 'data/*.parquet'",
+    ]);
+    assert_success(&output);
+    // TPC-H at scale factor 0.001: 1,500 orders; the rest as its own generator counts them.
+    assert_eq!(stdout(&output).lines().nth(1), Some("6005,1500,152774.00"));
+    assert!(!Path::new(&place.path("data").join("lineitem-1.part")).exists());
+}

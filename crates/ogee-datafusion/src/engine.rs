@@ -1,0 +1,143 @@
+//! What islands run on: one pool, one scheduler, one runtime per handle.
+//!
+//! Not here: SQL.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use ogee_exec::{ExecContext, ExecSettings, QueryCounters};
+use ogee_memory::BufferManager;
+use ogee_scheduler::Scheduler;
+use parking_lot::{Mutex, RwLock};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Threads of the runtime on which DataFusion's own operators run.
+const RUNTIME_THREADS: usize = 2;
+
+/// The pool, the workers and the settings of a handle.
+pub struct Engine {
+    memory: Arc<BufferManager>,
+    scheduler: Arc<Scheduler>,
+    settings: RwLock<ExecSettings>,
+    runtime: OnceLock<Runtime>,
+}
+
+impl Engine {
+    /// An engine on `memory`, with as many workers as `settings` say. Threads start with the first statement.
+    pub fn new(memory: Arc<BufferManager>, settings: ExecSettings) -> Arc<Self> {
+        let scheduler = Scheduler::new(settings.threads);
+        Arc::new(Self { memory, scheduler, settings: RwLock::new(settings), runtime: OnceLock::new() })
+    }
+
+    /// The pool.
+    pub fn memory(&self) -> &Arc<BufferManager> {
+        &self.memory
+    }
+
+    /// The workers.
+    pub fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.scheduler
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> ExecSettings {
+        self.settings.read().clone()
+    }
+
+    /// Sets the number of workers; queries that run obey at their next morsels.
+    pub fn set_threads(&self, threads: usize) {
+        self.settings.write().threads = threads;
+        self.scheduler.set_threads(threads);
+    }
+
+    /// The runtime of what is DataFusion's: threads named `ogee-df-…`, started when first asked for, idle without work.
+    pub fn runtime(&self) -> &Handle {
+        let start = || {
+            Builder::new_multi_thread()
+                .worker_threads(RUNTIME_THREADS)
+                // Files are written by blocking tasks; more of them would only add memory.
+                .max_blocking_threads(2 * RUNTIME_THREADS)
+                .thread_name_fn(|| {
+                    use std::sync::atomic::{AtomicUsize, Ordering};
+                    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+                    format!("ogee-df-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
+                })
+                // Planning recurses over expressions; so do deep plans when they are polled.
+                .thread_stack_size(8 << 20)
+                .enable_all()
+                .build()
+                .expect("the system has room for two threads")
+        };
+        self.runtime.get_or_init(start).handle()
+    }
+
+    /// What the operators of one island may use.
+    pub(crate) fn context(&self) -> ExecContext {
+        ExecContext::new(Arc::clone(&self.memory), self.settings())
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("settings", &*self.settings.read()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The last reference may be held by a task of the runtime itself, which must not wait for its own end.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// One statement in execution: its islands report to it.
+#[derive(Debug, Default)]
+pub struct StatementContext {
+    islands: Mutex<Vec<Arc<QueryCounters>>>,
+    /// Counted: how many islands still hold memory.
+    live: Arc<()>,
+}
+
+/// Held for as long as an island runs.
+pub(crate) struct LiveIsland {
+    _live: Option<Arc<()>>,
+}
+
+impl LiveIsland {
+    /// An island that nobody waits for.
+    pub(crate) fn unattended() -> Self {
+        Self { _live: None }
+    }
+}
+
+impl StatementContext {
+    pub(crate) fn register(&self, counters: &Arc<QueryCounters>) -> LiveIsland {
+        self.islands.lock().push(Arc::clone(counters));
+        LiveIsland { _live: Some(Arc::clone(&self.live)) }
+    }
+
+    /// Waits until every island of the statement has given its memory back, also those that were left in the middle. Only a lane
+    /// in the middle of a chunk is ever waited for.
+    pub async fn settled(&self) {
+        while Arc::strong_count(&self.live) > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Decisions that the operators took so far, e.g. the strategies of aggregations.
+    pub fn strategies(&self) -> Vec<String> {
+        let mut strategies = Vec::new();
+        for counters in self.islands.lock().iter() {
+            for decision in counters.strategies() {
+                if !strategies.contains(&decision) {
+                    strategies.push(decision);
+                }
+            }
+        }
+        strategies
+    }
+}

@@ -1,0 +1,166 @@
+//! Expressions: DataFusion's physical expressions as the engine's.
+//!
+//! Columns, constants, comparisons of a column with a constant of its type and conjunctions of them become native expressions. Any
+//! other is kept whole and evaluated as it is on a batch of just the columns it reads, so that `CASE` and other conditional
+//! evaluation behaves as DataFusion's.
+//!
+//! Not here: rewriting or simplifying expressions, which DataFusion's optimizer has done.
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, RecordBatch, RecordBatchOptions},
+        compute::cast,
+        datatypes::{DataType, Field, Schema, SchemaRef},
+    },
+    common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    error::Result,
+    logical_expr::Operator,
+    physical_expr::{
+        PhysicalExpr,
+        expressions::{BinaryExpr, Column, Literal},
+        split_conjunction,
+    },
+};
+use ogee_exec::{CompareOp, ExecError, Expr, ForeignExpr};
+use ogee_vector::{normalize_array, normalize_type};
+
+use crate::error::{to_datafusion, to_exec};
+
+/// `expr` over rows of `input` (declared types), as the engine evaluates it for its value.
+pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
+    if let Some(column) = expr.downcast_ref::<Column>() {
+        return Ok(Expr::Column(column.index()));
+    }
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        return Ok(Expr::Literal(constant(literal)?));
+    }
+    if let Some(compare) = comparison(expr, input)? {
+        return Ok(compare);
+    }
+    foreign(expr, input)
+}
+
+/// `expr` over rows of `input` as a predicate: rows for which it is not true do not matter, so that conjuncts may narrow one another.
+pub(crate) fn translate_predicate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
+    let mut parts =
+        split_conjunction(expr).into_iter().map(|part| translate(part, input)).collect::<Result<Vec<_>>>()?;
+    Ok(match parts.len() {
+        1 => parts.swap_remove(0),
+        _ => {
+            // Kernels first: they are cheap and leave fewer rows to the others. The sort is stable.
+            parts.sort_by_key(|part| !matches!(part, Expr::Compare { .. }));
+            Expr::And(parts)
+        }
+    })
+}
+
+fn constant(literal: &Literal) -> Result<ArrayRef> {
+    let array = literal.value().to_array_of_size(1)?;
+    normalize_array(&array).map_err(to_datafusion)
+}
+
+/// A comparison of a column with a constant of the same type, either way round; `None` for anything else.
+fn comparison(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Option<Expr>> {
+    let Some(binary) = expr.downcast_ref::<BinaryExpr>() else { return Ok(None) };
+    let op = match binary.op() {
+        Operator::Eq => CompareOp::Eq,
+        Operator::NotEq => CompareOp::NotEq,
+        Operator::Lt => CompareOp::Lt,
+        Operator::LtEq => CompareOp::LtEq,
+        Operator::Gt => CompareOp::Gt,
+        Operator::GtEq => CompareOp::GtEq,
+        _ => return Ok(None),
+    };
+    let (left, right) = (binary.left(), binary.right());
+    let (column, literal, op) =
+        match (left.downcast_ref::<Column>(), left.downcast_ref::<Literal>(), right.downcast_ref::<Column>(), right.downcast_ref::<Literal>()) {
+            (Some(column), _, _, Some(literal)) => (column, literal, op),
+            (_, Some(literal), Some(column), _) => (column, literal, flip(op)),
+            _ => return Ok(None),
+        };
+    let Some(field) = input.fields().get(column.index()) else { return Ok(None) };
+    let data_type = normalize_type(field.data_type());
+    if literal.value().is_null() || normalize_type(&literal.value().data_type()) != data_type || !has_kernel(&data_type) {
+        return Ok(None);
+    }
+    Ok(Some(Expr::Compare { op, column: column.index(), literal: constant(literal)? }))
+}
+
+fn flip(op: CompareOp) -> CompareOp {
+    match op {
+        CompareOp::Eq => CompareOp::Eq,
+        CompareOp::NotEq => CompareOp::NotEq,
+        CompareOp::Lt => CompareOp::Gt,
+        CompareOp::LtEq => CompareOp::GtEq,
+        CompareOp::Gt => CompareOp::Lt,
+        CompareOp::GtEq => CompareOp::LtEq,
+    }
+}
+
+fn has_kernel(data_type: &DataType) -> bool {
+    data_type.is_primitive() || matches!(data_type, DataType::Boolean | DataType::Utf8View | DataType::BinaryView)
+}
+
+fn foreign(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
+    let mut columns = Vec::new();
+    expr.apply(|node| {
+        if let Some(column) = node.downcast_ref::<Column>() {
+            columns.push(column.index());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    columns.sort_unstable();
+    columns.dedup();
+    let reindexed = Arc::clone(expr)
+        .transform_up(|node| {
+            let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };
+            let index = columns.binary_search(&column.index()).expect("collected above from the same expression");
+            Ok(Transformed::yes(Arc::new(Column::new(column.name(), index)) as Arc<dyn PhysicalExpr>))
+        })
+        .data()?;
+    // Nullability is not checked again per batch: what DataFusion inferred from it is already in the plan.
+    let fields: Vec<Field> =
+        columns.iter().map(|&index| input.field(index).clone().with_nullable(true)).collect();
+    let declared = fields
+        .iter()
+        .map(|field| (normalize_type(field.data_type()) != *field.data_type()).then(|| field.data_type().clone()))
+        .collect();
+    Ok(Expr::Foreign(Arc::new(Foreign {
+        expr: reindexed,
+        columns,
+        declared,
+        schema: Arc::new(Schema::new(fields)),
+    })))
+}
+
+/// A physical expression evaluated on the columns that it reads, in the types that it was planned for.
+#[derive(Debug)]
+struct Foreign {
+    expr: Arc<dyn PhysicalExpr>,
+    columns: Vec<usize>,
+    /// Type that the expression was planned for where it is not the normalized one.
+    declared: Vec<Option<DataType>>,
+    schema: SchemaRef,
+}
+
+impl ForeignExpr for Foreign {
+    fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {
+        let columns = columns
+            .iter()
+            .zip(&self.declared)
+            .map(|(column, declared)| match declared {
+                Some(declared) if declared != column.data_type() => Ok(cast(column, declared)?),
+                _ => Ok(Arc::clone(column)),
+            })
+            .collect::<Result<Vec<_>, ExecError>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        self.expr.evaluate(&batch).and_then(|value| value.into_array(rows)).map_err(to_exec)
+    }
+}

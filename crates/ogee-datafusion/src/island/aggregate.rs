@@ -1,0 +1,260 @@
+//! Aggregations: DataFusion's node as the engine's specification.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use datafusion::{
+    arrow::{
+        array::{ArrayRef, UInt8Array, UInt16Array, UInt32Array, UInt64Array},
+        datatypes::{DataType, Schema},
+    },
+    physical_expr::{
+        PhysicalExpr,
+        aggregate::AggregateFunctionExpr,
+        expressions::Literal,
+    },
+    physical_plan::{
+        ExecutionPlan,
+        aggregates::{AggregateExec, AggregateInputMode, AggregateMode as DataFusionMode, PhysicalGroupBy},
+    },
+};
+use ogee_exec::{
+    Expr,
+    aggregate::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, RegrKind, supports},
+};
+use ogee_vector::{PhysicalType, normalize_schema, normalize_type};
+
+use crate::expr::{translate, translate_predicate};
+
+/// An aggregation that the engine runs.
+#[derive(Debug)]
+pub(crate) struct Aggregate {
+    spec: AggregateSpec,
+    expressions: Vec<Arc<dyn PhysicalExpr>>,
+    description: String,
+}
+
+impl Aggregate {
+    /// What `node` does, or `None` if it has an aggregate that the engine does not.
+    pub(crate) fn of(node: &AggregateExec) -> Option<Self> {
+        let mode = match node.mode() {
+            DataFusionMode::Single | DataFusionMode::SinglePartitioned => AggregateMode::Single,
+            DataFusionMode::Partial => AggregateMode::Partial,
+            DataFusionMode::Final | DataFusionMode::FinalPartitioned => AggregateMode::Final,
+            DataFusionMode::PartialReduce => return None,
+        };
+        let input = node.input().schema();
+        let groups = node.group_expr();
+        let keys = groups
+            .expr()
+            .iter()
+            .map(|(expr, _)| {
+                let data_type = normalize_type(&expr.data_type(&input).ok()?);
+                PhysicalType::of(&data_type).ok()?;
+                Some(GroupKey { expr: translate(expr, &input).ok()?, data_type })
+            })
+            .collect::<Option<Vec<_>>>()?;
+        let schema = normalize_schema(&node.schema());
+        let grouping_sets = match groups.has_grouping_set() {
+            true => Some(grouping_sets(groups, schema.field(keys.len()).data_type())?),
+            false => None,
+        };
+        // States follow the group columns of the partial aggregation, which are the keys of the final one.
+        let mut next_state = keys.len();
+        let mut aggregates = Vec::new();
+        for (function, filter) in node.aggr_expr().iter().zip(node.filter_expr()) {
+            let call = if node.mode().input_mode() == AggregateInputMode::Partial {
+                let states = function.state_fields().ok()?;
+                let first = next_state;
+                next_state += states.len();
+                call_of(function, AggregateCallInput {
+                    args: (first..next_state).map(Expr::Column).collect(),
+                    arg_types: states.iter().map(|field| normalize_type(field.data_type())).collect(),
+                    filter: None,
+                })?
+            } else {
+                let filter = match filter {
+                    Some(filter) => Some(translate_predicate(filter, &input).ok()?),
+                    None => None,
+                };
+                call_of(function, raw_input(function, filter, &input)?)?
+            };
+            if !supports(&call, mode) {
+                return None;
+            }
+            aggregates.push(call);
+        }
+        let expressions = expressions(node);
+        let description = describe(node, mode);
+        Some(Self {
+            spec: AggregateSpec { keys, grouping_sets, aggregates, mode, schema },
+            expressions,
+            description,
+        })
+    }
+
+    /// The specification, for one run.
+    pub(crate) fn spec(&self) -> AggregateSpec {
+        self.spec.clone()
+    }
+
+    /// The expressions over the input.
+    pub(crate) fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.expressions.clone()
+    }
+}
+
+impl fmt::Display for Aggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.description)
+    }
+}
+
+fn describe(node: &AggregateExec, mode: AggregateMode) -> String {
+    let groups = node.group_expr();
+    let key = |(expr, name): &(Arc<dyn PhysicalExpr>, String)| {
+        let text = expr.to_string();
+        match text.rsplit_once('@') {
+            Some((column, _)) if column == name => text,
+            _ => format!("{text} as {name}"),
+        }
+    };
+    let keys: Vec<_> = groups.expr().iter().map(key).collect();
+    let mut text = format!("mode={mode:?}, keys=[{}]", keys.join(", "));
+    if groups.has_grouping_set() {
+        let sets: Vec<_> = groups
+            .groups()
+            .iter()
+            .map(|nulls| {
+                let names: Vec<_> = nulls
+                    .iter()
+                    .zip(groups.expr())
+                    .filter(|(null, _)| !**null)
+                    .map(|(_, (_, name))| name.as_str())
+                    .collect();
+                format!("({})", names.join(", "))
+            })
+            .collect();
+        text.push_str(&format!(", sets=[{}]", sets.join(", ")));
+    }
+    let calls: Vec<_> = node
+        .aggr_expr()
+        .iter()
+        .zip(node.filter_expr())
+        .map(|(call, filter)| match filter {
+            Some(filter) if node.mode().input_mode() == AggregateInputMode::Raw && !call.name().contains("FILTER") => {
+                format!("{} FILTER ({filter})", call.name())
+            }
+            _ => call.name().to_owned(),
+        })
+        .collect();
+    text.push_str(&format!(", aggregates=[{}]", calls.join(", ")));
+    text
+}
+
+fn expressions(node: &AggregateExec) -> Vec<Arc<dyn PhysicalExpr>> {
+    let mut all = node.group_expr().input_exprs();
+    if node.mode().input_mode() == AggregateInputMode::Raw {
+        all.extend(node.aggr_expr().iter().flat_map(|call| call.expressions()));
+        all.extend(node.filter_expr().iter().flatten().cloned());
+    }
+    all
+}
+
+/// What an aggregate reads.
+struct AggregateCallInput {
+    args: Vec<Expr>,
+    arg_types: Vec<DataType>,
+    filter: Option<Expr>,
+}
+
+fn raw_input(function: &AggregateFunctionExpr, filter: Option<Expr>, input: &Schema) -> Option<AggregateCallInput> {
+    let exprs = function.expressions();
+    let arg_types = exprs
+        .iter()
+        .map(|expr| expr.data_type(input).ok().map(|t| normalize_type(&t)))
+        .collect::<Option<Vec<_>>>()?;
+    let args = exprs.iter().map(|expr| translate(expr, input).ok()).collect::<Option<Vec<_>>>()?;
+    Some(AggregateCallInput { args, arg_types, filter })
+}
+
+fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<AggregateCall> {
+    use AggregateFunction as F;
+    let AggregateCallInput { mut args, mut arg_types, filter } = input;
+    let ordered = !call.order_bys().is_empty();
+    let mut distinct = call.is_distinct();
+    let function = match call.fun().name() {
+        "count" => {
+            // count(*) arrives as count(1).
+            let counts_rows = call.expressions().iter().all(|expr| {
+                expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
+            });
+            if counts_rows && !distinct {
+                F::CountStar
+            } else {
+                F::Count
+            }
+        }
+        "sum" => F::Sum,
+        "avg" => F::Avg,
+        "min" => F::Min,
+        "max" => F::Max,
+        // Without an order, any row's value is the first.
+        "first_value" | "any_value" if !ordered => F::FirstValue { ignore_nulls: call.ignore_nulls() },
+        "bool_and" => F::BoolAnd,
+        "bool_or" => F::BoolOr,
+        "bit_and" => F::BitAnd,
+        "bit_or" => F::BitOr,
+        "bit_xor" => F::BitXor,
+        "var" | "var_samp" => F::VarSample,
+        "var_pop" => F::VarPopulation,
+        "stddev" | "stddev_samp" => F::StddevSample,
+        "stddev_pop" => F::StddevPopulation,
+        "covar_samp" => F::CovarSample,
+        "covar_pop" => F::CovarPopulation,
+        "corr" => F::Correlation,
+        "regr_slope" => F::Regression(RegrKind::Slope),
+        "regr_intercept" => F::Regression(RegrKind::Intercept),
+        "regr_count" => F::Regression(RegrKind::Count),
+        "regr_r2" => F::Regression(RegrKind::R2),
+        "regr_avgx" => F::Regression(RegrKind::AvgX),
+        "regr_avgy" => F::Regression(RegrKind::AvgY),
+        "regr_sxx" => F::Regression(RegrKind::Sxx),
+        "regr_syy" => F::Regression(RegrKind::Syy),
+        "regr_sxy" => F::Regression(RegrKind::Sxy),
+        _ => return None,
+    };
+    // Repeated values change nothing for these.
+    if matches!(function, F::Min | F::Max | F::BoolAnd | F::BoolOr | F::BitAnd | F::BitOr | F::FirstValue { .. }) {
+        distinct = false;
+    }
+    if matches!(function, F::CountStar) && args.iter().all(|arg| matches!(arg, Expr::Literal(_))) {
+        args.clear();
+        arg_types.clear();
+    }
+    Some(AggregateCall { function, args, arg_types, filter, distinct, output: normalize_type(call.field().data_type()) })
+}
+
+/// The sets with the values of `__grouping_id`: a bit for each key that is NULL in the set, the last key's lowest, and above them how
+/// many equal sets came before.
+fn grouping_sets(groups: &PhysicalGroupBy, id_type: &DataType) -> Option<Vec<GroupingSet>> {
+    let mut seen: HashMap<&[bool], u64> = HashMap::new();
+    groups
+        .groups()
+        .iter()
+        .map(|nulls| {
+            let ordinal = seen.entry(nulls).or_insert(0);
+            let bits = nulls.iter().fold(0_u64, |bits, &null| bits << 1 | u64::from(null));
+            let shifted = if nulls.len() < 64 { *ordinal << nulls.len() } else { 0 };
+            *ordinal += 1;
+            let id = bits | shifted;
+            let id: ArrayRef = match id_type {
+                DataType::UInt8 => Arc::new(UInt8Array::from(vec![u8::try_from(id).ok()?])),
+                DataType::UInt16 => Arc::new(UInt16Array::from(vec![u16::try_from(id).ok()?])),
+                DataType::UInt32 => Arc::new(UInt32Array::from(vec![u32::try_from(id).ok()?])),
+                DataType::UInt64 => Arc::new(UInt64Array::from(vec![id])),
+                _ => return None,
+            };
+            Some(GroupingSet { nulls: nulls.clone(), id })
+        })
+        .collect()
+}

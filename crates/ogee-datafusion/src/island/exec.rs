@@ -1,0 +1,306 @@
+//! The node of the plan that runs an island.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use datafusion::{
+    arrow::{
+        array::{ArrayRef, RecordBatch, RecordBatchOptions},
+        compute::cast,
+        datatypes::SchemaRef,
+    },
+    common::{
+        Statistics, assert_eq_or_internal_err, internal_err,
+        tree_node::TreeNodeRecursion,
+    },
+    error::{DataFusionError, Result},
+    execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        execute_stream,
+        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput},
+        statistics::StatisticsArgs,
+    },
+};
+use futures::{FutureExt, Stream, StreamExt};
+use ogee_exec::{ChannelSender, ExecError, OutputStream, Query, QueryCounters};
+use ogee_vector::{Chunk, normalize_array};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::operator::{self, Feed};
+use crate::{
+    engine::{Engine, LiveIsland, StatementContext},
+    error::{to_datafusion, to_exec},
+};
+
+/// Runs the operators below it as one query of the engine.
+#[derive(Debug)]
+pub(crate) struct IslandExec {
+    root: Arc<dyn ExecutionPlan>,
+    engine: Arc<Engine>,
+    properties: Arc<PlanProperties>,
+    /// What the replaced subtree expected.
+    statistics: Arc<Statistics>,
+    metrics: ExecutionPlanMetricsSet,
+    /// Decisions of the latest run, for `EXPLAIN ANALYZE`.
+    latest: Arc<Mutex<Option<Arc<QueryCounters>>>>,
+}
+
+/// Chunks that may wait for the one who reads the island.
+const OUTPUT_CAPACITY: usize = 16;
+
+impl IslandExec {
+    /// The island whose topmost operator is `root`.
+    pub(crate) fn new(root: Arc<dyn ExecutionPlan>, engine: Arc<Engine>, statistics: Arc<Statistics>) -> Self {
+        Self {
+            properties: operator::properties(root.schema()),
+            root,
+            engine,
+            statistics,
+            metrics: ExecutionPlanMetricsSet::new(),
+            latest: Arc::default(),
+        }
+    }
+}
+
+impl DisplayAs for IslandExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let strategies = self.latest.lock().as_ref().map(|counters| counters.strategies()).unwrap_or_default();
+        if matches!(format, DisplayFormatType::TreeRender) {
+            return strategies.iter().try_for_each(|decision| writeln!(f, "{decision}"));
+        }
+        write!(f, "OgeeIsland")?;
+        if !strategies.is_empty() {
+            write!(f, ": strategies=[{}]", strategies.join("; "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for IslandExec {
+    fn name(&self) -> &str {
+        "OgeeIsland"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.root]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        assert_eq_or_internal_err!(children.len(), 1, "an island has one topmost operator");
+        Ok(Arc::new(Self::new(children.swap_remove(0), Arc::clone(&self.engine), Arc::clone(&self.statistics))))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&self.statistics))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("an island has one partition, not {partition}");
+        }
+        Ok(Box::pin(IslandStream {
+            schema: self.schema(),
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+            spilled: MetricBuilder::new(&self.metrics).counter("spilled_bytes", partition),
+            engine: Arc::clone(&self.engine),
+            state: State::Waiting(Start {
+                root: Arc::clone(&self.root),
+                latest: Arc::clone(&self.latest),
+                context,
+            }),
+        }))
+    }
+}
+
+/// What it takes to start the query.
+struct Start {
+    root: Arc<dyn ExecutionPlan>,
+    latest: Arc<Mutex<Option<Arc<QueryCounters>>>>,
+    context: Arc<TaskContext>,
+}
+
+struct Run {
+    output: OutputStream,
+    live: LiveIsland,
+    /// Tasks that run the DataFusion nodes below; dropping the set ends them.
+    feeds: JoinSet<()>,
+    spilled_before: u64,
+}
+
+/// An island starts when it is first polled, not when it is made: DataFusion makes all streams of a plan at once, long before some of them
+/// are read, and a query that runs holds memory.
+enum State {
+    Waiting(Start),
+    Running(Run),
+    Ended,
+}
+
+struct IslandStream {
+    schema: SchemaRef,
+    metrics: BaselineMetrics,
+    spilled: Count,
+    engine: Arc<Engine>,
+    state: State,
+}
+
+impl Start {
+    fn start(self, engine: &Arc<Engine>) -> Result<Run, ExecError> {
+        let ctx = engine.context();
+        let statement = self.context.session_config().get_extension::<StatementContext>();
+        let live = statement.map_or_else(LiveIsland::unattended, |statement| statement.register(&ctx.counters));
+        *self.latest.lock() = Some(Arc::clone(&ctx.counters));
+        let capacity = ctx.settings.chunk_capacity;
+        let spilled_before = ctx.memory.stats().spilled_bytes;
+        let mut query = Query::new(ctx);
+        let mut feeds = Vec::new();
+        let open = operator::open(&self.root, &mut query, &mut feeds)?;
+        let output = query.stream(open, engine.scheduler(), OUTPUT_CAPACITY);
+        let mut tasks = JoinSet::new();
+        for Feed { plan, sender } in feeds {
+            tasks.spawn_on(feed(plan, Arc::clone(&self.context), sender, capacity), engine.runtime());
+        }
+        Ok(Run { output, live, feeds: tasks, spilled_before })
+    }
+}
+
+/// Runs `plan` and hands its rows to the island, in chunks of at most `capacity`.
+async fn feed(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, mut sender: ChannelSender, capacity: usize) {
+    let name = plan.name().to_owned();
+    let rows = async {
+        let mut stream = execute_stream(plan, context)?;
+        while let Some(batch) = stream.next().await.transpose()? {
+            let columns = batch
+                .columns()
+                .iter()
+                .map(normalize_array)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(to_datafusion)?;
+            let rows = Chunk::new(columns, batch.num_rows());
+            for offset in (0..rows.len()).step_by(capacity) {
+                if !sender.send(rows.slice(offset, capacity.min(rows.len() - offset))).await {
+                    return Ok(());
+                }
+            }
+        }
+        Ok::<(), DataFusionError>(())
+    };
+    let result = match AssertUnwindSafe(rows).catch_unwind().await {
+        Ok(result) => result.map_err(to_exec),
+        Err(panic) => Err(ExecError::Panicked { job: name, message: panic_message(&*panic) }),
+    };
+    sender.finish(result);
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|message| (*message).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+impl IslandStream {
+    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        if matches!(self.state, State::Waiting(_)) {
+            let State::Waiting(start) = std::mem::replace(&mut self.state, State::Ended) else {
+                unreachable!("matched above");
+            };
+            match start.start(&self.engine) {
+                Ok(run) => self.state = State::Running(run),
+                Err(error) => return Poll::Ready(Some(Err(to_datafusion(error)))),
+            }
+        }
+        let State::Running(run) = &mut self.state else { return Poll::Ready(None) };
+        match ready!(run.output.poll_next(cx)) {
+            Some(Ok(chunk)) => Poll::Ready(Some(self.to_batch(&chunk))),
+            end => {
+                let spilled = self.engine.memory().stats().spilled_bytes - run.spilled_before;
+                self.spilled.add(spilled as usize);
+                self.state = State::Ended;
+                Poll::Ready(end.and_then(Result::err).map(|error| Err(to_datafusion(error))))
+            }
+        }
+    }
+
+    /// `chunk` in the types that the replaced nodes declared.
+    fn to_batch(&self, chunk: &Chunk) -> Result<RecordBatch> {
+        let columns = self
+            .schema
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(index, field)| {
+                let column: ArrayRef = chunk.column(index).flatten().map_err(to_datafusion)?;
+                Ok(if column.data_type() == field.data_type() { column } else { cast(&column, field.data_type())? })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(chunk.len()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}
+
+/// Whoever reads the island may leave in the middle. Its query then ends by itself, at the next chunk of each lane; the statement is over
+/// only then.
+impl Drop for IslandStream {
+    fn drop(&mut self) {
+        if let State::Running(Run { mut output, live, feeds, .. }) = std::mem::replace(&mut self.state, State::Ended) {
+            drop(feeds);
+            output.cancel();
+            self.engine.runtime().spawn(async move {
+                while let Some(Ok(_)) = poll_fn(|cx| output.poll_next(cx)).await {}
+                drop(live);
+            });
+        }
+    }
+}
+
+impl Stream for IslandStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let poll = self.poll_batch(cx);
+        if let Poll::Ready(Some(Ok(batch))) = &poll {
+            batch.record_output(&self.metrics);
+        }
+        poll
+    }
+}
+
+impl RecordBatchStream for IslandStream {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

@@ -1,0 +1,233 @@
+//! Operators of an island, as nodes of the plan: what `EXPLAIN` shows and what pipelines are built from.
+
+use std::{fmt, sync::Arc};
+
+use datafusion::{
+    arrow::datatypes::SchemaRef,
+    common::{
+        internal_err,
+        tree_node::TreeNodeRecursion,
+    },
+    error::Result,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+        ReplaceChildrenOptions, apply_expression_roots,
+        execution_plan::{Boundedness, EmissionType},
+    },
+};
+use ogee_exec::{ChannelSender, ChannelSource, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query, UnionSource};
+use ogee_vector::normalize_schema;
+
+use super::{aggregate::Aggregate, scan::ParquetScan};
+use crate::{
+    expr::{translate, translate_predicate},
+    table::TableScan,
+};
+
+/// What an operator of an island does.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Reads Parquet files.
+    Scan(ParquetScan),
+    /// Reads a table whose rows are pages of the pool.
+    Table(TableScan),
+    /// Keeps the rows for which the predicate is true, then the columns of the projection.
+    Filter { predicate: Arc<dyn PhysicalExpr>, projection: Option<Vec<usize>> },
+    /// Computes expressions, with the names that they get.
+    Project(Vec<(Arc<dyn PhysicalExpr>, String)>),
+    /// Skips rows, then passes some or all.
+    Limit { skip: usize, fetch: Option<usize> },
+    /// Groups.
+    Aggregate(Box<Aggregate>),
+    /// All rows of all inputs.
+    Union,
+    /// Nothing: a node that only made sense between DataFusion's operators.
+    Pass,
+}
+
+/// An operator of an island. It runs only as part of the [`IslandExec`](super::IslandExec) above it.
+#[derive(Debug)]
+pub(crate) struct OperatorExec {
+    op: Arc<Op>,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+    properties: Arc<PlanProperties>,
+}
+
+/// One partition, no order.
+pub(crate) fn properties(schema: SchemaRef) -> Arc<PlanProperties> {
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(1),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    ))
+}
+
+impl OperatorExec {
+    /// `op` over `inputs`, with the columns that the replaced node declared.
+    pub(crate) fn new(op: Op, inputs: Vec<Arc<dyn ExecutionPlan>>, schema: SchemaRef) -> Self {
+        Self { op: Arc::new(op), inputs, properties: properties(schema) }
+    }
+
+    fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        match &*self.op {
+            Op::Filter { predicate, .. } => vec![Arc::clone(predicate)],
+            Op::Project(exprs) => exprs.iter().map(|(expr, _)| Arc::clone(expr)).collect(),
+            Op::Aggregate(aggregate) => aggregate.expressions(),
+            Op::Scan(scan) => scan.expressions(),
+            Op::Table(_) | Op::Limit { .. } | Op::Union | Op::Pass => Vec::new(),
+        }
+    }
+}
+
+/// A DataFusion node below an island and where its rows go.
+pub(super) struct Feed {
+    pub(super) plan: Arc<dyn ExecutionPlan>,
+    pub(super) sender: ChannelSender,
+}
+
+/// Chunks that may wait between a DataFusion node and the island it feeds. Few, since they are heap memory.
+const FEED_CAPACITY: usize = 8;
+
+/// Adds the pipelines of `node` and everything below it to `query`; what is left open is the one that ends in `node`.
+pub(super) fn open(node: &Arc<dyn ExecutionPlan>, query: &mut Query, feeds: &mut Vec<Feed>) -> Result<OpenPipeline, ExecError> {
+    let Some(operator) = node.downcast_ref::<OperatorExec>() else {
+        let schema = normalize_schema(&node.schema());
+        let (source, sender) = ChannelSource::new(node.name(), schema, FEED_CAPACITY);
+        feeds.push(Feed { plan: Arc::clone(node), sender });
+        return Ok(OpenPipeline::new(source));
+    };
+    let declared = || operator.inputs[0].schema();
+    let planned = crate::error::to_exec;
+    match &*operator.op {
+        Op::Scan(scan) => scan.open(query.ctx()),
+        Op::Table(scan) => Ok(OpenPipeline::new(scan.source())),
+        Op::Filter { predicate, projection } => {
+            let mut pipeline = open(&operator.inputs[0], query, feeds)?;
+            let predicate = translate_predicate(predicate, &declared()).map_err(planned)?;
+            pipeline.operators.push(Arc::new(Filter::new(predicate)));
+            if let Some(columns) = projection {
+                let columns = columns.iter().map(|&column| ogee_exec::Expr::Column(column)).collect();
+                pipeline.operators.push(Arc::new(Project::new(columns)));
+            }
+            Ok(pipeline)
+        }
+        Op::Project(exprs) => {
+            let mut pipeline = open(&operator.inputs[0], query, feeds)?;
+            let input = declared();
+            let exprs =
+                exprs.iter().map(|(expr, _)| translate(expr, &input)).collect::<Result<Vec<_>>>().map_err(planned)?;
+            pipeline.operators.push(Arc::new(Project::new(exprs)) as Arc<dyn Operator>);
+            Ok(pipeline)
+        }
+        Op::Limit { skip, fetch } => {
+            let mut pipeline = open(&operator.inputs[0], query, feeds)?;
+            pipeline.operators.push(Arc::new(Limit::new(*skip as u64, fetch.map(|rows| rows as u64))));
+            Ok(pipeline)
+        }
+        Op::Aggregate(aggregate) => {
+            let input = open(&operator.inputs[0], query, feeds)?;
+            ogee_exec::aggregate::aggregate(query, input, aggregate.spec())
+        }
+        Op::Union => {
+            let inputs =
+                operator.inputs.iter().map(|input| open(input, query, feeds)).collect::<Result<Vec<_>, _>>()?;
+            Ok(UnionSource::open(normalize_schema(&operator.schema()), inputs))
+        }
+        Op::Pass => open(&operator.inputs[0], query, feeds),
+    }
+}
+
+impl DisplayAs for OperatorExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        if matches!(format, DisplayFormatType::TreeRender) {
+            return match &*self.op {
+                Op::Filter { predicate, .. } => writeln!(f, "predicate={predicate}"),
+                Op::Aggregate(aggregate) => writeln!(f, "{aggregate}"),
+                Op::Scan(scan) => writeln!(f, "files={}", scan.file_count()),
+                _ => Ok(()),
+            };
+        }
+        write!(f, "{}", self.name())?;
+        match &*self.op {
+            Op::Scan(scan) => write!(f, ": {scan}"),
+            Op::Table(scan) => write!(f, ": {scan}"),
+            Op::Filter { predicate, projection } => {
+                write!(f, ": {predicate}")?;
+                if projection.is_some() {
+                    let schema = self.schema();
+                    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+                    write!(f, ", projection=[{}]", names.join(", "))?;
+                }
+                Ok(())
+            }
+            Op::Project(exprs) => {
+                let exprs: Vec<_> = exprs
+                    .iter()
+                    .map(|(expr, name)| {
+                        let text = expr.to_string();
+                        match text.rsplit_once('@') {
+                            Some((column, _)) if column == name => text,
+                            _ => format!("{text} as {name}"),
+                        }
+                    })
+                    .collect();
+                write!(f, ": [{}]", exprs.join(", "))
+            }
+            Op::Limit { skip, fetch } => match fetch {
+                Some(fetch) => write!(f, ": skip={skip}, fetch={fetch}"),
+                None => write!(f, ": skip={skip}"),
+            },
+            Op::Aggregate(aggregate) => write!(f, ": {aggregate}"),
+            Op::Union | Op::Pass => Ok(()),
+        }
+    }
+}
+
+impl ExecutionPlan for OperatorExec {
+    fn name(&self) -> &str {
+        match &*self.op {
+            Op::Scan(_) => "OgeeScan",
+            Op::Table(_) => "OgeeTable",
+            Op::Filter { .. } => "OgeeFilter",
+            Op::Project(_) => "OgeeProject",
+            Op::Limit { .. } => "OgeeLimit",
+            Op::Aggregate(_) => "OgeeAggregate",
+            Op::Union => "OgeeUnion",
+            Op::Pass => "OgeePass",
+        }
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { op: Arc::clone(&self.op), inputs: children, properties: Arc::clone(&self.properties) }))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.expressions(), f)
+    }
+
+    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        internal_err!("{} runs only within its island", self.name())
+    }
+}

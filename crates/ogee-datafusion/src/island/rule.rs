@@ -1,0 +1,158 @@
+//! The rule that places islands.
+
+use std::sync::Arc;
+
+use datafusion::{
+    config::ConfigOptions,
+    datasource::source::DataSourceExec,
+    error::Result,
+    physical_optimizer::PhysicalOptimizerRule,
+    physical_plan::{
+        ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
+        aggregates::AggregateExec,
+        coalesce_partitions::CoalescePartitionsExec,
+        coop::CooperativeExec,
+        filter::FilterExec,
+        limit::{GlobalLimitExec, LocalLimitExec},
+        projection::ProjectionExec,
+        repartition::RepartitionExec,
+        statistics::{StatisticsArgs, StatisticsContext},
+        union::UnionExec,
+    },
+};
+
+use super::{IslandExec, aggregate::Aggregate, operator::{Op, OperatorExec}, scan::ParquetScan};
+use crate::{engine::Engine, order::is_ordered, table::TableExec};
+
+/// Replaces what the engine has operators for. The last rule of all.
+#[derive(Debug)]
+pub(crate) struct OgeeRule {
+    engine: Arc<Engine>,
+}
+
+impl OgeeRule {
+    /// The rule whose islands run on `engine`.
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// Places islands in `plan`. `order_matters`: whether somebody above relies on the order of its rows, if they have one.
+    fn place(&self, plan: &Arc<dyn ExecutionPlan>, order_matters: bool) -> Result<Arc<dyn ExecutionPlan>> {
+        if !(order_matters && is_ordered(plan)) && is_worthwhile(plan) {
+            let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
+            let root = self.operator(plan)?;
+            return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics)));
+        }
+        let requires = plan.required_input_ordering();
+        let maintains = plan.maintains_input_order();
+        let children = plan
+            .children()
+            .into_iter()
+            .enumerate()
+            .map(|(i, child)| {
+                // The rows of a limit, and those that EXPLAIN ANALYZE counts, are what they are because of their order.
+                let matters = requires[i].is_some()
+                    || plan.fetch().is_some()
+                    || is_limit(plan)
+                    || plan.name() == "AnalyzeExec"
+                    || (maintains[i] && order_matters);
+                self.place(child, matters)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        replace_children_if_necessary(Arc::clone(plan), children)
+    }
+
+    /// `plan`, whose order does not matter, as an operator of an island, or as a DataFusion node that feeds it.
+    fn operator(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(ops) = operators(plan) else {
+            let feed = self.place(plan, false)?;
+            return Ok(match feed.output_partitioning().partition_count() {
+                1 => feed,
+                _ => Arc::new(CoalescePartitionsExec::new(feed)),
+            });
+        };
+        let mut inputs =
+            plan.children().into_iter().map(|child| self.operator(child)).collect::<Result<Vec<_>>>()?;
+        for op in ops {
+            if let Op::Pass = op {
+                continue;
+            }
+            inputs = vec![Arc::new(OperatorExec::new(op, inputs, plan.schema()))];
+        }
+        Ok(inputs.swap_remove(0))
+    }
+}
+
+impl PhysicalOptimizerRule for OgeeRule {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        self.place(&plan, true)
+    }
+
+    fn name(&self) -> &str {
+        "ogee_islands"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>()
+}
+
+/// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files or groups.
+fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let Some(ops) = operators(plan) else { return false };
+    ops.iter().any(|op| matches!(op, Op::Scan(_) | Op::Table(_) | Op::Aggregate(_)))
+        || plan.children().into_iter().any(is_worthwhile)
+}
+
+/// The operators that do what `plan` does to its inputs, in the order in which rows pass them, or `None` where the engine has none.
+fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
+    let mut ops = Vec::with_capacity(2);
+    if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
+        // Its own limit is part of the scan.
+        return Some(vec![Op::Scan(ParquetScan::of(source)?)]);
+    } else if let Some(table) = plan.downcast_ref::<TableExec>() {
+        ops.push(Op::Table(table.scan().clone()));
+    } else if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        ops.push(Op::Filter {
+            predicate: Arc::clone(filter.predicate()),
+            projection: filter.projection().as_ref().map(|columns| columns.to_vec()),
+        });
+    } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        ops.push(Op::Project(
+            projection.expr().iter().map(|p| (Arc::clone(&p.expr), p.alias.clone())).collect(),
+        ));
+    } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        ops.push(Op::Aggregate(Box::new(Aggregate::of(aggregate)?)));
+    } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
+        return unordered_input(plan, Op::Limit { skip: limit.skip(), fetch: limit.fetch() });
+    } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
+        return unordered_input(plan, Op::Limit { skip: 0, fetch: Some(limit.fetch()) });
+    } else if plan.is::<UnionExec>() {
+        ops.push(Op::Union);
+    } else if plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() {
+        ops.push(Op::Pass);
+    } else if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+        if repartition.preserve_order() || !matches!(repartition.partitioning(), Partitioning::Hash(_, 1) | Partitioning::RoundRobinBatch(1)) {
+            return None;
+        }
+        ops.push(Op::Pass);
+    } else {
+        return None;
+    }
+    match plan.fetch() {
+        None => Some(ops),
+        Some(fetch) => {
+            ops.push(Op::Limit { skip: 0, fetch: Some(fetch) });
+            (!plan.children().into_iter().any(is_ordered)).then_some(ops)
+        }
+    }
+}
+
+/// A limit takes the first rows: over an ordered input it must stay where the order is.
+fn unordered_input(plan: &Arc<dyn ExecutionPlan>, op: Op) -> Option<Vec<Op>> {
+    (!plan.children().into_iter().any(is_ordered)).then(|| vec![op])
+}

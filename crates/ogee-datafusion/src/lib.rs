@@ -1,0 +1,28 @@
+//! SQL front end: DataFusion plans statements, the engine runs what it has operators for.
+//!
+//! A [`Session`] parses, plans and starts statements. Their physical plans, made for one partition, pass a last optimizer rule that
+//! replaces maximal subtrees by islands (`island`): the engine's pipelines, fed by DataFusion nodes where it has no operator.
+//! What stays DataFusion's takes memory and temporary space from the same pool (`pool`) and runs on a small runtime ([`Engine::runtime`]).
+//!
+//! 1. Sources declare no order, and no island stands where somebody relies on one (`order`).
+//! 2. Integer arithmetic and sums never wrap silently, whoever evaluates them (`checked`, `checked_sum`).
+//! 3. Errors keep the code of whoever raised them (`error`).
+//!
+//! Not here: operators.
+
+mod checked;
+mod checked_sum;
+mod engine;
+mod error;
+mod expr;
+mod files;
+mod island;
+mod order;
+mod page_chain;
+mod pool;
+mod session;
+mod table;
+
+pub use engine::{Engine, StatementContext};
+pub use error::{Error, Result};
+pub use session::{Outcome, Session, Statement, parse, rows};

@@ -1,0 +1,261 @@
+//! A session: DataFusion's, set up so that its plans become islands.
+//!
+//! Not here: settings of the engine, results as users see them (crate `ogee`).
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::{array::{AsArray, RecordBatch}, datatypes::UInt64Type},
+    catalog::DynamicFileCatalog,
+    common::{TableReference, config::Dialect},
+    execution::{
+        SendableRecordBatchStream, SessionState, SessionStateBuilder,
+        cache::cache_manager::CacheManagerConfig,
+        disk_manager::DiskManagerBuilder,
+        memory_pool::MemoryPool,
+        runtime_env::RuntimeEnvBuilder,
+    },
+    logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan},
+    physical_optimizer::optimizer::PhysicalOptimizer,
+    physical_plan::{
+        ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
+    },
+    prelude::{SessionConfig, SessionContext},
+    sql::{
+        parser::{DFParserBuilder, Statement as ParsedStatement},
+        sqlparser::dialect::GenericDialect,
+    },
+};
+use futures::TryStreamExt;
+
+use crate::{
+    Error, Result,
+    checked::CheckedArithmetic,
+    checked_sum::checked_sum,
+    engine::{Engine, StatementContext},
+    files::FileTables,
+    island::OgeeRule,
+    order::ClearOrderings,
+    pool::{OgeePool, PoolFiles},
+    table::PagedTable,
+};
+
+/// Bytes of Parquet footers that listing may keep between statements; heap memory outside the pool.
+const FOOTER_CACHE_BYTES: usize = 8 << 20;
+
+/// A catalog of tables and the statements over it.
+pub struct Session {
+    engine: Arc<Engine>,
+    context: SessionContext,
+}
+
+/// One parsed statement.
+#[derive(Clone, Debug)]
+pub struct Statement(ParsedStatement);
+
+impl std::fmt::Display for Statement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Statement {
+    /// The parsed form, for those who treat some statements themselves.
+    pub fn parsed(&self) -> &ParsedStatement {
+        &self.0
+    }
+}
+
+/// The statements of a script.
+///
+/// # Errors
+/// [`Error::Parse`], also if only a later statement is wrong.
+pub fn parse(sql: &str) -> Result<Vec<Statement>> {
+    let statements = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build()?.parse_statements()?;
+    Ok(statements.into_iter().map(Statement).collect())
+}
+
+/// What a statement gives.
+pub enum Outcome {
+    /// Rows, as they come.
+    Rows(SendableRecordBatchStream),
+    /// Nothing but an effect, on so many rows where that is known.
+    Done(Option<u64>),
+}
+
+impl Session {
+    /// A session without tables.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if DataFusion refuses its configuration.
+    pub fn new(engine: Arc<Engine>) -> Result<Self> {
+        let memory = engine.memory();
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(OgeePool::new(Arc::clone(memory))) as Arc<dyn MemoryPool>)
+            .with_disk_manager_builder(
+                DiskManagerBuilder::default().with_temp_file_factory(Arc::new(PoolFiles::new(Arc::clone(memory)))),
+            )
+            // Which files a directory has is asked anew for every statement.
+            .with_cache_manager(
+                CacheManagerConfig::default().with_metadata_cache_limit(FOOTER_CACHE_BYTES).with_list_files_cache_limit(0),
+            )
+            .build_arc()?;
+
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.insert(0, Arc::new(ClearOrderings));
+        rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine))));
+
+        let state = SessionStateBuilder::new()
+            .with_config(config())
+            .with_runtime_env(runtime)
+            .with_default_features()
+            .with_physical_optimizer_rules(rules)
+            .build();
+        let files = Arc::new(FileTables::default());
+        let catalogs = Arc::new(DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&files) as _));
+        let state = SessionStateBuilder::from(state).with_catalog_list(catalogs).build();
+        let context = SessionContext::new_with_state(state);
+        files.serve(context.state_weak_ref());
+        context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
+        context.add_analyzer_rule(Arc::new(CheckedArithmetic));
+        Ok(Self { engine, context })
+    }
+
+    /// DataFusion's session, e.g. to register tables and functions in it.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// What the session runs on.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Plans and starts `statement`; islands report to `context`. Call on the engine's runtime.
+    ///
+    /// # Errors
+    /// Those of planning, and of running where the outcome is not rows.
+    pub async fn run(&self, statement: Statement, context: &Arc<StatementContext>) -> Result<Outcome> {
+        let mut state = self.context.state();
+        state.config_mut().set_extension(Arc::clone(context));
+        let plan = state.statement_to_plan(statement.0).await?;
+        self.run_plan(state, plan).await
+    }
+
+    async fn run_plan(&self, state: SessionState, plan: LogicalPlan) -> Result<Outcome> {
+        match plan {
+            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => self.create_table(&state, create).await,
+            LogicalPlan::Ddl(_) => {
+                let frame = self.context.execute_logical_plan(plan).await?;
+                drain(self.start(&state, frame.logical_plan()).await?).await?;
+                Ok(Outcome::Done(None))
+            }
+            LogicalPlan::Statement(_) => {
+                let frame = self.context.execute_logical_plan(plan).await?;
+                let plan = frame.logical_plan();
+                // SET and the like leave an empty plan, EXECUTE the statement that was prepared.
+                if let LogicalPlan::EmptyRelation(_) = plan {
+                    return Ok(Outcome::Done(None));
+                }
+                Ok(Outcome::Rows(self.start(&state, plan).await?))
+            }
+            LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => {
+                Ok(Outcome::Done(affected(&drain(self.start(&state, &plan).await?).await?)))
+            }
+            plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),
+        }
+    }
+
+    async fn start(&self, state: &SessionState, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
+        let physical = state.create_physical_plan(plan).await?;
+        Ok(execute_stream(physical, state.task_ctx())?)
+    }
+
+    /// `CREATE TABLE`, empty or `AS` a query: the rows become pages of the pool, and the table is there when all of them are.
+    async fn create_table(&self, state: &SessionState, create: CreateMemoryTable) -> Result<Outcome> {
+        let CreateMemoryTable { name, input, if_not_exists, or_replace, constraints, column_defaults, temporary: _ } =
+            create;
+        let exists = self.table_exists(&name)?;
+        if exists && if_not_exists {
+            return Ok(Outcome::Done(None));
+        }
+        if exists && !or_replace {
+            return Err(Error::Plan(format!("table '{name}' exists already; use CREATE OR REPLACE TABLE to replace it")));
+        }
+        let mut names = std::collections::HashSet::new();
+        if let Some(field) = input.schema().fields().iter().find(|field| !names.insert(field.name().as_str())) {
+            return Err(Error::Plan(format!(
+                "column '{}' appears twice in table '{name}'; name the columns with AS",
+                field.name()
+            )));
+        }
+        let schema = Arc::clone(input.schema().inner());
+        let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), constraints, column_defaults);
+        let physical = single_partition(state.create_physical_plan(&input).await?);
+        let rows = affected(&drain(execute_stream(table.sink(physical, false), state.task_ctx())?).await?);
+        if exists {
+            self.context.deregister_table(name.clone())?;
+        }
+        self.context.register_table(name, Arc::new(table))?;
+        Ok(Outcome::Done(rows))
+    }
+
+    fn table_exists(&self, name: &TableReference) -> Result<bool> {
+        // Asked of the catalog itself: a file of that name is no obstacle.
+        let table = name.table().to_owned();
+        Ok(self.context.state().schema_for_ref(name.clone())?.table_exist(&table))
+    }
+}
+
+fn single_partition(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    match plan.output_partitioning().partition_count() {
+        1 => plan,
+        _ => Arc::new(CoalescePartitionsExec::new(plan)),
+    }
+}
+
+async fn drain(rows: SendableRecordBatchStream) -> Result<Vec<RecordBatch>> {
+    Ok(rows.try_collect().await?)
+}
+
+/// The number in the one row of one column that DataFusion's writers give.
+fn affected(batches: &[RecordBatch]) -> Option<u64> {
+    let batch = batches.iter().find(|batch| batch.num_rows() == 1)?;
+    batch.columns().first()?.as_primitive_opt::<UInt64Type>().map(|counts| counts.value(0))
+}
+
+/// A stream that ends with the error of this crate.
+pub fn rows(stream: SendableRecordBatchStream) -> impl futures::Stream<Item = Result<RecordBatch>> + Send {
+    stream.map_err(Error::from)
+}
+
+/// Parallelism is the engine's affair: one partition, no repartitioning; no order is promised by sources; nothing is pushed into scans
+/// while a statement runs, since the engine's scans do not look there.
+fn config() -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(1)
+        .with_information_schema(true)
+        .with_default_catalog_and_schema("ogee", "public")
+        .with_batch_size(8192);
+    let options = config.options_mut();
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.default_null_ordering = "nulls_max".to_owned();
+    options.sql_parser.dialect = Dialect::Generic;
+    options.explain.physical_plan_only = true;
+    options.execution.collect_statistics = true;
+    options.execution.parquet.schema_force_view_types = true;
+    options.execution.parquet.pushdown_filters = false;
+    options.execution.listing_table_ignore_subdirectory = false;
+    options.optimizer.enable_round_robin_repartition = false;
+    options.optimizer.repartition_aggregations = false;
+    options.optimizer.repartition_joins = false;
+    options.optimizer.repartition_windows = false;
+    options.optimizer.repartition_sorts = false;
+    options.optimizer.repartition_file_scans = false;
+    options.optimizer.enable_sort_pushdown = false;
+    options.optimizer.enable_dynamic_filter_pushdown = false;
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    config
+}

@@ -1,0 +1,460 @@
+//! Tables in memory: rows in pages of the pool, which spill like everything else there.
+//!
+//! A table is a list of blocks; a block is an Arrow stream of some batches on a chain of pages, and the morsel of a scan. Blocks are added
+//! by statements as a whole and never change, so that a scan sees the table as it was when it was planned, and a dropped table
+//! is gone when its last scan is.
+//!
+//! Not here: persistence, indexes, updates.
+
+use std::{
+    fmt,
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::{
+        array::RecordBatch,
+        compute::BatchCoalescer,
+        datatypes::SchemaRef,
+        ipc::{reader::StreamReader, writer::StreamWriter},
+    },
+    catalog::{Session, TableProvider},
+    common::{
+        Constraints, Statistics, not_impl_err,
+        stats::Precision,
+        tree_node::TreeNodeRecursion,
+    },
+    datasource::{
+        TableType,
+        sink::{DataSink, DataSinkExec},
+    },
+    error::{DataFusionError, Result},
+    execution::{SendableRecordBatchStream, TaskContext},
+    logical_expr::{Expr, dml::InsertOp},
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        statistics::StatisticsArgs,
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::StreamExt;
+use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use ogee_memory::{BufferManager, Reservation};
+use ogee_scheduler::TaskContext as WorkerContext;
+use ogee_vector::{Chunk, normalize_array, normalize_schema};
+use parking_lot::RwLock;
+
+use crate::{
+    island::table_properties,
+    page_chain::{ChainReader, PageChain},
+};
+
+/// Rows of a batch in a block: what decodes well.
+const BATCH_ROWS: usize = 8192;
+
+/// A block is closed at about the rows of a morsel, or before, so that wide tables have morsels of bounded size.
+const BLOCK_ROWS: usize = 15 * BATCH_ROWS;
+const BLOCK_BYTES: usize = 16 << 20;
+
+/// A table whose rows are pages of the pool.
+#[derive(Debug)]
+pub(crate) struct PagedTable {
+    schema: SchemaRef,
+    memory: Arc<BufferManager>,
+    constraints: Constraints,
+    defaults: Vec<(String, Expr)>,
+    blocks: Arc<RwLock<Vec<Arc<Block>>>>,
+}
+
+/// Some batches of a table.
+#[derive(Debug)]
+struct Block {
+    bytes: PageChain,
+    rows: usize,
+    /// Bytes of the largest batch when it is decoded.
+    batch_bytes: usize,
+}
+
+impl PagedTable {
+    /// A table without rows.
+    pub(crate) fn new(
+        schema: SchemaRef,
+        memory: Arc<BufferManager>,
+        constraints: Constraints,
+        defaults: Vec<(String, Expr)>,
+    ) -> Self {
+        Self { schema, memory, constraints, defaults, blocks: Arc::default() }
+    }
+
+    /// The plan that appends the rows of `input`, or replaces the table's by them. Its one row is their number.
+    pub(crate) fn sink(&self, input: Arc<dyn ExecutionPlan>, replaces: bool) -> Arc<dyn ExecutionPlan> {
+        let sink = PagedSink {
+            schema: Arc::clone(&self.schema),
+            memory: Arc::clone(&self.memory),
+            blocks: Arc::clone(&self.blocks),
+            replaces,
+        };
+        Arc::new(DataSinkExec::new(input, Arc::new(sink), None))
+    }
+}
+
+#[async_trait]
+impl TableProvider for PagedTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.iter().find(|(name, _)| name == column).map(|(_, default)| default)
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let blocks: Arc<[Arc<Block>]> = self.blocks.read().clone().into();
+        let (schema, projection) = match projection {
+            Some(columns) => (Arc::new(self.schema.project(columns)?), columns.clone()),
+            None => (Arc::clone(&self.schema), (0..self.schema.fields().len()).collect()),
+        };
+        Ok(Arc::new(TableExec {
+            properties: table_properties(Arc::clone(&schema)),
+            scan: TableScan { blocks, projection, schema, memory: Arc::clone(&self.memory) },
+        }))
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match op {
+            InsertOp::Append => Ok(self.sink(input, false)),
+            InsertOp::Overwrite => Ok(self.sink(input, true)),
+            InsertOp::Replace => not_impl_err!("REPLACE INTO tables in memory"),
+        }
+    }
+}
+
+/// Writes rows into blocks, and hands them to the table when all are there.
+#[derive(Debug)]
+struct PagedSink {
+    schema: SchemaRef,
+    memory: Arc<BufferManager>,
+    blocks: Arc<RwLock<Vec<Arc<Block>>>>,
+    replaces: bool,
+}
+
+impl DisplayAs for PagedSink {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "OgeeTable")
+    }
+}
+
+#[async_trait]
+impl DataSink for PagedSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn write_all(&self, mut rows: SendableRecordBatchStream, _context: &Arc<TaskContext>) -> Result<u64> {
+        let mut writer = BlockWriter::new(&self.schema, &self.memory);
+        let mut coalescer = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
+        while let Some(batch) = rows.next().await.transpose()? {
+            // The input's field names and nullability may differ from the table's.
+            let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?;
+            coalescer.push_batch(batch)?;
+            while let Some(batch) = coalescer.next_completed_batch() {
+                writer.write(&batch)?;
+            }
+        }
+        coalescer.finish_buffered_batch()?;
+        while let Some(batch) = coalescer.next_completed_batch() {
+            writer.write(&batch)?;
+        }
+        let new = writer.finish()?;
+        let count = new.iter().map(|block| block.rows as u64).sum();
+        let mut blocks = self.blocks.write();
+        if self.replaces {
+            blocks.clear();
+        }
+        blocks.extend(new);
+        Ok(count)
+    }
+}
+
+struct BlockWriter {
+    schema: SchemaRef,
+    memory: Arc<BufferManager>,
+    done: Vec<Arc<Block>>,
+    open: Option<OpenBlock>,
+}
+
+struct OpenBlock {
+    bytes: PageChain,
+    stream: StreamWriter<crate::page_chain::ChainWriter>,
+    rows: usize,
+    batch_bytes: usize,
+}
+
+impl BlockWriter {
+    fn new(schema: &SchemaRef, memory: &Arc<BufferManager>) -> Self {
+        Self { schema: Arc::clone(schema), memory: Arc::clone(memory), done: Vec::new(), open: None }
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut block = match self.open.take() {
+            Some(block) => block,
+            None => {
+                let bytes = PageChain::new(&self.memory, "table");
+                let stream = StreamWriter::try_new(bytes.writer(), &self.schema)?;
+                OpenBlock { bytes, stream, rows: 0, batch_bytes: 0 }
+            }
+        };
+        block.stream.write(batch)?;
+        block.rows += batch.num_rows();
+        block.batch_bytes = block.batch_bytes.max(batch.get_array_memory_size());
+        let full = block.rows >= BLOCK_ROWS || block.bytes.len() >= BLOCK_BYTES;
+        self.open = Some(block);
+        if full { self.close() } else { Ok(()) }
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if let Some(OpenBlock { bytes, mut stream, rows, batch_bytes }) = self.open.take() {
+            stream.finish()?;
+            stream.get_mut().flush()?;
+            self.done.push(Arc::new(Block { bytes, rows, batch_bytes }));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<Arc<Block>>> {
+        self.close()?;
+        Ok(self.done)
+    }
+}
+
+/// Some columns of the rows that a table had when the scan was planned.
+#[derive(Clone)]
+pub(crate) struct TableScan {
+    blocks: Arc<[Arc<Block>]>,
+    projection: Vec<usize>,
+    schema: SchemaRef,
+    memory: Arc<BufferManager>,
+}
+
+impl TableScan {
+    fn rows(&self) -> usize {
+        self.blocks.iter().map(|block| block.rows).sum()
+    }
+
+    /// A source of its rows.
+    pub(crate) fn source(&self) -> Arc<dyn Source> {
+        Arc::new(TableSource {
+            scan: self.clone(),
+            schema: normalize_schema(&self.schema),
+            next: Arc::default(),
+            stopped: Arc::default(),
+        })
+    }
+
+    fn reader(&self, block: &Block) -> Result<StreamReader<ChainReader>> {
+        Ok(StreamReader::try_new(block.bytes.reader(), Some(self.projection.clone()))?)
+    }
+}
+
+impl fmt::Debug for TableScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableScan({self})")
+    }
+}
+
+impl fmt::Display for TableScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, "rows={}, blocks={}, projection=[{}]", self.rows(), self.blocks.len(), names.join(", "))
+    }
+}
+
+/// The scan as a node of a DataFusion plan. Islands take it over; where none can be, it runs by itself.
+#[derive(Debug)]
+pub(crate) struct TableExec {
+    scan: TableScan,
+    properties: Arc<PlanProperties>,
+}
+
+impl TableExec {
+    /// What is read.
+    pub(crate) fn scan(&self) -> &TableScan {
+        &self.scan
+    }
+}
+
+impl DisplayAs for TableExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "TableExec: {}", self.scan)
+    }
+}
+
+impl ExecutionPlan for TableExec {
+    fn name(&self) -> &str {
+        "TableExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.scan.schema);
+        statistics.num_rows = Precision::Exact(self.scan.rows());
+        Ok(Arc::new(statistics))
+    }
+
+    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let scan = self.scan.clone();
+        let batches = scan.blocks.to_vec().into_iter().flat_map(move |block| match scan.reader(&block) {
+            Ok(reader) => boxed(reader.map(|batch| batch.map_err(DataFusionError::from))),
+            Err(error) => boxed(std::iter::once(Err(error))),
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.scan.schema), futures::stream::iter(batches))))
+    }
+}
+
+fn boxed(
+    batches: impl Iterator<Item = Result<RecordBatch>> + Send + 'static,
+) -> Box<dyn Iterator<Item = Result<RecordBatch>> + Send> {
+    Box::new(batches)
+}
+
+struct TableSource {
+    scan: TableScan,
+    schema: SchemaRef,
+    /// The first block that no lane has taken.
+    next: Arc<AtomicUsize>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Source for TableSource {
+    fn name(&self) -> &str {
+        "table"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        threads.min(self.scan.blocks.len())
+    }
+
+    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        Ok(Box::new(TableLocal {
+            scan: self.scan.clone(),
+            next: Arc::clone(&self.next),
+            stopped: Arc::clone(&self.stopped),
+            capacity: ctx.settings.chunk_capacity,
+            block: None,
+            batch: None,
+            reservation: None,
+        }))
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+struct TableLocal {
+    scan: TableScan,
+    next: Arc<AtomicUsize>,
+    stopped: Arc<AtomicBool>,
+    capacity: usize,
+    block: Option<StreamReader<ChainReader>>,
+    /// A decoded batch and how many of its rows have been handed on.
+    batch: Option<(Chunk, usize)>,
+    reservation: Option<Reservation>,
+}
+
+impl SourceLocal for TableLocal {
+    fn next(&mut self, _task: &WorkerContext) -> Result<SourceStep, ExecError> {
+        loop {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Ok(SourceStep::Exhausted);
+            }
+            if let Some((batch, offset)) = &mut self.batch {
+                let rows = self.capacity.min(batch.len() - *offset);
+                if rows > 0 {
+                    let chunk = batch.slice(*offset, rows);
+                    *offset += rows;
+                    return Ok(SourceStep::Chunk(chunk));
+                }
+                self.batch = None;
+            }
+            if let Some(reader) = &mut self.block {
+                match reader.next().transpose().map_err(read_error)? {
+                    Some(batch) => {
+                        let columns = batch.columns().iter().map(normalize_array).collect::<Result<Vec<_>, _>>()?;
+                        self.batch = Some((Chunk::new(columns, batch.num_rows()), 0));
+                        continue;
+                    }
+                    None => {
+                        self.block = None;
+                        self.reservation = None;
+                        return Ok(SourceStep::MorselEnd);
+                    }
+                }
+            }
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(block) = self.scan.blocks.get(index) else { return Ok(SourceStep::Exhausted) };
+            // The batch and the bytes that it is decoded from.
+            self.reservation = Some(self.scan.memory.reserve("table scan", 2 * block.batch_bytes)?);
+            self.block = Some(self.scan.reader(block).map_err(crate::error::to_exec)?);
+        }
+    }
+}
+
+fn read_error(error: datafusion::arrow::error::ArrowError) -> ExecError {
+    ExecError::Foreign(Box::new(error))
+}

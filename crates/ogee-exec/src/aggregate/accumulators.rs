@@ -1,0 +1,403 @@
+//! States of fixed size over one argument: counts, sums, averages, booleans, bits, variances.
+//!
+//! Sums are kept wide enough that the order in which rows arrive cannot make them overflow; only a result that does not fit
+//! its type is an error.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use arrow_array::{
+    Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, UInt64Array,
+    cast::AsArray,
+    types::{self, ArrowPrimitiveType, DecimalType, Float64Type, UInt64Type},
+};
+use arrow_buffer::i256;
+use arrow_schema::DataType;
+
+use super::kernel::Accumulator;
+use crate::ExecError;
+
+fn overflow(operation: &'static str, data_type: &DataType) -> ExecError {
+    ExecError::Overflow { operation, data_type: data_type.to_string() }
+}
+
+/// Integers that can be summed without a loss: what arrives, as 128 bits.
+pub(crate) trait WideInteger: ArrowPrimitiveType + Send + Sync {
+    fn wide(value: Self::Native) -> i128;
+
+    /// The value whose low bits are `bits`.
+    fn narrow(bits: u64) -> Self::Native;
+}
+macro_rules! wide_integer {
+    ($($t:ident),*) => {$(impl WideInteger for types::$t {
+        #[inline(always)]
+        fn wide(value: Self::Native) -> i128 { i128::from(value) }
+
+        fn narrow(bits: u64) -> Self::Native { bits as Self::Native }
+    })*};
+}
+wide_integer!(Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Decimal128Type);
+
+/// Sum of integers of up to 64 bits, or of decimals of up to 18 digits. 2^64 rows fit.
+#[repr(C, packed)]
+pub(crate) struct SumInteger<T> {
+    sum: i128,
+    seen: bool,
+    input: PhantomData<T>,
+}
+
+// Not derived: that would ask for a `T` that is `Copy`, of which there is no value here.
+impl<T> Clone for SumInteger<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SumInteger<T> {}
+
+impl<T: WideInteger> Accumulator for SumInteger<T> {
+    type Input = T;
+
+    #[inline(always)]
+    fn add(&mut self, value: T::Native) {
+        self.sum = self.sum.wrapping_add(T::wide(value));
+        self.seen = true;
+    }
+
+    #[inline(always)]
+    fn merge(&mut self, other: &Self) {
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.seen |= other.seen;
+    }
+
+    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
+        let sums = states.iter().map(|s| s.seen.then_some(s.sum));
+        Ok(match output {
+            DataType::Int64 => {
+                Arc::new(
+                    sums.map(|s| s.map(i64::try_from).transpose().map_err(|_| overflow("sum", output)))
+                        .collect::<Result<Int64Array, _>>()?,
+                )
+            }
+            DataType::UInt64 => {
+                Arc::new(
+                    sums.map(|s| s.map(u64::try_from).transpose().map_err(|_| overflow("sum", output)))
+                        .collect::<Result<UInt64Array, _>>()?,
+                )
+            }
+            _ => decimal128(sums, output)?,
+        })
+    }
+
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![Self::results(states, output)?])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let column = &columns[0];
+        let sum = column.is_valid(row).then(|| match column.data_type() {
+            DataType::Int64 => i128::from(column.as_primitive::<types::Int64Type>().value(row)),
+            DataType::UInt64 => i128::from(column.as_primitive::<UInt64Type>().value(row)),
+            _ => column.as_primitive::<types::Decimal128Type>().value(row),
+        })?;
+        Some(Self { sum, seen: true, input: PhantomData })
+    }
+}
+
+/// Sums as a 128-bit decimal column of type `output`; a sum of more digits is an error.
+fn decimal128(sums: impl Iterator<Item = Option<i128>>, output: &DataType) -> Result<ArrayRef, ExecError> {
+    let DataType::Decimal128(precision, scale) = *output else {
+        unreachable!("sums of integers and decimals are typed by `supports`");
+    };
+    let fits = |sum: i128| types::Decimal128Type::is_valid_decimal_precision(sum, precision);
+    let sums = sums
+        .map(|sum| match sum {
+            Some(sum) if !fits(sum) => Err(overflow("sum", output)),
+            sum => Ok(sum),
+        })
+        .collect::<Result<Decimal128Array, _>>()?;
+    Ok(Arc::new(sums.with_precision_and_scale(precision, scale)?))
+}
+
+/// Sum of 128-bit decimals of more than 18 digits.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub(crate) struct SumDecimal {
+    sum: i256,
+    seen: bool,
+}
+
+impl Accumulator for SumDecimal {
+    type Input = types::Decimal128Type;
+
+    #[inline(always)]
+    fn add(&mut self, value: i128) {
+        self.sum = { self.sum }.wrapping_add(i256::from_i128(value));
+        self.seen = true;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.sum = { self.sum }.wrapping_add(other.sum);
+        self.seen |= other.seen;
+    }
+
+    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
+        let narrow = |s: &Self| match (s.seen, { s.sum }.to_i128()) {
+            (false, _) => Ok(None),
+            (true, Some(sum)) => Ok(Some(sum)),
+            (true, None) => Err(overflow("sum", output)),
+        };
+        let sums = states.iter().map(narrow).collect::<Result<Vec<_>, _>>()?;
+        decimal128(sums.into_iter(), output)
+    }
+
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![Self::results(states, output)?])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let column = columns[0].as_primitive::<types::Decimal128Type>();
+        column.is_valid(row).then(|| Self { sum: i256::from_i128(column.value(row)), seen: true })
+    }
+}
+
+/// Average of decimals: the exact sum, divided at the end.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub(crate) struct AvgDecimal {
+    sum: i256,
+    count: u64,
+}
+
+impl Accumulator for AvgDecimal {
+    type Input = types::Decimal128Type;
+
+    #[inline(always)]
+    fn add(&mut self, value: i128) {
+        self.sum = { self.sum }.wrapping_add(i256::from_i128(value));
+        self.count += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.sum = { self.sum }.wrapping_add(other.sum);
+        self.count += other.count;
+    }
+
+    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
+        let DataType::Decimal128(precision, scale) = output else {
+            unreachable!("averages of decimals are typed by `supports`");
+        };
+        let factor = i256::from_i128(10i128.pow(AVG_EXTRA_SCALE));
+        let average = |s: &Self| {
+            if s.count == 0 {
+                return Ok(None);
+            }
+            let scaled = { s.sum }.checked_mul(factor).ok_or_else(|| overflow("avg", output))?;
+            let value = scaled.wrapping_div(i256::from_i128(i128::from(s.count))).to_i128();
+            match value {
+                Some(v) if types::Decimal128Type::is_valid_decimal_precision(v, *precision) => Ok(Some(v)),
+                _ => Err(overflow("avg", output)),
+            }
+        };
+        let averages = states.iter().map(average).collect::<Result<Decimal128Array, ExecError>>()?;
+        Ok(Arc::new(averages.with_precision_and_scale(*precision, *scale)?))
+    }
+
+    fn to_columns(_states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Err(ExecError::Vector(ogee_vector::VectorError::UnsupportedType(output.clone())))
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let count = columns[0].as_primitive::<UInt64Type>();
+        let sum = columns[1].as_primitive::<types::Decimal128Type>();
+        sum.is_valid(row).then(|| Self { sum: i256::from_i128(sum.value(row)), count: count.value(row) })
+    }
+}
+
+/// Digits after the point that an average of decimals has beyond its argument.
+pub(crate) const AVG_EXTRA_SCALE: u32 = 4;
+
+/// Sum and average of 64-bit floats.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub(crate) struct SumFloat<const AVG: bool> {
+    sum: f64,
+    count: u64,
+}
+
+impl<const AVG: bool> Accumulator for SumFloat<AVG> {
+    type Input = Float64Type;
+
+    #[inline(always)]
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
+    fn results(states: &[Self], _output: &DataType) -> Result<ArrayRef, ExecError> {
+        let result = |s: &Self| (s.count > 0).then(|| if AVG { s.sum / s.count as f64 } else { s.sum });
+        Ok(Arc::new(states.iter().map(result).collect::<Float64Array>()))
+    }
+
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        if !AVG {
+            return Ok(vec![Self::results(states, output)?]);
+        }
+        let sums = states.iter().map(|s| (s.count > 0).then_some(s.sum)).collect::<Float64Array>();
+        let counts = states.iter().map(|s| Some(s.count)).collect::<UInt64Array>();
+        Ok(vec![Arc::new(counts), Arc::new(sums)])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let sum = columns[usize::from(AVG)].as_primitive::<Float64Type>();
+        let count = if AVG { columns[0].as_primitive::<UInt64Type>().value(row) } else { 1 };
+        sum.is_valid(row).then(|| Self { sum: sum.value(row), count })
+    }
+}
+
+/// `bit_and`, `bit_or` and `bit_xor` of integers, as 64 bits.
+#[repr(C, packed)]
+pub(crate) struct Bits<T, const OP: u8> {
+    bits: u64,
+    seen: bool,
+    input: PhantomData<T>,
+}
+
+// Not derived: that would ask for a `T` that is `Copy`, of which there is no value here.
+impl<T, const OP: u8> Clone for Bits<T, OP> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const OP: u8> Copy for Bits<T, OP> {}
+
+/// [`Bits`] that all values have.
+pub(crate) const BITS_AND: u8 = 0;
+/// [`Bits`] that some value has.
+pub(crate) const BITS_OR: u8 = 1;
+/// [`Bits`] that an odd number of values have.
+pub(crate) const BITS_XOR: u8 = 2;
+
+impl<T: WideInteger, const OP: u8> Bits<T, OP> {
+    #[inline(always)]
+    fn join(&mut self, bits: u64) {
+        self.bits = match (OP, self.seen) {
+            (_, false) => bits,
+            (BITS_AND, _) => self.bits & bits,
+            (BITS_OR, _) => self.bits | bits,
+            _ => self.bits ^ bits,
+        };
+        self.seen = true;
+    }
+}
+
+impl<T: WideInteger, const OP: u8> Accumulator for Bits<T, OP> {
+    type Input = T;
+
+    #[inline(always)]
+    fn add(&mut self, value: T::Native) {
+        self.join(T::wide(value) as u64);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        if other.seen {
+            self.join(other.bits);
+        }
+    }
+
+    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
+        // The low bits are those of the value, whatever its width and sign.
+        let narrow = states.iter().map(|s| s.seen.then(|| T::narrow(s.bits)));
+        Ok(Arc::new(narrow.collect::<PrimitiveArray<T>>().with_data_type(output.clone())))
+    }
+
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![Self::results(states, output)?])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let column = columns[0].as_primitive::<T>();
+        column.is_valid(row).then(|| Self { bits: T::wide(column.value(row)) as u64, seen: true, input: PhantomData })
+    }
+}
+
+/// Mean and sum of squared deviations (Welford), merged by Chan's formula.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub(crate) struct Variance<const KIND: u8> {
+    count: u64,
+    mean: f64,
+    m2: f64,
+}
+
+/// [`Variance`] of a sample.
+pub(crate) const VAR_SAMPLE: u8 = 0;
+/// [`Variance`] of the population.
+pub(crate) const VAR_POPULATION: u8 = 1;
+/// Standard deviation of a sample.
+pub(crate) const STDDEV_SAMPLE: u8 = 2;
+/// Standard deviation of the population.
+pub(crate) const STDDEV_POPULATION: u8 = 3;
+
+impl<const KIND: u8> Accumulator for Variance<KIND> {
+    type Input = Float64Type;
+
+    #[inline(always)]
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        let delta = value - self.mean;
+        self.mean += delta / self.count as f64;
+        self.m2 += delta * (value - self.mean);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = *other;
+            return;
+        }
+        let (a, b) = (self.count as f64, other.count as f64);
+        let delta = other.mean - self.mean;
+        self.count += other.count;
+        self.mean += delta * b / (a + b);
+        self.m2 += other.m2 + delta * delta * a * b / (a + b);
+    }
+
+    fn results(states: &[Self], _output: &DataType) -> Result<ArrayRef, ExecError> {
+        let result = |s: &Self| {
+            let freedom = match KIND {
+                VAR_SAMPLE | STDDEV_SAMPLE => s.count.checked_sub(1)?,
+                _ => s.count,
+            };
+            let variance = (freedom > 0).then(|| s.m2 / freedom as f64)?;
+            Some(if matches!(KIND, STDDEV_SAMPLE | STDDEV_POPULATION) { variance.sqrt() } else { variance })
+        };
+        Ok(Arc::new(states.iter().map(result).collect::<Float64Array>()))
+    }
+
+    fn to_columns(states: &[Self], _output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![
+            Arc::new(states.iter().map(|s| Some(s.count)).collect::<UInt64Array>()),
+            Arc::new(states.iter().map(|s| Some(s.mean)).collect::<Float64Array>()),
+            Arc::new(states.iter().map(|s| Some(s.m2)).collect::<Float64Array>()),
+        ])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let count = columns[0].as_primitive::<UInt64Type>();
+        let float = |c: usize| columns[c].as_primitive::<Float64Type>().value(row);
+        (count.is_valid(row) && count.value(row) > 0).then(|| Self {
+            count: count.value(row),
+            mean: float(1),
+            m2: float(2),
+        })
+    }
+}

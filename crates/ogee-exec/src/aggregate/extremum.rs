@@ -1,0 +1,274 @@
+//! `min`, `max`, `first_value`: their value is a payload column of the group's row, set when the row is made.
+
+use arrow_array::{Array, ArrayRef, cast::AsArray, types};
+use arrow_buffer::{ArrowNativeType, ScalarBuffer};
+use arrow_schema::DataType;
+use ogee_row::{RowLayout, RowView};
+use ogee_vector::PhysicalType;
+
+/// Which value of a group is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Min,
+    Max,
+    First,
+}
+
+/// An aggregate that keeps one of its values in column `column` of the layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extremum {
+    pub(crate) column: usize,
+    pub(crate) keep: Keep,
+}
+
+/// Whether values of this type can be kept by their order.
+pub(crate) fn is_ordered(data_type: &DataType) -> bool {
+    match PhysicalType::of(data_type) {
+        Ok(PhysicalType::MonthDayNano | PhysicalType::Null | PhysicalType::F16 | PhysicalType::I256) | Err(_) => false,
+        Ok(PhysicalType::Nested) => ogee_row::NestedCodec::supports(data_type),
+        Ok(_) => !matches!(data_type, DataType::Interval(_)),
+    }
+}
+
+/// Order of floats in which every NaN is alike and above all numbers, as in PostgreSQL.
+#[inline(always)]
+fn below(a: f64, b: f64) -> bool {
+    a < b || (b.is_nan() && !a.is_nan())
+}
+
+/// A column of the layout as the loops need it.
+struct Place {
+    offset: usize,
+    byte: usize,
+    mask: u8,
+}
+
+impl Place {
+    /// Keeps `value` in `row` if the row has none or `better(value, the row's)`.
+    ///
+    /// # Safety
+    /// `row` is a row of the layout, owned by the caller, and `V` the column's type in rows.
+    #[inline(always)]
+    unsafe fn offer<V: Copy>(&self, row: *mut u8, value: V, better: impl Fn(V, V) -> bool) {
+        // SAFETY: validity and value lie within the row.
+        unsafe {
+            let place = row.add(self.offset).cast::<V>();
+            if *row.add(self.byte) & self.mask == 0 {
+                *row.add(self.byte) |= self.mask;
+                place.write_unaligned(value);
+            } else if better(value, place.read_unaligned()) {
+                place.write_unaligned(value);
+            }
+        }
+    }
+}
+
+fn native<T: ArrowNativeType>(array: &ArrayRef) -> ScalarBuffer<T> {
+    let data = array.to_data();
+    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
+}
+
+impl Extremum {
+    fn place(&self, layout: &RowLayout) -> Place {
+        let column = layout.column(self.column);
+        Place { offset: column.offset, byte: column.validity.0, mask: column.validity.1 }
+    }
+
+    /// Offers values `rows` of `array` to the groups at `targets[row]`. A long string that has no room in its group's row goes to
+    /// `again`: that group must be materialized once more, with this row's values.
+    ///
+    /// # Safety
+    /// Targets are rows of `layout` on pinned pages, owned by the caller.
+    pub(crate) unsafe fn update(
+        &self,
+        layout: &RowLayout,
+        array: &ArrayRef,
+        rows: &[u32],
+        targets: &[u64],
+        again: &mut Vec<u32>,
+    ) {
+        let place = self.place(layout);
+        let nulls = array.nulls().filter(|n| n.null_count() > 0);
+        let valid = |row: u32| nulls.is_none_or(|n| n.is_valid(row as usize));
+        macro_rules! offer {
+            ($v:ty, $value:expr, $less:expr) => {{
+                let (value, less) = ($value, $less);
+                // SAFETY: the caller vouches for the targets; the type is the column's.
+                let offer = |better: &dyn Fn($v, $v) -> bool| unsafe {
+                    for &row in rows.iter().filter(|&&row| valid(row)) {
+                        place.offer::<$v>(targets[row as usize] as usize as *mut u8, value(row as usize), better);
+                    }
+                };
+                match self.keep {
+                    Keep::Min => offer(&|new, old| less(new, old)),
+                    Keep::Max => offer(&|new, old| less(old, new)),
+                    Keep::First => offer(&|_, _| false),
+                }
+            }};
+        }
+        macro_rules! integers {
+            ($v:ty) => {{
+                let values = native::<$v>(array);
+                let values: &[$v] = &values;
+                offer!($v, |row: usize| values[row], |a: $v, b: $v| a < b)
+            }};
+        }
+        match layout.column(self.column).physical {
+            PhysicalType::Bool => {
+                let values = array.as_boolean();
+                offer!(u8, |row| u8::from(values.value(row)), |a: u8, b: u8| a < b);
+            }
+            PhysicalType::I8 => integers!(i8),
+            PhysicalType::I16 => integers!(i16),
+            PhysicalType::I32 => integers!(i32),
+            PhysicalType::I64 => integers!(i64),
+            PhysicalType::U8 => integers!(u8),
+            PhysicalType::U16 => integers!(u16),
+            PhysicalType::U32 => integers!(u32),
+            PhysicalType::U64 => integers!(u64),
+            PhysicalType::I128 | PhysicalType::MonthDayNano => integers!(i128),
+            PhysicalType::ShortDecimal => {
+                let values = array.as_primitive::<types::Decimal128Type>().values();
+                offer!(i64, |row: usize| values[row] as i64, |a: i64, b: i64| a < b);
+            }
+            PhysicalType::F16 => integers!(u16),
+            PhysicalType::F32 => {
+                let values = array.as_primitive::<types::Float32Type>().values();
+                offer!(f32, |row: usize| values[row], |a: f32, b: f32| below(f64::from(a), f64::from(b)));
+            }
+            PhysicalType::F64 => {
+                let values = array.as_primitive::<types::Float64Type>().values();
+                offer!(f64, |row: usize| values[row], below);
+            }
+            PhysicalType::I256 => {
+                let values = array.as_primitive::<types::Decimal256Type>().values();
+                type V = arrow_buffer::i256;
+                offer!(V, |row: usize| values[row], |a: V, b: V| a < b);
+            }
+            PhysicalType::Null => {}
+            PhysicalType::View | PhysicalType::Nested => {
+                for &row in rows.iter().filter(|&&row| valid(row)) {
+                    let bytes = match array.data_type() {
+                        DataType::Utf8View => array.as_string_view().value(row as usize).as_bytes(),
+                        _ => array.as_binary_view().value(row as usize),
+                    };
+                    // SAFETY: the caller vouches for the targets.
+                    if unsafe { !self.offer_bytes(&place, targets[row as usize] as usize as *mut u8, bytes) } {
+                        again.push(row);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a new value is kept instead of an old one.
+    fn is_better(self, order: std::cmp::Ordering) -> bool {
+        match self.keep {
+            Keep::Min => order.is_lt(),
+            Keep::Max => order.is_gt(),
+            Keep::First => false,
+        }
+    }
+
+    /// Offers a string; false if it should be kept and there is no room for it.
+    ///
+    /// # Safety
+    /// `row` is a row of the layout on pinned pages, owned by the caller.
+    unsafe fn offer_bytes(&self, place: &Place, row: *mut u8, bytes: &[u8]) -> bool {
+        // SAFETY: the caller vouches for the row and its pointers.
+        unsafe {
+            let old_place = row.add(place.offset).cast::<RowView>();
+            let old = old_place.read_unaligned();
+            let has_old = *row.add(place.byte) & place.mask != 0;
+            if has_old && !self.is_better(bytes.cmp(old.bytes())) {
+                return true;
+            }
+            let mut raw = [0u8; 16];
+            raw[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+            if bytes.len() <= RowView::INLINED {
+                raw[4..4 + bytes.len()].copy_from_slice(bytes);
+                old_place.write_unaligned(RowView(u128::from_le_bytes(raw)));
+            } else if has_old && old.is_long() && bytes.len() <= old.len() {
+                // In place of the old bytes, on the same heap page.
+                raw[4..8].copy_from_slice(&bytes[..4]);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), old.pointer().cast_mut(), bytes.len());
+                old_place.write_unaligned(RowView(u128::from_le_bytes(raw)).with_pointer(old.pointer()));
+            } else {
+                return false;
+            }
+            *row.add(place.byte) |= place.mask;
+            true
+        }
+    }
+
+    /// Whether combining `source` into `target` would make the target point to a long string of the source's.
+    ///
+    /// # Safety
+    /// As [`combine`](Self::combine).
+    pub(crate) unsafe fn takes_string(&self, layout: &RowLayout, source: *const u8, target: *const u8) -> bool {
+        if !layout.column(self.column).physical.has_heap() {
+            return false;
+        }
+        let place = self.place(layout);
+        // SAFETY: the caller vouches for both rows and their strings.
+        unsafe {
+            let has = |row: *const u8| *row.add(place.byte) & place.mask != 0;
+            let view = |row: *const u8| row.add(place.offset).cast::<RowView>().read_unaligned();
+            has(source)
+                && view(source).is_long()
+                && (!has(target) || self.is_better(view(source).compare(&view(target))))
+        }
+    }
+
+    /// Offers the value of each source row to its target row. Strings are shared: the targets then point to the sources' heap pages.
+    ///
+    /// # Safety
+    /// Sources and targets are rows of `layout` on pinned pages, owned by the caller, and stay pinned together until the targets
+    /// are read for the last time.
+    pub(crate) unsafe fn combine(&self, layout: &RowLayout, sources: &[*const u8], targets: &[*mut u8]) {
+        let place = self.place(layout);
+        macro_rules! offer {
+            ($v:ty, $less:expr) => {{
+                let less = $less;
+                let offer = |better: &dyn Fn($v, $v) -> bool| {
+                    for (source, &target) in sources.iter().zip(targets) {
+                        // SAFETY: the caller vouches for both; the type is the column's.
+                        unsafe {
+                            if *source.add(place.byte) & place.mask != 0 {
+                                let value = source.add(place.offset).cast::<$v>().read_unaligned();
+                                place.offer::<$v>(target, value, better);
+                            }
+                        }
+                    }
+                };
+                match self.keep {
+                    Keep::Min => offer(&|new, old| less(&new, &old)),
+                    Keep::Max => offer(&|new, old| less(&old, &new)),
+                    Keep::First => offer(&|_, _| false),
+                }
+            }};
+        }
+        match layout.column(self.column).physical {
+            PhysicalType::Bool | PhysicalType::U8 => offer!(u8, |a: &u8, b: &u8| a < b),
+            PhysicalType::I8 => offer!(i8, |a: &i8, b: &i8| a < b),
+            PhysicalType::I16 => offer!(i16, |a: &i16, b: &i16| a < b),
+            PhysicalType::I32 => offer!(i32, |a: &i32, b: &i32| a < b),
+            PhysicalType::I64 | PhysicalType::ShortDecimal => offer!(i64, |a: &i64, b: &i64| a < b),
+            PhysicalType::I128 | PhysicalType::MonthDayNano => offer!(i128, |a: &i128, b: &i128| a < b),
+            PhysicalType::I256 => {
+                type V = arrow_buffer::i256;
+                offer!(V, |a: &V, b: &V| a < b);
+            }
+            PhysicalType::U16 | PhysicalType::F16 => offer!(u16, |a: &u16, b: &u16| a < b),
+            PhysicalType::U32 => offer!(u32, |a: &u32, b: &u32| a < b),
+            PhysicalType::U64 => offer!(u64, |a: &u64, b: &u64| a < b),
+            PhysicalType::F32 => offer!(f32, |a: &f32, b: &f32| below(f64::from(*a), f64::from(*b))),
+            PhysicalType::F64 => offer!(f64, |a: &f64, b: &f64| below(*a, *b)),
+            PhysicalType::Null => {}
+            PhysicalType::View | PhysicalType::Nested => {
+                // SAFETY: the caller vouches for the strings of both.
+                offer!(RowView, |a: &RowView, b: &RowView| unsafe { a.compare(b) }.is_lt());
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Hash aggregation in two phases that does not care how much memory there is.
+//!
+//! `sink` is the first phase, `source` the second, after "Robust external hash aggregation in the solid state age", ICDE 2024;
+//! `table` is the salted table of both, `plan` binds a specification to a row layout. `accumulators`, `counts`, `pairs` and
+//! `extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
+
+mod accumulators;
+mod counts;
+mod distinct;
+mod expand;
+mod extremum;
+mod function;
+mod kernel;
+mod pairs;
+mod plan;
+mod sink;
+mod source;
+mod table;
+
+use std::sync::Arc;
+
+use arrow_array::Array;
+
+use self::{
+    expand::{Appended, Expand},
+    plan::AggregatePlan,
+    sink::AggregateSink,
+    source::{AggregateSource, Partitions},
+};
+pub use self::{
+    function::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, RegrKind},
+    plan::supports,
+};
+use crate::{ExecError, Expr, OpenPipeline, Query};
+
+/// Adds the pipelines of a hash aggregation over `input`; what comes back are its groups.
+///
+/// # Errors
+/// [`ExecError::Vector`] when a type has no row form; ask [`supports`] first.
+pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) -> Result<OpenPipeline, ExecError> {
+    let columns = input.columns();
+    if let Some(sets) = &spec.grouping_sets {
+        let sets = sets.clone();
+        return aggregate_sets(query, input, spec, &sets);
+    }
+    if spec.aggregates.iter().any(|call| call.distinct) {
+        let steps = distinct::split(spec, columns);
+        let mut input = input;
+        input.operators.push(steps.expand);
+        let inner = aggregate(query, input, steps.inner)?;
+        return aggregate(query, inner, steps.outer);
+    }
+    let rows_estimate = input.source.rows_estimate();
+    let plan = Arc::new(AggregatePlan::new(spec)?);
+    let partitions = Arc::new(Partitions::default());
+    let ctx = query.ctx().clone();
+    let sink = AggregateSink::new(Arc::clone(&plan), ctx.clone(), rows_estimate, Arc::clone(&partitions));
+    let first = query.add(input, Arc::new(sink));
+    let mut groups = OpenPipeline::new(Arc::new(AggregateSource::new(plan, ctx, partitions)));
+    groups.deps.push(first);
+    Ok(groups)
+}
+
+/// Several groupings over the same rows: the rows are expanded, the set's id is one more key.
+fn aggregate_sets(
+    query: &mut Query,
+    mut input: OpenPipeline,
+    mut spec: AggregateSpec,
+    sets: &[GroupingSet],
+) -> Result<OpenPipeline, ExecError> {
+    let columns = input.columns();
+    let mut appended = Vec::with_capacity(spec.keys.len() + 1);
+    for (i, key) in spec.keys.iter_mut().enumerate() {
+        let expr = std::mem::replace(&mut key.expr, Expr::Column(columns + i));
+        appended.push(Appended::value(expr, &key.data_type, sets.iter().map(|set| set.nulls[i]).collect()));
+    }
+    let id_type = sets.first().map_or(arrow_schema::DataType::UInt8, |set| set.id.data_type().clone());
+    appended.push(Appended::PerSet(sets.iter().map(|set| Arc::clone(&set.id)).collect()));
+    let id = Expr::Column(columns + spec.keys.len());
+    spec.keys.push(GroupKey { expr: id, data_type: id_type });
+    spec.grouping_sets = None;
+    input.operators.push(Arc::new(Expand::new(sets.len(), appended)));
+    aggregate(query, input, spec)
+}

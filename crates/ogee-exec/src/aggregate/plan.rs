@@ -1,0 +1,361 @@
+//! A specification bound to a row layout: which expression feeds which kernel, and where in the row.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, types};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{DataType, SchemaRef};
+use ogee_row::{NestedCodec, RowLayout, RowLayoutBuilder, gather_column};
+use ogee_vector::{Chunk, PhysicalType, VectorError};
+
+use super::{
+    AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, RegrKind,
+    accumulators::{
+        AVG_EXTRA_SCALE, AvgDecimal, BITS_AND, BITS_OR, BITS_XOR, Bits, STDDEV_POPULATION, STDDEV_SAMPLE, SumDecimal,
+        SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
+    },
+    counts::{BooleanKernel, CountKernel},
+    extremum::{Extremum, Keep, is_ordered},
+    kernel::{Accumulator, Kernel, StateKernel},
+    pairs::PairKernel,
+};
+use crate::{ExecError, Expr, expr::null_unless};
+
+/// A value that kernels read, computed once a chunk: an expression, NULL where the filter is not true.
+struct Input {
+    /// `None`: no value, just rows (for `count(*)`).
+    expr: Option<Expr>,
+    filter: Option<usize>,
+    /// Nested values are encoded to bytes.
+    codec: Option<NestedCodec>,
+}
+
+/// A kernel and the inputs it reads.
+pub(crate) struct BoundKernel {
+    pub(crate) kernel: Box<dyn Kernel>,
+    /// The inputs are states, not values.
+    pub(crate) merges: bool,
+    pub(crate) inputs: Vec<usize>,
+}
+
+/// An extremum and the input it reads.
+pub(crate) struct BoundExtremum {
+    pub(crate) extremum: Extremum,
+    pub(crate) input: usize,
+}
+
+/// Which part of the row an output column is made from.
+enum Output {
+    Column(usize),
+    Kernel(usize),
+}
+
+/// A hash aggregation, bound.
+pub(crate) struct AggregatePlan {
+    pub(crate) layout: Arc<RowLayout>,
+    pub(crate) kernels: Vec<BoundKernel>,
+    pub(crate) extrema: Vec<BoundExtremum>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) mode: AggregateMode,
+    keys: Vec<(Expr, Option<NestedCodec>)>,
+    inputs: Vec<Input>,
+    filters: Vec<Expr>,
+    outputs: Vec<Output>,
+}
+
+/// The columns of a chunk that the aggregation reads, flat.
+#[derive(Default)]
+pub(crate) struct Evaluated {
+    pub(crate) keys: Vec<ArrayRef>,
+    pub(crate) inputs: Vec<ArrayRef>,
+}
+
+fn codec_for(data_type: &DataType) -> Result<Option<NestedCodec>, VectorError> {
+    Ok(match PhysicalType::of(data_type)? {
+        PhysicalType::Nested => Some(NestedCodec::new(data_type)?),
+        _ => None,
+    })
+}
+
+/// Whether there are kernels for `call`; if not, the front end must find another way.
+pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
+    let known = |data_type: &DataType| match PhysicalType::of(data_type) {
+        Ok(PhysicalType::Nested) => NestedCodec::supports(data_type),
+        Ok(_) => true,
+        Err(_) => false,
+    };
+    if call.distinct && mode != AggregateMode::Single {
+        return false;
+    }
+    if call.function != F::CountStar && !call.arg_types.iter().all(known) {
+        return false;
+    }
+    let values = call.arg_types.as_slice();
+    match (call.function, values) {
+        (F::CountStar, _) => mode != AggregateMode::Final || matches!(values, [DataType::Int64]),
+        (F::Count, [DataType::Int64]) if mode == AggregateMode::Final => true,
+        (F::Count, [_]) => mode != AggregateMode::Final,
+        (F::Min | F::Max, [value]) => is_ordered(value) && *value == call.output,
+        (F::FirstValue { .. }, [value]) => mode == AggregateMode::Single && *value == call.output,
+        (F::BoolAnd | F::BoolOr, [DataType::Boolean]) => true,
+        (F::Sum, [value]) => match &call.output {
+            DataType::Int64 => value.is_signed_integer(),
+            DataType::UInt64 => value.is_unsigned_integer(),
+            DataType::Float64 => *value == DataType::Float64,
+            DataType::Decimal128(_, scale) => matches!(value, DataType::Decimal128(_, s) if s == scale),
+            _ => false,
+        },
+        (F::Avg, [DataType::Float64]) => mode != AggregateMode::Final && call.output == DataType::Float64,
+        (F::Avg, [DataType::UInt64, DataType::Float64]) => {
+            mode == AggregateMode::Final && call.output == DataType::Float64
+        }
+        (F::Avg, [DataType::Decimal128(_, scale)]) => {
+            mode == AggregateMode::Single
+                && matches!(call.output, DataType::Decimal128(_, out) if i32::from(out) == i32::from(*scale) + AVG_EXTRA_SCALE as i32)
+        }
+        (F::BitAnd | F::BitOr | F::BitXor, [value]) => value.is_integer() && *value == call.output,
+        (F::VarSample | F::VarPopulation | F::StddevSample | F::StddevPopulation, values) => match mode {
+            AggregateMode::Final => {
+                matches!(values, [DataType::UInt64, DataType::Float64, DataType::Float64])
+            }
+            _ => matches!(values, [DataType::Float64]),
+        },
+        (
+            F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_),
+            [DataType::Float64, DataType::Float64],
+        ) => {
+            let output = match call.function {
+                F::Regression(RegrKind::Count) => DataType::UInt64,
+                _ => DataType::Float64,
+            };
+            mode == AggregateMode::Single && call.output == output
+        }
+        _ => false,
+    }
+}
+
+impl AggregatePlan {
+    /// Binds `spec`, which has neither grouping sets nor distinct arguments any more.
+    pub(crate) fn new(spec: AggregateSpec) -> Result<Self, ExecError> {
+        let mut layout = RowLayoutBuilder::default();
+        let mut keys = Vec::with_capacity(spec.keys.len());
+        for key in &spec.keys {
+            layout.key(key.data_type.clone());
+            keys.push((key.expr.clone(), codec_for(&key.data_type)?));
+        }
+        let mut plan = PlanBuilder { inputs: Vec::new(), filters: Vec::new() };
+        let mut extrema = Vec::new();
+        let mut outputs: Vec<Output> = (0..keys.len()).map(Output::Column).collect();
+        let mut pending = Vec::new();
+        for call in &spec.aggregates {
+            let keep = match call.function {
+                F::Min => Keep::Min,
+                F::Max => Keep::Max,
+                F::FirstValue { .. } => Keep::First,
+                _ => {
+                    outputs.push(Output::Kernel(pending.len()));
+                    pending.push(call);
+                    continue;
+                }
+            };
+            let column = layout.payload(call.output.clone());
+            outputs.push(Output::Column(column));
+            extrema.push(BoundExtremum {
+                extremum: Extremum { column, keep },
+                input: plan.input(Some(&call.args[0]), call.filter.as_ref(), codec_for(&call.output)?),
+            });
+        }
+        // Offsets of states are relative to the end of the columns, which is known once the layout is built.
+        let mut offsets = Vec::with_capacity(pending.len());
+        for call in &pending {
+            offsets.push(layout.state(state_bytes(call)));
+        }
+        let layout = layout.build()?;
+        let mut kernels = Vec::with_capacity(pending.len());
+        for (call, offset) in pending.into_iter().zip(offsets) {
+            let inputs = match (call.function, spec.mode) {
+                (F::CountStar, AggregateMode::Single | AggregateMode::Partial) => {
+                    vec![plan.input(None, call.filter.as_ref(), None)]
+                }
+                _ => call.args.iter().map(|arg| plan.input(Some(arg), call.filter.as_ref(), None)).collect(),
+            };
+            let merges = spec.mode == AggregateMode::Final || call.function == F::MergeCounts;
+            kernels.push(BoundKernel { kernel: bind(call, layout.state_offset() + offset), merges, inputs });
+        }
+        let PlanBuilder { inputs, filters } = plan;
+        Ok(Self { layout, kernels, extrema, schema: spec.schema, mode: spec.mode, keys, inputs, filters, outputs })
+    }
+
+    /// Computes keys and arguments of a chunk.
+    pub(crate) fn evaluate(&self, chunk: &Chunk, out: &mut Evaluated) -> Result<(), ExecError> {
+        out.keys.clear();
+        out.inputs.clear();
+        for (expr, codec) in &self.keys {
+            out.keys.push(encode(expr.evaluate(chunk)?.flatten()?, codec.as_ref())?);
+        }
+        let filters = self.filters.iter().map(|filter| filter.truth(chunk)).collect::<Result<Vec<_>, _>>()?;
+        for input in &self.inputs {
+            let mut array = match &input.expr {
+                Some(expr) => encode(expr.evaluate(chunk)?.flatten()?, input.codec.as_ref())?,
+                None => Arc::new(BooleanArray::new(BooleanBuffer::new_set(chunk.len()), None)),
+            };
+            if let Some(filter) = input.filter {
+                array = null_unless(&array, &filters[filter]);
+            }
+            out.inputs.push(array);
+        }
+        Ok(())
+    }
+
+    /// The output columns for groups at `rows`.
+    ///
+    /// # Safety
+    /// `rows` are rows of the plan's layout on pinned pages.
+    pub(crate) unsafe fn gather(&self, rows: &[*const u8]) -> Result<Chunk, ExecError> {
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for output in &self.outputs {
+            // SAFETY: the caller vouches for the rows.
+            unsafe {
+                match output {
+                    Output::Column(column) => columns.push(gather_column(&self.layout, *column, rows)?),
+                    Output::Kernel(kernel) if self.mode == AggregateMode::Partial => {
+                        columns.extend(self.kernels[*kernel].kernel.states(rows)?);
+                    }
+                    Output::Kernel(kernel) => columns.push(self.kernels[*kernel].kernel.results(rows)?),
+                }
+            }
+        }
+        Ok(Chunk::new(columns, rows.len()))
+    }
+}
+
+fn encode(array: ArrayRef, codec: Option<&NestedCodec>) -> Result<ArrayRef, VectorError> {
+    codec.map_or(Ok(ArrayRef::clone(&array)), |codec| codec.encode(&array))
+}
+
+struct PlanBuilder {
+    inputs: Vec<Input>,
+    filters: Vec<Expr>,
+}
+
+impl PlanBuilder {
+    /// The number of the input; columns that several aggregates read are computed once.
+    fn input(&mut self, expr: Option<&Expr>, filter: Option<&Expr>, codec: Option<NestedCodec>) -> usize {
+        let filter = filter.map(|filter| {
+            self.filters.iter().position(|known| is_same(known, filter)).unwrap_or_else(|| {
+                self.filters.push(filter.clone());
+                self.filters.len() - 1
+            })
+        });
+        let same = |input: &Input| {
+            input.filter == filter
+                && input.codec.is_none() == codec.is_none()
+                && match (&input.expr, expr) {
+                    (None, None) => true,
+                    (Some(a), Some(b)) => is_same(a, b),
+                    _ => false,
+                }
+        };
+        self.inputs.iter().position(same).unwrap_or_else(|| {
+            self.inputs.push(Input { expr: expr.cloned(), filter, codec });
+            self.inputs.len() - 1
+        })
+    }
+}
+
+/// Whether two expressions are plainly the same, so that evaluating one will do.
+fn is_same(a: &Expr, b: &Expr) -> bool {
+    match (a, b) {
+        (Expr::Column(a), Expr::Column(b)) => a == b,
+        (Expr::Foreign(a), Expr::Foreign(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+/// Something to do with the accumulator type of an aggregate.
+trait WithAccumulator {
+    type Output;
+
+    fn with<A: Accumulator>(self) -> Self::Output;
+}
+
+/// Calls `$visitor` with accumulator `$accumulator` over integers of the type that `$value` says.
+macro_rules! over_integers {
+    ($value:expr, $visitor:expr, $accumulator:ident $(, $op:ident)?) => {
+        match $value {
+            Some(DataType::Int8) => $visitor.with::<$accumulator<types::Int8Type $(, $op)?>>(),
+            Some(DataType::Int16) => $visitor.with::<$accumulator<types::Int16Type $(, $op)?>>(),
+            Some(DataType::Int32) => $visitor.with::<$accumulator<types::Int32Type $(, $op)?>>(),
+            Some(DataType::Int64) => $visitor.with::<$accumulator<types::Int64Type $(, $op)?>>(),
+            Some(DataType::UInt8) => $visitor.with::<$accumulator<types::UInt8Type $(, $op)?>>(),
+            Some(DataType::UInt16) => $visitor.with::<$accumulator<types::UInt16Type $(, $op)?>>(),
+            Some(DataType::UInt32) => $visitor.with::<$accumulator<types::UInt32Type $(, $op)?>>(),
+            Some(DataType::UInt64) => $visitor.with::<$accumulator<types::UInt64Type $(, $op)?>>(),
+            _ => $visitor.with::<$accumulator<types::Decimal128Type $(, $op)?>>(),
+        }
+    };
+}
+
+/// Chooses the accumulator of `call`. In the final step a sum's argument is the column of partial sums, which has the sum's type.
+fn with_accumulator<V: WithAccumulator>(call: &AggregateCall, visitor: V) -> V::Output {
+    let value = call.arg_types.last();
+    match (call.function, &call.output) {
+        (F::Sum, DataType::Float64) => visitor.with::<SumFloat<false>>(),
+        (F::Sum, _) if matches!(value, Some(DataType::Decimal128(19.., _))) => visitor.with::<SumDecimal>(),
+        (F::Sum, _) => over_integers!(value, visitor, SumInteger),
+        (F::Avg, DataType::Float64) => visitor.with::<SumFloat<true>>(),
+        (F::Avg, _) => visitor.with::<AvgDecimal>(),
+        (F::BitAnd, _) => over_integers!(value, visitor, Bits, BITS_AND),
+        (F::BitOr, _) => over_integers!(value, visitor, Bits, BITS_OR),
+        (F::BitXor, _) => over_integers!(value, visitor, Bits, BITS_XOR),
+        (F::VarSample, _) => visitor.with::<Variance<VAR_SAMPLE>>(),
+        (F::VarPopulation, _) => visitor.with::<Variance<VAR_POPULATION>>(),
+        (F::StddevSample, _) => visitor.with::<Variance<STDDEV_SAMPLE>>(),
+        (F::StddevPopulation, _) => visitor.with::<Variance<STDDEV_POPULATION>>(),
+        (function, _) => unreachable!("{function:?} has no accumulator; `supports` was not asked"),
+    }
+}
+
+struct StateBytes;
+
+impl WithAccumulator for StateBytes {
+    type Output = usize;
+
+    fn with<A: Accumulator>(self) -> usize {
+        size_of::<A>()
+    }
+}
+
+struct Bind<'a> {
+    offset: usize,
+    output: &'a DataType,
+}
+
+impl WithAccumulator for Bind<'_> {
+    type Output = Box<dyn Kernel>;
+
+    fn with<A: Accumulator>(self) -> Box<dyn Kernel> {
+        Box::new(StateKernel::<A>::new(self.offset, self.output.clone()))
+    }
+}
+
+fn state_bytes(call: &AggregateCall) -> usize {
+    match call.function {
+        F::CountStar | F::Count | F::MergeCounts => CountKernel::STATE,
+        F::BoolAnd | F::BoolOr => BooleanKernel::STATE,
+        F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => PairKernel::STATE,
+        _ => with_accumulator(call, StateBytes),
+    }
+}
+
+fn bind(call: &AggregateCall, offset: usize) -> Box<dyn Kernel> {
+    match call.function {
+        F::CountStar | F::Count | F::MergeCounts => Box::new(CountKernel { offset }),
+        F::BoolAnd => Box::new(BooleanKernel { offset, decides: false }),
+        F::BoolOr => Box::new(BooleanKernel { offset, decides: true }),
+        F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => {
+            Box::new(PairKernel { offset, function: call.function, output: call.output.clone() })
+        }
+        _ => with_accumulator(call, Bind { offset, output: &call.output }),
+    }
+}

@@ -1,0 +1,500 @@
+//! First phase: rows into radix partitions, through a thread-local table while that reduces them (paper B, section on
+//! RAM-oblivious pre-aggregation).
+//!
+//! A lane starts with the fewest partitions and a table. When the table is two thirds full it is reset (entries only; the rows
+//! stay where they are and their pages may leave memory), and from what was seen the lane decides once how many partitions to
+//! use from now on and whether looking rows up is worth it.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use ogee_memory::{MemoryError, PAGE_SIZE};
+use ogee_row::{PartitionedRows, RadixBits, RowPartition, RowStage};
+use ogee_scheduler::TaskContext;
+use ogee_vector::{Chunk, hash_column};
+use parking_lot::Mutex;
+
+use super::{
+    kernel::Targets,
+    plan::{AggregatePlan, Evaluated},
+    source::Partitions,
+    table::{LOCAL_ENTRIES, SaltedTable},
+};
+use crate::{AggregateStrategy, ExecContext, ExecError, Flow, Sink, SinkLocal};
+
+pub(crate) const CONSUMER: &str = "hash aggregate";
+
+/// Partitions to start with: 8, the fewest that still let eight lanes share the second phase.
+const INITIAL_BITS: u32 = 3;
+/// Partitions at most: 1,024 row pages for each lane are 256 MiB.
+const MAX_BITS: u32 = 10;
+/// Partitions that are worth giving up lanes for when memory is short.
+const WANTED_PARTITIONS: usize = 32;
+/// Bytes of rows that a partition should have in the second phase: with its table they fit the L2 cache of today's cores.
+const PARTITION_BYTES: usize = 1 << 20;
+/// Rows to expect when the source cannot tell.
+const UNKNOWN_ROWS: u64 = 1 << 26;
+/// Above this share of rows that survive pre-aggregation a lookup costs more than it spares (measured; paper B's rule is 0.95).
+const SURVIVORS_MAX: f64 = 0.4;
+/// The same where survivors are written to the temporary file and read back.
+const SURVIVORS_MAX_SPILLING: f64 = 0.7;
+/// Lookups must leave empty entries: the table is reset at two thirds.
+const RESET_LEN: usize = LOCAL_ENTRIES / 3 * 2;
+
+/// First phase of a hash aggregation by keys.
+pub(crate) struct AggregateSink {
+    plan: Arc<AggregatePlan>,
+    ctx: ExecContext,
+    rows_estimate: Option<u64>,
+    shared: Arc<Shared>,
+    partitions: Arc<Partitions>,
+}
+
+/// What the lanes agree on, and what they leave behind.
+struct Shared {
+    /// Lanes that the grant allows; decided when first asked.
+    lanes: OnceLock<usize>,
+    /// The partitioning after the first reset of any lane.
+    radix: OnceLock<RadixBits>,
+    /// Lanes that have begun.
+    started: AtomicUsize,
+    done: Mutex<Vec<LaneRows>>,
+}
+
+/// What a lane leaves behind.
+struct LaneRows {
+    radix: RadixBits,
+    partitions: Vec<RowPartition>,
+    /// Whether no group can occur twice in these rows.
+    distinct: bool,
+}
+
+impl AggregateSink {
+    pub(crate) fn new(
+        plan: Arc<AggregatePlan>,
+        ctx: ExecContext,
+        rows_estimate: Option<u64>,
+        partitions: Arc<Partitions>,
+    ) -> Self {
+        let shared = Shared {
+            lanes: OnceLock::new(),
+            radix: OnceLock::new(),
+            started: AtomicUsize::new(0),
+            done: Mutex::default(),
+        };
+        Self { plan, ctx, rows_estimate, shared: Arc::new(shared), partitions }
+    }
+
+    fn granted_lanes(&self, threads: usize) -> usize {
+        *self.shared.lanes.get_or_init(|| {
+            let lane = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * partition_pages(&self.plan) * PAGE_SIZE;
+            (self.ctx.memory.available() / lane).clamp(1, threads)
+        })
+    }
+}
+
+/// Pages that each partition of a lane keeps pinned.
+fn partition_pages(plan: &AggregatePlan) -> usize {
+    if plan.layout.has_heap() { 2 } else { 1 }
+}
+
+impl Sink for AggregateSink {
+    fn name(&self) -> &str {
+        "aggregate"
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        self.granted_lanes(threads)
+    }
+
+    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
+        let lanes = self.granted_lanes(ctx.settings.threads.max(1));
+        self.shared.started.fetch_add(1, Ordering::Relaxed);
+        let has_keys = self.plan.layout.num_keys() > 0;
+        let append_only = has_keys && ctx.settings.aggregate_strategy == Some(AggregateStrategy::PartitionOnly);
+        let radix = RadixBits::new(INITIAL_BITS);
+        let rows =
+            PartitionedRows::new(Arc::clone(&self.plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, !append_only);
+        let table =
+            if append_only || !has_keys { None } else { Some(SaltedTable::new(&ctx.memory, CONSUMER, LOCAL_ENTRIES)?) };
+        let mut local = AggregateLocal {
+            plan: Arc::clone(&self.plan),
+            ctx: ctx.clone(),
+            shared: Arc::clone(&self.shared),
+            rows_estimate: self.rows_estimate,
+            grant: ctx.memory.available() / 2 / lanes,
+            rows,
+            table,
+            rounds: 0,
+            input_rows: 0,
+            only: std::ptr::null_mut(),
+            scratch: Scratch::default(),
+        };
+        if append_only {
+            local.choose_partitions(1.0)?;
+        }
+        Ok(Box::new(local))
+    }
+
+    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+        let mut lanes = std::mem::take(&mut *self.shared.done.lock());
+        if self.plan.layout.num_keys() == 0 && lanes.iter().all(|l| l.partitions.iter().all(|p| p.rows() == 0)) {
+            lanes = vec![self.empty_group()?];
+        }
+        let radix = self.shared.radix.get().copied().unwrap_or(RadixBits::new(INITIAL_BITS));
+        let single = lanes.len() == 1;
+        let mut partitions: Vec<Vec<RowPartition>> = (0..radix.fan_out()).map(|_| Vec::new()).collect();
+        let mut distinct = single;
+        for lane in lanes {
+            distinct &= lane.distinct;
+            let parts = if lane.radix == radix {
+                lane.partitions
+            } else {
+                // This lane ended before its first reset: few rows.
+                repartition(&self.plan, &self.ctx, lane.partitions, radix)?.into_partitions()
+            };
+            for (all, part) in partitions.iter_mut().zip(parts) {
+                if part.rows() > 0 {
+                    all.push(part);
+                }
+            }
+        }
+        self.ctx.counters.note_strategy(format!(
+            "aggregate: {} {} partitions",
+            if self.shared.radix.get().is_some() { "partitioned," } else { "local," },
+            radix.fan_out()
+        ));
+        self.partitions.fill(partitions, radix, distinct);
+        Ok(())
+    }
+}
+
+impl AggregateSink {
+    /// Without keys there is a group even if there are no rows: one row, all NULL, its states empty.
+    fn empty_group(&self) -> Result<LaneRows, ExecError> {
+        let radix = RadixBits::new(INITIAL_BITS);
+        let plan = &self.plan;
+        let mut rows =
+            PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
+        let mut stage = RowStage::default();
+        stage.reset(&plan.layout, 1);
+        // SAFETY: a staged row without strings; a hash of zero is as good as any.
+        unsafe { rows.append(std::iter::once(stage.row(0)), &mut Vec::new())? };
+        Ok(LaneRows { radix, partitions: rows.into_partitions(), distinct: true })
+    }
+}
+
+/// Appends the rows of `partitions` to partitions by `radix`, page by page.
+fn repartition(
+    plan: &AggregatePlan,
+    ctx: &ExecContext,
+    partitions: Vec<RowPartition>,
+    radix: RadixBits,
+) -> Result<PartitionedRows, MemoryError> {
+    let mut target = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, false);
+    for partition in partitions {
+        append_partition(partition, &mut target)?;
+    }
+    Ok(target)
+}
+
+/// Moves the rows of `partition` to `target`; its pages are destroyed on the way.
+pub(crate) fn append_partition(mut partition: RowPartition, target: &mut PartitionedRows) -> Result<(), MemoryError> {
+    let mut addresses = Vec::new();
+    while partition.num_pages() > 0 {
+        let page = partition.pin_page(partition.num_pages() - 1)?;
+        // SAFETY: the page's rows and their strings are pinned while `page` lives, and are rows of the same layout.
+        unsafe { target.append((0..page.len()).map(|row| page.row(row).cast_const()), &mut addresses)? };
+        drop(page);
+        partition.pop_page();
+    }
+    Ok(())
+}
+
+/// Buffers of a lane, reused for every chunk.
+#[derive(Default)]
+struct Scratch {
+    evaluated: Evaluated,
+    stage: RowStage,
+    hashes: Vec<u64>,
+    /// Address of each row's group.
+    found: Vec<u64>,
+    /// Rows that are the first of a new group, and their slots.
+    new: Vec<u32>,
+    slots: Vec<u32>,
+    addresses: Vec<*mut u8>,
+    /// Rows of groups that were there before.
+    old: Vec<u32>,
+    /// Rows whose group must be materialized once more.
+    again: Vec<u32>,
+}
+
+/// One lane of the first phase.
+struct AggregateLocal {
+    plan: Arc<AggregatePlan>,
+    ctx: ExecContext,
+    shared: Arc<Shared>,
+    rows_estimate: Option<u64>,
+    /// Bytes that the lane may keep pinned.
+    grant: usize,
+    rows: PartitionedRows,
+    /// `None` once rows are only appended.
+    table: Option<SaltedTable>,
+    /// Times the table was reset.
+    rounds: usize,
+    input_rows: u64,
+    /// Without keys: the row of the only group, once there is one.
+    only: *mut u8,
+    scratch: Scratch,
+}
+
+// SAFETY: the addresses in the scratch point into pages that `rows` keeps pinned and are not used across calls.
+unsafe impl Send for AggregateLocal {}
+
+impl AggregateLocal {
+    /// Empties the table and, the first time, decides how to go on.
+    fn reset(&mut self) -> Result<(), ExecError> {
+        let survivors = self.rows.rows() as f64 / self.input_rows.max(1) as f64;
+        self.rounds += 1;
+        self.rows.release();
+        if self.rounds == 1 {
+            self.choose_partitions(survivors)?;
+        }
+        let spills = self.ctx.memory.stats().temp_bytes > 0;
+        let worthless = survivors > if spills { SURVIVORS_MAX_SPILLING } else { SURVIVORS_MAX };
+        let forced = self.ctx.settings.aggregate_strategy;
+        if worthless && forced != Some(AggregateStrategy::PreAggregate) {
+            self.table = None;
+            self.rows.set_retain(false);
+            self.ctx.counters.note_strategy("aggregate: stopped pre-aggregating".to_owned());
+        } else if let Some(table) = &mut self.table {
+            table.reset(LOCAL_ENTRIES);
+        }
+        Ok(())
+    }
+
+    /// The fan-out rule: partitions that fit the cache, as far as one open page (two with strings) for each fits the grant.
+    fn choose_partitions(&mut self, survivors: f64) -> Result<(), ExecError> {
+        let radix = *self.shared.radix.get_or_init(|| {
+            let rows = self.rows_estimate.unwrap_or(UNKNOWN_ROWS) as f64 * survivors;
+            let wanted = (rows * self.plan.layout.width() as f64 / PARTITION_BYTES as f64) as usize;
+            let allowed = self.grant / (partition_pages(&self.plan) * PAGE_SIZE);
+            let bits = wanted.next_power_of_two().ilog2().min(allowed.max(1).ilog2());
+            RadixBits::new(bits.clamp(INITIAL_BITS, MAX_BITS))
+        });
+        if radix != self.rows.radix() {
+            let retain = self.table.is_some();
+            let empty = PartitionedRows::new(
+                Arc::clone(&self.plan.layout),
+                Arc::clone(&self.ctx.memory),
+                CONSUMER,
+                radix,
+                retain,
+            );
+            let before = std::mem::replace(&mut self.rows, empty);
+            for partition in before.into_partitions() {
+                append_partition(partition, &mut self.rows)?;
+            }
+            self.rows.release();
+        }
+        Ok(())
+    }
+
+    /// Stages every column of all rows and appends them: no lookup.
+    fn append_all(&mut self, rows: usize) -> Result<(), ExecError> {
+        let Self { plan, scratch, rows: store, .. } = self;
+        stage_payload(plan, scratch, None);
+        let base = scratch.stage.row_mut(0) as u64;
+        let width = plan.layout.width() as u64;
+        scratch.found.clear();
+        scratch.found.extend((0..rows as u64).map(|row| base + row * width));
+        // SAFETY: the targets are the staged rows; they were staged just now, with valid pointers into the chunk's arrays.
+        unsafe {
+            update_states(plan, &scratch.evaluated, Targets::Each(&scratch.found))?;
+            let stage = &scratch.stage;
+            store.append((0..rows).map(|row| stage.row(row)), &mut scratch.addresses)?;
+        }
+        Ok(())
+    }
+
+    /// Without keys all rows are of one group.
+    fn add_to_only(&mut self, rows: usize) -> Result<(), ExecError> {
+        let Self { plan, scratch, rows: store, only, .. } = self;
+        if only.is_null() {
+            scratch.again.clear();
+            scratch.again.push(0);
+        } else {
+            scratch.again.clear();
+            scratch.old.clear();
+            scratch.old.extend(0..rows as u32);
+            scratch.found.clear();
+            scratch.found.resize(rows, *only as u64);
+            for bound in &plan.extrema {
+                let array = &scratch.evaluated.inputs[bound.input];
+                // SAFETY: the group's row is on a retained page.
+                unsafe {
+                    let Scratch { old, found, again, .. } = scratch;
+                    bound.extremum.update(&plan.layout, array, old, found, again);
+                }
+            }
+        }
+        // Rows whose strings have no room go on as rows of their own; the second phase combines them.
+        let first = only.is_null();
+        if !scratch.again.is_empty() {
+            let mut again = std::mem::take(&mut scratch.again);
+            again.sort_unstable();
+            again.dedup();
+            stage_payload(plan, scratch, Some(&again));
+            let stage = &scratch.stage;
+            // SAFETY: staged just now, with valid pointers into the chunk's arrays.
+            unsafe { store.append(again.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)? };
+            *only = scratch.addresses[scratch.addresses.len() - 1];
+            scratch.again = again;
+        }
+        if first {
+            // The row was made from the chunk's first row; the others are still to be looked at.
+            return self.add_to_only(rows);
+        }
+        // SAFETY: as above.
+        unsafe { update_states(plan, &scratch.evaluated, Targets::One(*only)) }
+    }
+
+    /// Looks rows up, appends the new groups, updates all.
+    fn look_up(&mut self) -> Result<(), ExecError> {
+        let Self { plan, scratch, rows: store, table, .. } = self;
+        let table = table.as_mut().expect("called while there is a table");
+        let layout = &plan.layout;
+        // SAFETY: pages of the rows in the table are retained since the last reset; the table was reset if it could fill up.
+        unsafe {
+            let Scratch { stage, hashes, found, new, slots, .. } = scratch;
+            table.find_or_claim(layout, stage, hashes, found, new, slots);
+        }
+        let new = std::mem::take(&mut scratch.new);
+        if !new.is_empty() {
+            stage_payload(plan, scratch, Some(&new));
+            let stage = &scratch.stage;
+            // SAFETY: staged just now, with valid pointers into the chunk's arrays.
+            unsafe { store.append(new.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)? };
+        } else {
+            scratch.addresses.clear();
+        }
+        table.settle(&new, &scratch.slots, &scratch.addresses, &mut scratch.found);
+        if !plan.extrema.is_empty() && new.len() < scratch.hashes.len() {
+            scratch.old.clear();
+            let mut next_new = new.iter().copied().peekable();
+            for row in 0..scratch.hashes.len() as u32 {
+                if next_new.peek() == Some(&row) {
+                    next_new.next();
+                } else {
+                    scratch.old.push(row);
+                }
+            }
+            scratch.again.clear();
+            for bound in &plan.extrema {
+                let array = &scratch.evaluated.inputs[bound.input];
+                // SAFETY: `found` has addresses of rows on retained pages.
+                unsafe {
+                    bound.extremum.update(layout, array, &scratch.old, &scratch.found, &mut scratch.again);
+                }
+            }
+            if !scratch.again.is_empty() {
+                let mut again = std::mem::take(&mut scratch.again);
+                again.sort_unstable();
+                again.dedup();
+                stage_payload(plan, scratch, Some(&again));
+                let stage = &scratch.stage;
+                // SAFETY: staged just now, with valid pointers into the chunk's arrays.
+                unsafe {
+                    store.append(again.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)?;
+                    for (&row, &address) in again.iter().zip(&scratch.addresses) {
+                        table.redirect(layout, stage.row(row as usize), address);
+                        scratch.found[row as usize] = address as u64;
+                    }
+                }
+                scratch.again = again;
+            }
+        }
+        scratch.new = new;
+        // SAFETY: as above.
+        unsafe { update_states(plan, &scratch.evaluated, Targets::Each(&scratch.found)) }
+    }
+}
+
+/// Writes the payload columns of staged rows `rows`, or of all.
+fn stage_payload(plan: &AggregatePlan, scratch: &mut Scratch, rows: Option<&[u32]>) {
+    for bound in &plan.extrema {
+        let array = &scratch.evaluated.inputs[bound.input];
+        scratch.stage.write_column(&plan.layout, bound.extremum.column, array, rows);
+    }
+}
+
+/// Adds the chunk's values to the states of their groups.
+///
+/// # Safety
+/// `targets` are rows of the plan's layout, staged or on pinned pages, owned by the caller, one for each row of the chunk.
+pub(crate) unsafe fn update_states(
+    plan: &AggregatePlan,
+    evaluated: &Evaluated,
+    targets: Targets<'_>,
+) -> Result<(), ExecError> {
+    let mut args = Vec::with_capacity(2);
+    for bound in &plan.kernels {
+        args.clear();
+        args.extend(bound.inputs.iter().map(|&input| Arc::clone(&evaluated.inputs[input])));
+        // SAFETY: the caller vouches for the targets.
+        unsafe {
+            if bound.merges {
+                bound.kernel.merge(&args, targets)?;
+            } else {
+                bound.kernel.update(&args, targets)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl SinkLocal for AggregateLocal {
+    fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
+        let rows = chunk.len();
+        if let Some(table) = &self.table {
+            // The lookup claims entries before rows are appended, so there must be room for a chunk of new groups; and what is
+            // pinned since the last reset must stay within the grant.
+            if table.len() + rows > RESET_LEN || self.rows.retained_bytes() > self.grant / 2 {
+                self.reset()?;
+            }
+        }
+        self.input_rows += rows as u64;
+        let scratch = &mut self.scratch;
+        self.plan.evaluate(&chunk, &mut scratch.evaluated)?;
+        scratch.hashes.clear();
+        scratch.hashes.resize(rows, 0);
+        let layout = &self.plan.layout;
+        scratch.stage.reset(layout, rows);
+        for (index, key) in scratch.evaluated.keys.iter().enumerate() {
+            let column = ogee_vector::ColumnRef { array: key, selection: None };
+            hash_column(column, self.ctx.settings.hash, index == 0, &mut scratch.hashes[..rows])?;
+            scratch.stage.write_column(layout, index, key, None);
+        }
+        scratch.stage.write_hashes(layout, &scratch.hashes);
+        if scratch.evaluated.keys.is_empty() {
+            self.add_to_only(rows)?;
+        } else if self.table.is_some() {
+            self.look_up()?;
+        } else {
+            self.append_all(rows)?;
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+        // Every group of the rows is in the table, once, if it was never reset, and never given up for a longer string.
+        let groups = self.table.as_ref().map_or(1, SaltedTable::len);
+        let distinct = self.rounds == 0 && groups == self.rows.rows();
+        let radix = self.rows.radix();
+        let lane = LaneRows { radix, partitions: self.rows.into_partitions(), distinct };
+        self.shared.done.lock().push(lane);
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! What every operator of a query may use: memory, settings, counters.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use ogee_memory::BufferManager;
+use ogee_vector::HashSeed;
+use parking_lot::Mutex;
+
+/// Settings that operators obey. The answer of a query depends on none of them.
+#[derive(Clone, Debug)]
+pub struct ExecSettings {
+    /// Workers that may run one pipeline at once.
+    pub threads: usize,
+    /// Rows of a chunk, at most; 2048 but in hostile tests.
+    pub chunk_capacity: usize,
+    /// Seed and mask of hashes; the mask is narrowed only by tests that force collisions.
+    pub hash: HashSeed,
+    /// Forces the strategy of aggregation; `None` decides while running.
+    pub aggregate_strategy: Option<AggregateStrategy>,
+}
+
+/// How the first phase of an aggregation treats its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateStrategy {
+    /// Look every row up in the thread-local table, however little that reduces.
+    PreAggregate,
+    /// Append every row to its partition without looking it up.
+    PartitionOnly,
+}
+
+impl Default for ExecSettings {
+    fn default() -> Self {
+        Self {
+            threads: ogee_memory::default_threads(),
+            chunk_capacity: ogee_vector::CHUNK_CAPACITY,
+            hash: HashSeed::default(),
+            aggregate_strategy: None,
+        }
+    }
+}
+
+/// What happened in a query, for `--stats` and `EXPLAIN ANALYZE`.
+#[derive(Debug, Default)]
+pub struct QueryCounters {
+    /// Rows that sources produced.
+    pub rows_scanned: AtomicU64,
+    strategies: Mutex<Vec<String>>,
+}
+
+impl QueryCounters {
+    /// Notes a decision that an operator took, e.g. `aggregate: partitioned (64 partitions)`.
+    pub fn note_strategy(&self, decision: String) {
+        let mut strategies = self.strategies.lock();
+        if !strategies.contains(&decision) {
+            strategies.push(decision);
+        }
+    }
+
+    /// The decisions so far, in the order in which they were taken.
+    pub fn strategies(&self) -> Vec<String> {
+        self.strategies.lock().clone()
+    }
+
+    pub(crate) fn add_rows(&self, rows: usize) {
+        self.rows_scanned.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+}
+
+/// Shared by the operators of one query.
+#[derive(Clone)]
+pub struct ExecContext {
+    /// The pool that all state lives in.
+    pub memory: Arc<BufferManager>,
+    /// Settings as they were when the query started.
+    pub settings: Arc<ExecSettings>,
+    /// What happened.
+    pub counters: Arc<QueryCounters>,
+}
+
+impl ExecContext {
+    /// A context with counters of its own.
+    pub fn new(memory: Arc<BufferManager>, settings: ExecSettings) -> Self {
+        Self { memory, settings: Arc::new(settings), counters: Arc::default() }
+    }
+}

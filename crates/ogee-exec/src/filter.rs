@@ -1,0 +1,50 @@
+//! Filter: keeps the rows for which a predicate is true, by composing into selection vectors.
+
+use std::sync::Arc;
+
+use ogee_vector::Chunk;
+
+use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal};
+
+/// Keeps the rows for which a predicate is true.
+#[derive(Debug)]
+pub struct Filter {
+    predicate: Arc<Expr>,
+}
+
+impl Filter {
+    /// A filter by `predicate`, a boolean expression.
+    pub fn new(predicate: Expr) -> Self {
+        Self { predicate: Arc::new(predicate) }
+    }
+}
+
+impl Operator for Filter {
+    fn name(&self) -> &str {
+        "filter"
+    }
+
+    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+        Box::new(FilterLocal { predicate: Arc::clone(&self.predicate), rows: Vec::new() })
+    }
+}
+
+struct FilterLocal {
+    predicate: Arc<Expr>,
+    rows: Vec<u32>,
+}
+
+impl OperatorLocal for FilterLocal {
+    fn push(
+        &mut self,
+        chunk: Chunk,
+        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
+    ) -> Result<Flow, ExecError> {
+        self.predicate.select(&chunk, &mut self.rows)?;
+        match self.rows.len() {
+            0 => Ok(Flow::Continue),
+            all if all == chunk.len() => emit(chunk),
+            _ => emit(chunk.select(&self.rows)),
+        }
+    }
+}

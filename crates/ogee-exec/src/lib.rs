@@ -1,0 +1,37 @@
+//! Execution: expressions, pipelines and the operators that run in them.
+//!
+//! A [`Query`] is a list of [`Pipeline`]s. Each goes from a [`Source`] through streaming [`Operator`]s to a [`Sink`] and is run by
+//! the scheduler in morsels, on as many lanes as there are workers and memory for ("Morsel-driven parallelism", SIGMOD 2014,
+//! section 2). Nothing in a plan is parallel: parallelism is a property of the run.
+//!
+//! 1. Dynamic dispatch happens once a chunk; loops over rows are typed.
+//! 2. State that grows with the data lives in pages of the buffer manager (`ogee-row`), never in a `Vec`.
+//! 3. An operator's local state belongs to a lane; lanes meet only in `Sink::combine` and `Sink::finish`.
+//!
+//! Not here: SQL, files, DataFusion.
+#![expect(unsafe_code, reason = "aggregate kernels read and write row pages")]
+
+pub mod aggregate;
+mod context;
+mod error;
+mod expr;
+mod filter;
+mod limit;
+mod output;
+mod pipeline;
+mod project;
+mod query;
+mod source;
+mod union;
+
+pub use context::{AggregateStrategy, ExecContext, ExecSettings, QueryCounters};
+pub use error::ExecError;
+pub use expr::{CompareOp, Expr, ForeignExpr};
+pub use filter::Filter;
+pub use limit::Limit;
+pub use output::OutputStream;
+pub use pipeline::{Flow, Operator, OperatorLocal, Pipeline, Sink, SinkLocal, Source, SourceLocal, SourceStep};
+pub use project::Project;
+pub use query::{OpenPipeline, Query, RunningQuery};
+pub use source::{ChannelSender, ChannelSource, ChunksSource};
+pub use union::UnionSource;

@@ -1,0 +1,303 @@
+//! Pipelines: source, streaming operators, sink, and the job that runs them in morsels.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use arrow_schema::SchemaRef;
+use ogee_scheduler::{Job, JobError, JobWaker, Step, TaskContext};
+use ogee_vector::Chunk;
+use parking_lot::Mutex;
+
+use crate::{ExecContext, ExecError};
+
+/// What a source's lane found.
+#[derive(Debug)]
+pub enum SourceStep {
+    /// Rows, at most the chunk capacity.
+    Chunk(Chunk),
+    /// A morsel is done: the place where a worker may be given something else to do.
+    MorselEnd,
+    /// Nothing now; the waker passed to [`Source::attach`] is called when that changes.
+    Blocked,
+    /// This lane finds no more rows.
+    Exhausted,
+}
+
+/// Where the rows of a pipeline come from. Lanes share it and take morsels from it.
+pub trait Source: Send + Sync {
+    /// Name for traces and errors.
+    fn name(&self) -> &str;
+
+    /// Columns of the chunks, in normalized types.
+    fn schema(&self) -> SchemaRef;
+
+    /// About how many rows will come, if that is known.
+    fn rows_estimate(&self) -> Option<u64> {
+        None
+    }
+
+    /// Lanes that have something to do, at most `threads`. Asked again at each morsel boundary.
+    fn lanes(&self, threads: usize) -> usize {
+        threads
+    }
+
+    /// Told once, before the first morsel, how to wake lanes that were blocked.
+    fn attach(&self, waker: JobWaker) {
+        drop(waker);
+    }
+
+    /// State of one lane, made when the lane first runs.
+    ///
+    /// # Errors
+    /// As the source fails.
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError>;
+
+    /// Told that no more rows are wanted, e.g. since a limit is reached.
+    fn stop(&self) {}
+}
+
+/// One lane's position in a source.
+pub trait SourceLocal: Send {
+    /// The next chunk or what else there is to know.
+    ///
+    /// # Errors
+    /// As the source fails.
+    fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError>;
+}
+
+/// Whether more rows are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// No rows are wanted any more, from any lane.
+    Stop,
+}
+
+/// A streaming operator: keeps nothing beyond the chunk at hand.
+pub trait Operator: Send + Sync {
+    /// Name for traces and errors.
+    fn name(&self) -> &str;
+
+    /// Columns of the chunks that it emits, given those that it gets.
+    fn columns(&self, input: usize) -> usize {
+        input
+    }
+
+    /// State of one lane: scratch.
+    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal>;
+}
+
+/// One lane's part of an operator.
+pub trait OperatorLocal: Send {
+    /// Turns `chunk` into any number of chunks, handed to `emit` one by one.
+    ///
+    /// # Errors
+    /// As evaluation fails, or as `emit` does.
+    fn push(&mut self, chunk: Chunk, emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>)
+    -> Result<Flow, ExecError>;
+}
+
+/// Where the rows of a pipeline go.
+pub trait Sink: Send + Sync {
+    /// Name for traces and errors.
+    fn name(&self) -> &str;
+
+    /// Lanes that the memory grant allows, at most `threads`. Asked again at each morsel boundary.
+    fn lanes(&self, threads: usize) -> usize {
+        threads
+    }
+
+    /// Told once how to wake lanes that found the sink not ready.
+    fn attach(&self, waker: JobWaker) {
+        drop(waker);
+    }
+
+    /// Whether a chunk may be pushed now: false while a bounded output is full. The waker is called when that changes.
+    fn ready(&self) -> bool {
+        true
+    }
+
+    /// State of one lane, made when the lane first runs.
+    ///
+    /// # Errors
+    /// When memory for it is not to be had.
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SinkLocal>, ExecError>;
+
+    /// Called once after every lane has combined.
+    ///
+    /// # Errors
+    /// As the sink fails.
+    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError>;
+}
+
+/// One lane's part of a sink.
+pub trait SinkLocal: Send {
+    /// Takes the rows of `chunk`.
+    ///
+    /// # Errors
+    /// When memory runs out, or evaluation fails.
+    fn consume(&mut self, chunk: Chunk, task: &TaskContext) -> Result<Flow, ExecError>;
+
+    /// Called when the lane has seen its last row: hands its state over to the sink.
+    ///
+    /// # Errors
+    /// As the sink fails.
+    fn combine(self: Box<Self>) -> Result<(), ExecError>;
+}
+
+/// A source, streaming operators and a sink: the unit that the scheduler runs.
+pub struct Pipeline {
+    name: String,
+    source: Arc<dyn Source>,
+    operators: Vec<Arc<dyn Operator>>,
+    sink: Arc<dyn Sink>,
+}
+
+impl Pipeline {
+    /// A pipeline from `source` through `operators` into `sink`.
+    pub fn new(source: Arc<dyn Source>, operators: Vec<Arc<dyn Operator>>, sink: Arc<dyn Sink>) -> Self {
+        let mut name = source.name().to_owned();
+        for step in operators.iter().map(|o| o.name()).chain([sink.name()]) {
+            name.push_str(" → ");
+            name.push_str(step);
+        }
+        Self { name, source, operators, sink }
+    }
+
+    /// The names of its parts, joined by arrows.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn into_job(self, ctx: ExecContext) -> PipelineJob {
+        let lanes = (0..ctx.settings.threads.max(1)).map(|_| Mutex::new(Lane::Fresh)).collect();
+        PipelineJob { pipeline: self, ctx, lanes, stopped: AtomicBool::new(false) }
+    }
+}
+
+/// State of one lane of a running pipeline.
+enum Lane {
+    Fresh,
+    Running(LaneState),
+    Done,
+}
+
+struct LaneState {
+    source: Box<dyn SourceLocal>,
+    operators: Vec<Box<dyn OperatorLocal>>,
+    sink: Box<dyn SinkLocal>,
+}
+
+/// A pipeline in execution.
+pub(crate) struct PipelineJob {
+    pipeline: Pipeline,
+    ctx: ExecContext,
+    lanes: Vec<Mutex<Lane>>,
+    /// A lane was told that no more rows are wanted.
+    stopped: AtomicBool,
+}
+
+impl PipelineJob {
+    fn start(&self, lane: usize) -> Result<LaneState, ExecError> {
+        // The sink first: it may claim memory that the source must then do with less of.
+        let sink = self.pipeline.sink.local(&self.ctx, lane)?;
+        let source = self.pipeline.source.local(&self.ctx, lane)?;
+        let operators = self.pipeline.operators.iter().map(|o| o.local(&self.ctx)).collect();
+        Ok(LaneState { source, operators, sink })
+    }
+
+    /// Runs until the end of the morsel; true when the lane is exhausted.
+    fn run_morsel(&self, state: &mut LaneState, task: &TaskContext) -> Result<Step, ExecError> {
+        loop {
+            if task.is_cancelled() {
+                return Err(ExecError::Cancelled);
+            }
+            if self.stopped.load(Ordering::Relaxed) {
+                return Ok(Step::Exhausted);
+            }
+            if !self.pipeline.sink.ready() {
+                return Ok(Step::Blocked);
+            }
+            match state.source.next(task)? {
+                SourceStep::Chunk(chunk) => {
+                    if chunk.is_empty() {
+                        continue;
+                    }
+                    self.ctx.counters.add_rows(chunk.len());
+                    if push(&mut state.operators, &mut *state.sink, chunk, task)? == Flow::Stop {
+                        self.stopped.store(true, Ordering::Relaxed);
+                        self.pipeline.source.stop();
+                        return Ok(Step::Exhausted);
+                    }
+                }
+                SourceStep::MorselEnd => return Ok(Step::Again),
+                SourceStep::Blocked => return Ok(Step::Blocked),
+                SourceStep::Exhausted => return Ok(Step::Exhausted),
+            }
+        }
+    }
+
+    fn run_lane(&self, lane: usize, task: &TaskContext) -> Result<Step, ExecError> {
+        let mut slot = self.lanes[lane].lock();
+        if let Lane::Fresh = *slot {
+            *slot = Lane::Running(self.start(lane)?);
+        }
+        let Lane::Running(state) = &mut *slot else {
+            return Ok(Step::Exhausted);
+        };
+        self.ctx.memory.revise();
+        let step = self.run_morsel(state, task)?;
+        if matches!(step, Step::Exhausted) {
+            let Lane::Running(state) = std::mem::replace(&mut *slot, Lane::Done) else {
+                unreachable!("matched above, and the lane is locked");
+            };
+            state.sink.combine()?;
+        }
+        Ok(step)
+    }
+}
+
+/// Pushes `chunk` through the operators that are left into the sink.
+fn push(
+    operators: &mut [Box<dyn OperatorLocal>],
+    sink: &mut dyn SinkLocal,
+    chunk: Chunk,
+    task: &TaskContext,
+) -> Result<Flow, ExecError> {
+    match operators.split_first_mut() {
+        None => sink.consume(chunk, task),
+        Some((first, rest)) => first.push(chunk, &mut |chunk| {
+            if chunk.is_empty() {
+                return Ok(Flow::Continue);
+            }
+            push(rest, sink, chunk, task)
+        }),
+    }
+}
+
+impl Job for PipelineJob {
+    fn name(&self) -> &str {
+        &self.pipeline.name
+    }
+
+    fn lanes(&self) -> usize {
+        let threads = self.lanes.len();
+        self.pipeline.source.lanes(threads).min(self.pipeline.sink.lanes(threads)).clamp(1, threads)
+    }
+
+    fn attach(&self, waker: JobWaker) {
+        self.pipeline.source.attach(waker.clone());
+        self.pipeline.sink.attach(waker);
+    }
+
+    fn run(&self, lane: usize, task: &TaskContext) -> Result<Step, JobError> {
+        Ok(self.run_lane(lane, task)?)
+    }
+
+    fn finish(&self, _task: &TaskContext) -> Result<(), JobError> {
+        Ok(self.pipeline.sink.finish(&self.ctx)?)
+    }
+}

@@ -1,0 +1,47 @@
+//! Projection: computes expressions; columns that only move share their arrays and selections.
+
+use std::sync::Arc;
+
+use ogee_vector::Chunk;
+
+use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal};
+
+/// Replaces the columns of each chunk by the values of expressions.
+#[derive(Debug)]
+pub struct Project {
+    exprs: Arc<[Expr]>,
+}
+
+impl Project {
+    /// A projection onto `exprs`.
+    pub fn new(exprs: Vec<Expr>) -> Self {
+        Self { exprs: exprs.into() }
+    }
+}
+
+impl Operator for Project {
+    fn name(&self) -> &str {
+        "project"
+    }
+
+    fn columns(&self, _input: usize) -> usize {
+        self.exprs.len()
+    }
+
+    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+        Box::new(ProjectLocal(Arc::clone(&self.exprs)))
+    }
+}
+
+struct ProjectLocal(Arc<[Expr]>);
+
+impl OperatorLocal for ProjectLocal {
+    fn push(
+        &mut self,
+        chunk: Chunk,
+        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
+    ) -> Result<Flow, ExecError> {
+        let columns = self.0.iter().map(|expr| expr.evaluate(&chunk)).collect::<Result<Vec<_>, _>>()?;
+        emit(Chunk::from_columns(columns, chunk.len()))
+    }
+}

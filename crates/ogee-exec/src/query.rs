@@ -1,0 +1,121 @@
+//! A query: its pipelines, what each waits for, and the run.
+
+use std::sync::Arc;
+
+use ogee_scheduler::{QueryBuilder, QueryError, QueryHandle, Scheduler};
+
+use crate::{ExecContext, ExecError, Operator, OutputStream, Pipeline, Sink, Source, output::output_channel};
+
+/// A pipeline under construction: rows come from `source` through `operators`, once the pipelines `deps` have finished.
+#[derive(Clone)]
+pub struct OpenPipeline {
+    /// Where the rows come from.
+    pub source: Arc<dyn Source>,
+    /// What happens to them on the way.
+    pub operators: Vec<Arc<dyn Operator>>,
+    /// Pipelines of the query (numbers that [`Query::add`] gave) that fill what `source` reads.
+    pub deps: Vec<usize>,
+}
+
+impl OpenPipeline {
+    /// The rows of `source`, which waits for nothing.
+    pub fn new(source: Arc<dyn Source>) -> Self {
+        Self { source, operators: Vec::new(), deps: Vec::new() }
+    }
+
+    /// Columns of the chunks that come out.
+    pub fn columns(&self) -> usize {
+        self.operators.iter().fold(self.source.schema().fields().len(), |columns, op| op.columns(columns))
+    }
+}
+
+/// Pipelines with their dependencies, ready to be started.
+pub struct Query {
+    ctx: ExecContext,
+    pipelines: Vec<(Pipeline, Vec<usize>)>,
+}
+
+impl Query {
+    /// A query without pipelines.
+    pub fn new(ctx: ExecContext) -> Self {
+        Self { ctx, pipelines: Vec::new() }
+    }
+
+    /// What its operators may use.
+    pub fn ctx(&self) -> &ExecContext {
+        &self.ctx
+    }
+
+    /// Closes `open` with `sink`; returns the number of the pipeline, for others to depend on.
+    pub fn add(&mut self, open: OpenPipeline, sink: Arc<dyn Sink>) -> usize {
+        self.pipelines.push((Pipeline::new(open.source, open.operators, sink), open.deps));
+        self.pipelines.len() - 1
+    }
+
+    /// The pipelines' names, in the order in which they were added.
+    pub fn pipeline_names(&self) -> Vec<String> {
+        self.pipelines.iter().map(|(pipeline, _)| pipeline.name().to_owned()).collect()
+    }
+
+    /// Hands the pipelines to the scheduler.
+    pub fn start(self, scheduler: &Arc<Scheduler>) -> RunningQuery {
+        self.start_with(scheduler, |_| ())
+    }
+
+    /// Closes `open` with an output that buffers about `capacity` chunks, and starts the query. Dropping the stream cancels it.
+    pub fn stream(mut self, open: OpenPipeline, scheduler: &Arc<Scheduler>, capacity: usize) -> OutputStream {
+        let (sink, closer, mut stream) = output_channel(capacity);
+        self.add(open, sink);
+        let running = self.start_with(scheduler, move |result| closer.close(result));
+        stream.cancels(running);
+        stream
+    }
+
+    fn start_with(
+        self,
+        scheduler: &Arc<Scheduler>,
+        on_done: impl FnOnce(Result<(), ExecError>) + Send + 'static,
+    ) -> RunningQuery {
+        let mut builder = QueryBuilder::new();
+        let mut ids = Vec::with_capacity(self.pipelines.len());
+        for (pipeline, deps) in self.pipelines {
+            let deps: Vec<_> = deps.iter().map(|&dep| ids[dep]).collect();
+            ids.push(builder.add_job(Arc::new(pipeline.into_job(self.ctx.clone())), &deps));
+        }
+        let handle = scheduler
+            .submit(builder, Box::new(move |result| on_done(result.map_err(|error| ExecError::from_query(&error)))));
+        RunningQuery { handle }
+    }
+}
+
+/// A query that was started. Clones speak of the same query.
+#[derive(Clone)]
+pub struct RunningQuery {
+    handle: QueryHandle,
+}
+
+impl RunningQuery {
+    /// Asks the query to end; lanes obey at the next chunk.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
+    /// Waits until all lanes have ended and released what they held.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn wait(&self) -> Result<(), ExecError> {
+        self.handle.wait().map_err(|error| ExecError::from_query(&error))
+    }
+}
+
+impl ExecError {
+    fn from_query(error: &QueryError) -> Self {
+        match error {
+            QueryError::Cancelled => Self::Cancelled,
+            QueryError::Panicked { message, job } => Self::Panicked { job: job.clone(), message: message.clone() },
+            QueryError::NoWorkers { .. } => Self::Foreign(error.to_string().into()),
+            QueryError::Failed(error) => Self::Shared(Arc::clone(error)),
+        }
+    }
+}

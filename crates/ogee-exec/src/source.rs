@@ -1,0 +1,228 @@
+//! Sources that are no files: chunks at hand, and chunks that are pushed from outside.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Poll, Waker},
+};
+
+use arrow_schema::SchemaRef;
+use ogee_scheduler::{JobWaker, TaskContext};
+use ogee_vector::Chunk;
+use parking_lot::Mutex;
+
+use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+
+/// Chunks that are at hand.
+pub struct ChunksSource {
+    schema: SchemaRef,
+    shared: Arc<Chunks>,
+}
+
+struct Chunks {
+    chunks: Vec<Chunk>,
+    next: AtomicUsize,
+}
+
+impl ChunksSource {
+    /// A source of `chunks`, each at most as large as the chunk capacity.
+    pub fn new(schema: SchemaRef, chunks: Vec<Chunk>) -> Arc<Self> {
+        Arc::new(Self { schema, shared: Arc::new(Chunks { chunks, next: AtomicUsize::new(0) }) })
+    }
+}
+
+impl Source for ChunksSource {
+    fn name(&self) -> &str {
+        "chunks"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn rows_estimate(&self) -> Option<u64> {
+        Some(self.shared.chunks.iter().map(|chunk| chunk.len() as u64).sum())
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        let left = self.shared.chunks.len().saturating_sub(self.shared.next.load(Ordering::Relaxed));
+        threads.min(left)
+    }
+
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        Ok(Box::new(ChunksLocal(Arc::clone(&self.shared))))
+    }
+
+    fn stop(&self) {
+        self.shared.next.store(self.shared.chunks.len(), Ordering::Relaxed);
+    }
+}
+
+struct ChunksLocal(Arc<Chunks>);
+
+impl SourceLocal for ChunksLocal {
+    fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+        let next = self.0.next.fetch_add(1, Ordering::Relaxed);
+        Ok(self.0.chunks.get(next).map_or(SourceStep::Exhausted, |chunk| SourceStep::Chunk(chunk.clone())))
+    }
+}
+
+#[derive(Default)]
+struct ChannelState {
+    chunks: VecDeque<Chunk>,
+    /// The sender has finished, and how; the error is taken by the lane that finds it.
+    ended: Option<Result<(), ExecError>>,
+    /// No rows are wanted any more.
+    stopped: bool,
+    sender: Option<Waker>,
+    lanes: Option<JobWaker>,
+}
+
+struct Channel {
+    capacity: usize,
+    state: Mutex<ChannelState>,
+}
+
+impl Channel {
+    fn wake_lanes(&self) {
+        let waker = self.state.lock().lanes.clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn stop(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.stopped = true;
+            state.chunks.clear();
+            state.lanes = None;
+            state.sender.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Rows pushed from outside, through a bounded channel.
+pub struct ChannelSource {
+    name: String,
+    schema: SchemaRef,
+    channel: Arc<Channel>,
+}
+
+impl ChannelSource {
+    /// A source and the sender that feeds it; at most `capacity` chunks wait in between.
+    pub fn new(name: &str, schema: SchemaRef, capacity: usize) -> (Arc<Self>, ChannelSender) {
+        let channel = Arc::new(Channel { capacity: capacity.max(1), state: Mutex::default() });
+        let source = Self { name: name.to_owned(), schema, channel: Arc::clone(&channel) };
+        (Arc::new(source), ChannelSender { channel: Some(channel) })
+    }
+}
+
+impl Source for ChannelSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn attach(&self, waker: JobWaker) {
+        self.channel.state.lock().lanes = Some(waker);
+    }
+
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        Ok(Box::new(ChannelLocal(Arc::clone(&self.channel))))
+    }
+
+    fn stop(&self) {
+        self.channel.stop();
+    }
+}
+
+impl Drop for ChannelSource {
+    fn drop(&mut self) {
+        self.channel.stop();
+    }
+}
+
+struct ChannelLocal(Arc<Channel>);
+
+impl SourceLocal for ChannelLocal {
+    fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+        let (step, sender) = {
+            let mut state = self.0.state.lock();
+            match state.chunks.pop_front() {
+                Some(chunk) => (SourceStep::Chunk(chunk), state.sender.take()),
+                None if state.stopped => (SourceStep::Exhausted, None),
+                None => match &mut state.ended {
+                    Some(result) => {
+                        std::mem::replace(result, Ok(()))?;
+                        (SourceStep::Exhausted, None)
+                    }
+                    None => (SourceStep::Blocked, None),
+                },
+            }
+        };
+        if let Some(sender) = sender {
+            sender.wake();
+        }
+        Ok(step)
+    }
+}
+
+/// Feeds a [`ChannelSource`]. Dropped before [`finish`](Self::finish), it fails the query: rows would be missing.
+pub struct ChannelSender {
+    channel: Option<Arc<Channel>>,
+}
+
+impl ChannelSender {
+    /// Waits for room and hands over `chunk`. False: nobody wants more.
+    pub async fn send(&mut self, chunk: Chunk) -> bool {
+        let Some(channel) = &self.channel else {
+            return false;
+        };
+        let mut chunk = Some(chunk);
+        let open = std::future::poll_fn(|cx| {
+            let mut state = channel.state.lock();
+            if state.stopped {
+                return Poll::Ready(false);
+            }
+            if state.chunks.len() >= channel.capacity {
+                state.sender = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            state.chunks.extend(chunk.take());
+            Poll::Ready(true)
+        })
+        .await;
+        if open {
+            channel.wake_lanes();
+        }
+        open
+    }
+
+    /// Ends the source, well or with an error.
+    pub fn finish(mut self, result: Result<(), ExecError>) {
+        self.end(result);
+    }
+
+    fn end(&mut self, result: Result<(), ExecError>) {
+        if let Some(channel) = self.channel.take() {
+            channel.state.lock().ended = Some(result);
+            channel.wake_lanes();
+        }
+    }
+}
+
+impl Drop for ChannelSender {
+    fn drop(&mut self) {
+        self.end(Err(ExecError::Foreign("the input of the query ended early".into())));
+    }
+}

@@ -1,0 +1,463 @@
+//! Aggregation against a plain map, under hostile settings: small memory, everything spilled, tiny chunks, colliding hashes,
+//! every strategy, one to eight lanes.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use arrow_array::{Array, ArrayRef, Float64Array, Int32Array, Int64Array, StringViewArray, cast::AsArray, types};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use ogee_exec::{
+    AggregateStrategy, ChunksSource, CompareOp, ExecContext, ExecError, ExecSettings, Expr, OpenPipeline, Query,
+    aggregate::{self, AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, GroupKey, GroupingSet},
+};
+use ogee_memory::{BufferManager, MemoryConfig};
+use ogee_scheduler::Scheduler;
+use ogee_vector::{Chunk, HashSeed};
+
+struct Data {
+    schema: SchemaRef,
+    rows: Vec<Row>,
+    chunk: usize,
+}
+
+#[derive(Clone)]
+struct Row {
+    key: Option<i64>,
+    word: Option<String>,
+    value: Option<i64>,
+    small: i32,
+    float: Option<f64>,
+}
+
+/// A generator that needs no crate: the same rows for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+}
+
+fn data(seed: u64, rows: usize, groups: u64, chunk: usize) -> Data {
+    let mut random = Random(seed);
+    let rows = (0..rows)
+        .map(|_| {
+            let key = random.next(groups);
+            let length = random.next(40) as usize;
+            Row {
+                key: (key % 17 != 3).then_some(key as i64 * 7 - 100),
+                word: (random.next(20) > 0)
+                    .then(|| format!("{}{}", "abcdefghij".repeat(4)[..length].to_owned(), key % 5)),
+                value: (random.next(10) > 0).then(|| random.next(1 << 40) as i64 - (1 << 39)),
+                small: random.next(1000) as i32,
+                float: (random.next(10) > 0).then(|| random.next(1 << 20) as f64 / 8.0),
+            }
+        })
+        .collect();
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("key", DataType::Int64, true),
+        Field::new("word", DataType::Utf8View, true),
+        Field::new("value", DataType::Int64, true),
+        Field::new("small", DataType::Int32, true),
+        Field::new("float", DataType::Float64, true),
+    ]));
+    Data { schema, rows, chunk }
+}
+
+impl Data {
+    fn open(&self) -> OpenPipeline {
+        let chunks = self
+            .rows
+            .chunks(self.chunk)
+            .map(|rows| {
+                let columns: Vec<ArrayRef> = vec![
+                    Arc::new(rows.iter().map(|r| r.key).collect::<Int64Array>()),
+                    Arc::new(rows.iter().map(|r| r.word.clone()).collect::<StringViewArray>()),
+                    Arc::new(rows.iter().map(|r| r.value).collect::<Int64Array>()),
+                    Arc::new(rows.iter().map(|r| Some(r.small)).collect::<Int32Array>()),
+                    Arc::new(rows.iter().map(|r| r.float).collect::<Float64Array>()),
+                ];
+                Chunk::new(columns, rows.len())
+            })
+            .collect();
+        OpenPipeline::new(ChunksSource::new(Arc::clone(&self.schema), chunks))
+    }
+}
+
+struct Setup {
+    name: &'static str,
+    limit: usize,
+    threads: usize,
+    mask: u64,
+    spill_always: bool,
+    strategy: Option<AggregateStrategy>,
+}
+
+const SETUPS: [Setup; 7] = [
+    Setup { name: "plain", limit: 1 << 30, threads: 2, mask: u64::MAX, spill_always: false, strategy: None },
+    Setup { name: "one thread", limit: 1 << 30, threads: 1, mask: u64::MAX, spill_always: false, strategy: None },
+    Setup { name: "eight threads", limit: 1 << 30, threads: 8, mask: u64::MAX, spill_always: false, strategy: None },
+    Setup { name: "small", limit: 16 << 20, threads: 4, mask: u64::MAX, spill_always: false, strategy: None },
+    Setup {
+        name: "spill",
+        limit: 32 << 20,
+        threads: 2,
+        mask: u64::MAX,
+        spill_always: true,
+        strategy: Some(AggregateStrategy::PartitionOnly),
+    },
+    Setup {
+        name: "collide",
+        limit: 64 << 20,
+        threads: 2,
+        mask: 0x0007_0000_0000_0007,
+        spill_always: false,
+        strategy: Some(AggregateStrategy::PreAggregate),
+    },
+    Setup {
+        name: "partition only",
+        limit: 64 << 20,
+        threads: 2,
+        mask: u64::MAX,
+        spill_always: false,
+        strategy: Some(AggregateStrategy::PartitionOnly),
+    },
+];
+
+impl Setup {
+    fn context(&self, chunk: usize) -> ExecContext {
+        let memory = BufferManager::new(MemoryConfig {
+            limit: self.limit,
+            spill_always: self.spill_always,
+            counts_process: false,
+            ..MemoryConfig::default()
+        })
+        .unwrap();
+        ExecContext::new(
+            memory,
+            ExecSettings {
+                threads: self.threads,
+                chunk_capacity: chunk,
+                hash: HashSeed { mask: self.mask, ..HashSeed::default() },
+                aggregate_strategy: self.strategy,
+            },
+        )
+    }
+}
+
+fn drain(query: Query, open: OpenPipeline, threads: usize) -> Result<Vec<Chunk>, ExecError> {
+    let scheduler = Scheduler::new(threads);
+    let mut stream = query.stream(open, &scheduler, 4);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut chunks = Vec::new();
+    loop {
+        match stream.poll_next(&mut context) {
+            Poll::Ready(Some(chunk)) => chunks.push(chunk?.flatten()?),
+            Poll::Ready(None) => return Ok(chunks),
+            Poll::Pending => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}
+
+fn call(function: F, column: usize, arg: DataType, output: DataType) -> AggregateCall {
+    AggregateCall {
+        function,
+        args: vec![Expr::Column(column)],
+        arg_types: vec![arg],
+        filter: None,
+        distinct: false,
+        output,
+    }
+}
+
+fn keys() -> Vec<GroupKey> {
+    vec![
+        GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 },
+        GroupKey { expr: Expr::Column(1), data_type: DataType::Utf8View },
+    ]
+}
+
+fn schema_of(types: &[DataType]) -> SchemaRef {
+    let fields: Vec<_> = types.iter().enumerate().map(|(i, t)| Field::new(format!("c{i}"), t.clone(), true)).collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// Every value of every row as text, rows sorted; floats to nine digits.
+fn text(chunks: &[Chunk]) -> Vec<String> {
+    let mut rows = Vec::new();
+    for chunk in chunks {
+        for row in 0..chunk.len() {
+            let values: Vec<String> = (0..chunk.num_columns())
+                .map(|c| {
+                    let array = chunk.column(c).array;
+                    if array.is_null(row) {
+                        return "NULL".to_owned();
+                    }
+                    match array.data_type() {
+                        DataType::Int64 => array.as_primitive::<types::Int64Type>().value(row).to_string(),
+                        DataType::Int32 => array.as_primitive::<types::Int32Type>().value(row).to_string(),
+                        DataType::Float64 => format!("{:.6}", array.as_primitive::<types::Float64Type>().value(row)),
+                        _ => array.as_string_view().value(row).to_owned(),
+                    }
+                })
+                .collect();
+            rows.push(values.join("|"));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+fn show<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "NULL".to_owned(), |v| v.to_string())
+}
+
+#[test]
+fn groups_equal_those_of_a_map_under_every_setup() {
+    for (seed, rows, groups, chunk) in
+        [(1, 0, 1, 100), (2, 1, 1, 100), (3, 5_000, 10, 7), (4, 60_000, 700, 2048), (5, 150_000, 1 << 40, 2048)]
+    {
+        let data = data(seed, rows, groups, chunk);
+        let mut map: BTreeMap<(Option<i64>, Option<&str>), Vec<&Row>> = BTreeMap::new();
+        data.rows.iter().for_each(|r| map.entry((r.key, r.word.as_deref())).or_default().push(r));
+        let mut expected: Vec<String> = map
+            .iter()
+            .map(|((key, word), rows)| {
+                let floats: Vec<f64> = rows.iter().filter_map(|r| r.float).collect();
+                let average = floats.iter().sum::<f64>() / floats.len() as f64;
+                let some_sum = |mut values: std::iter::Peekable<Box<dyn Iterator<Item = i64> + '_>>| {
+                    values.peek().is_some().then(|| values.sum::<i64>())
+                };
+                let values: Box<dyn Iterator<Item = i64>> = Box::new(rows.iter().filter_map(|r| r.value));
+                [
+                    show(*key),
+                    show(*word),
+                    rows.len().to_string(),
+                    rows.iter().filter(|r| r.value.is_some()).count().to_string(),
+                    show(some_sum(values.peekable())),
+                    show(rows.iter().map(|r| r.small).min()),
+                    show(rows.iter().filter_map(|r| r.word.as_deref()).max()),
+                    show((!floats.is_empty()).then(|| format!("{average:.6}"))),
+                ]
+                .join("|")
+            })
+            .collect();
+        expected.sort();
+        for setup in &SETUPS {
+            if setup.name == "collide" && rows > 60_000 {
+                continue; // quadratic by design
+            }
+            let ctx = setup.context(chunk);
+            let mut query = Query::new(ctx.clone());
+            let spec = AggregateSpec {
+                keys: keys(),
+                grouping_sets: None,
+                aggregates: vec![
+                    AggregateCall {
+                        function: F::CountStar,
+                        args: vec![],
+                        arg_types: vec![],
+                        filter: None,
+                        distinct: false,
+                        output: DataType::Int64,
+                    },
+                    call(F::Count, 2, DataType::Int64, DataType::Int64),
+                    call(F::Sum, 2, DataType::Int64, DataType::Int64),
+                    call(F::Min, 3, DataType::Int32, DataType::Int32),
+                    call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
+                    call(F::Avg, 4, DataType::Float64, DataType::Float64),
+                ],
+                mode: AggregateMode::Single,
+                schema: schema_of(&[
+                    DataType::Int64,
+                    DataType::Utf8View,
+                    DataType::Int64,
+                    DataType::Int64,
+                    DataType::Int64,
+                    DataType::Int32,
+                    DataType::Utf8View,
+                    DataType::Float64,
+                ]),
+            };
+            assert!(spec.aggregates.iter().all(|c| aggregate::supports(c, AggregateMode::Single)));
+            let open = aggregate::aggregate(&mut query, data.open(), spec).unwrap();
+            let got = text(&drain(query, open, setup.threads).unwrap());
+            assert_eq!(got.len(), expected.len(), "{} seed {seed}: groups", setup.name);
+            assert!(
+                got == expected,
+                "{} seed {seed}: {:?}",
+                setup.name,
+                got.iter().zip(&expected).find(|(a, b)| a != b)
+            );
+            let stats = ctx.memory.stats();
+            assert_eq!((stats.pinned, stats.temp_bytes), (0, 0), "{} seed {seed}: all is given back", setup.name);
+        }
+    }
+}
+
+#[test]
+fn strings_that_grow_and_shrink_keep_their_extremes() {
+    // Few groups and many longer and shorter strings: states change in place, move, and go inline.
+    let data = data(9, 40_000, 12, 512);
+    for setup in &SETUPS {
+        let ctx = setup.context(512);
+        let mut query = Query::new(ctx);
+        let spec = AggregateSpec {
+            keys: vec![GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 }],
+            grouping_sets: None,
+            aggregates: vec![
+                call(F::Min, 1, DataType::Utf8View, DataType::Utf8View),
+                call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
+            ],
+            mode: AggregateMode::Single,
+            schema: schema_of(&[DataType::Int64, DataType::Utf8View, DataType::Utf8View]),
+        };
+        let open = aggregate::aggregate(&mut query, data.open(), spec).unwrap();
+        let got = text(&drain(query, open, setup.threads).unwrap());
+        let mut map: BTreeMap<Option<i64>, Vec<&str>> = BTreeMap::new();
+        data.rows.iter().for_each(|r| map.entry(r.key).or_default().extend(r.word.as_deref()));
+        let mut expected: Vec<String> = map
+            .iter()
+            .map(|(k, w)| format!("{}|{}|{}", show(*k), show(w.iter().min()), show(w.iter().max())))
+            .collect();
+        expected.sort();
+        assert_eq!(got, expected, "{}", setup.name);
+    }
+}
+
+#[test]
+fn without_keys_there_is_one_group_even_of_no_rows() {
+    for rows in [0, 1, 10_000] {
+        let data = data(4, rows, 100, 300);
+        for setup in &SETUPS {
+            let mut query = Query::new(setup.context(300));
+            let spec = AggregateSpec {
+                keys: vec![],
+                grouping_sets: None,
+                aggregates: vec![
+                    call(F::Count, 2, DataType::Int64, DataType::Int64),
+                    call(F::Sum, 2, DataType::Int64, DataType::Int64),
+                    call(F::Min, 1, DataType::Utf8View, DataType::Utf8View),
+                    call(F::Max, 3, DataType::Int32, DataType::Int32),
+                ],
+                mode: AggregateMode::Single,
+                schema: schema_of(&[DataType::Int64, DataType::Int64, DataType::Utf8View, DataType::Int32]),
+            };
+            let open = aggregate::aggregate(&mut query, data.open(), spec).unwrap();
+            let got = text(&drain(query, open, setup.threads).unwrap());
+            let values: Vec<i64> = data.rows.iter().filter_map(|r| r.value).collect();
+            let expected = format!(
+                "{}|{}|{}|{}",
+                values.len(),
+                show((!values.is_empty()).then(|| values.iter().sum::<i64>())),
+                show(data.rows.iter().filter_map(|r| r.word.as_deref()).min()),
+                show(data.rows.iter().map(|r| r.small).max())
+            );
+            assert_eq!(got, [expected], "{} {rows} rows", setup.name);
+        }
+    }
+}
+
+#[test]
+fn distinct_arguments_count_once_beside_plain_ones() {
+    let data = data(6, 30_000, 50, 1000);
+    let filter = Expr::Compare { op: CompareOp::Lt, column: 3, literal: Arc::new(Int32Array::from(vec![500])) };
+    for setup in &SETUPS {
+        let mut query = Query::new(setup.context(1000));
+        let distinct = |column, arg, filter: Option<Expr>| AggregateCall {
+            distinct: true,
+            filter,
+            ..call(F::Count, column, arg, DataType::Int64)
+        };
+        let spec = AggregateSpec {
+            keys: vec![GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 }],
+            grouping_sets: None,
+            aggregates: vec![
+                distinct(1, DataType::Utf8View, None),
+                call(F::Sum, 3, DataType::Int32, DataType::Int64),
+                distinct(3, DataType::Int32, Some(filter.clone())),
+                call(F::Count, 2, DataType::Int64, DataType::Int64),
+            ],
+            mode: AggregateMode::Single,
+            schema: schema_of(&vec![DataType::Int64; 5]),
+        };
+        let open = aggregate::aggregate(&mut query, data.open(), spec).unwrap();
+        let got = text(&drain(query, open, setup.threads).unwrap());
+        let mut map: BTreeMap<Option<i64>, Vec<&Row>> = BTreeMap::new();
+        data.rows.iter().for_each(|r| map.entry(r.key).or_default().push(r));
+        let count = |values: Vec<String>| values.into_iter().collect::<std::collections::BTreeSet<_>>().len();
+        let mut expected: Vec<String> = map
+            .iter()
+            .map(|(key, rows)| {
+                let words = count(rows.iter().filter_map(|r| r.word.clone()).collect());
+                let small = count(rows.iter().filter(|r| r.small < 500).map(|r| r.small.to_string()).collect());
+                let sum: i64 = rows.iter().map(|r| i64::from(r.small)).sum();
+                let values = rows.iter().filter(|r| r.value.is_some()).count();
+                format!("{}|{words}|{sum}|{small}|{values}", show(*key))
+            })
+            .collect();
+        expected.sort();
+        assert_eq!(got, expected, "{}", setup.name);
+    }
+}
+
+#[test]
+fn grouping_sets_group_the_same_rows_several_times() {
+    let data = data(7, 20_000, 20, 999);
+    let set = |nulls: [bool; 2], id: i64| GroupingSet {
+        nulls: nulls.to_vec(),
+        id: Arc::new(Int64Array::from(vec![id])) as ArrayRef,
+    };
+    for setup in &SETUPS {
+        let mut query = Query::new(setup.context(999));
+        let spec = AggregateSpec {
+            keys: keys(),
+            grouping_sets: Some(vec![set([false, false], 0), set([false, true], 1), set([true, true], 3)]),
+            aggregates: vec![call(F::Sum, 3, DataType::Int32, DataType::Int64)],
+            mode: AggregateMode::Single,
+            schema: schema_of(&[DataType::Int64, DataType::Utf8View, DataType::Int64, DataType::Int64]),
+        };
+        let open = aggregate::aggregate(&mut query, data.open(), spec).unwrap();
+        let got = text(&drain(query, open, setup.threads).unwrap());
+        let mut map: BTreeMap<(Option<i64>, Option<&str>, i64), i64> = BTreeMap::new();
+        for row in &data.rows {
+            *map.entry((row.key, row.word.as_deref(), 0)).or_default() += i64::from(row.small);
+            *map.entry((row.key, None, 1)).or_default() += i64::from(row.small);
+            *map.entry((None, None, 3)).or_default() += i64::from(row.small);
+        }
+        let mut expected: Vec<String> =
+            map.iter().map(|((k, w, id), sum)| format!("{}|{}|{id}|{sum}", show(*k), show(*w))).collect();
+        expected.sort();
+        assert_eq!(got, expected, "{}", setup.name);
+    }
+}
+
+#[test]
+fn a_sum_that_leaves_its_type_is_an_error_and_one_that_comes_back_is_not() {
+    let schema = schema_of(&[DataType::Int64]);
+    let run = |values: Vec<i64>| {
+        let chunk = Chunk::new(vec![Arc::new(Int64Array::from(values.clone())) as ArrayRef], values.len());
+        let mut query = Query::new(SETUPS[0].context(2048));
+        let spec = AggregateSpec {
+            keys: vec![],
+            grouping_sets: None,
+            aggregates: vec![call(F::Sum, 0, DataType::Int64, DataType::Int64)],
+            mode: AggregateMode::Single,
+            schema: Arc::clone(&schema),
+        };
+        let open = OpenPipeline::new(ChunksSource::new(Arc::clone(&schema), vec![chunk]));
+        let open = aggregate::aggregate(&mut query, open, spec).unwrap();
+        drain(query, open, 2)
+    };
+    assert_eq!(text(&run(vec![i64::MAX, 1, -1]).unwrap()), [i64::MAX.to_string()]);
+    let error = run(vec![i64::MAX, 1]).unwrap_err();
+    assert_eq!(error.code(), "OGEE_X001", "{error}");
+}

@@ -1,0 +1,600 @@
+//! The pool: who gets memory, who has to give it up, and how pages go out and come back.
+//!
+//! A request is served, in this order, from a free frame, from room in the budget, from what is given back by evicting the least recently
+//! used page: by waiting for a background write if one is on its way for each who waits, else by writing one page
+//! oneself. Only when nothing can be evicted and nothing is in flight is it refused.
+//!
+//! Not here: threads of its own (`background`), the face to users (`manager`).
+#![expect(unsafe_code, reason = "pages are written from and read into raw memory")]
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::account::process_account;
+use crate::background::Background;
+use crate::checksum::checksum;
+use crate::config::MemoryConfig;
+use crate::consumers::Consumers;
+use crate::error::MemoryError;
+use crate::eviction_queue::EvictionQueue;
+use crate::frame::FrameStore;
+use crate::ledger::Ledger;
+use crate::page::{OwnedPage, Page, PageHandle, PageKind, PageMemory, Spilled, SpilledPlace};
+use crate::page_state::Written;
+use crate::progress::Progress;
+use crate::temp_file::{read_all, write_all};
+use crate::temp_space::TempSpace;
+use crate::{PAGE_SIZE, PIECE_SIZE, variable_page};
+
+/// Event counts for page loads; pages share one by address.
+const PAGE_EVENTS: usize = 16;
+
+/// A request that found nothing evictable and nothing in flight looks so many times more, since a page may have been
+/// unpinned or freed between two looks.
+const LAST_LOOKS: usize = 4;
+
+/// While the pool is over its budget, frames go back to the system as soon as there are so many: four pieces.
+const GIVE_BACK_BYTES: usize = 4 * PIECE_SIZE;
+
+/// What is needed, and how far the pool is from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Need {
+    /// A frame.
+    Frame,
+    /// So many bytes of budget.
+    Bytes(usize),
+    /// That the reservations already made fit.
+    Promise,
+}
+
+/// What happened since the manager was made.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) evictions: AtomicU64,
+    pub(crate) spilled_bytes: AtomicU64,
+    pub(crate) read_back_bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) ledger: Ledger,
+    pub(crate) frames: FrameStore,
+    pub(crate) temp: TempSpace,
+    pub(crate) consumers: Consumers,
+    pub(crate) counts: Counts,
+    pub(crate) background: Background,
+    pub(crate) queue: EvictionQueue,
+    spill_always: bool,
+    /// Memory has run short since the last trim: from then on a reserve of free frames is kept.
+    was_full: AtomicBool,
+    /// Threads that hold an entry of the queue or a claimed page.
+    in_flight: AtomicUsize,
+    /// Bytes that requests which found nothing free wait for.
+    demand: AtomicUsize,
+    /// Moves when a thread leaves `in_flight`, and when memory is freed while somebody waits.
+    freed: Progress,
+    page_events: [Progress; PAGE_EVENTS],
+    /// The error of a background write, for a request that cannot be served.
+    failure: Mutex<Option<MemoryError>>,
+}
+
+impl Pool {
+    pub(crate) fn new(config: &MemoryConfig) -> Arc<Self> {
+        Arc::new_cyclic(|pool: &Weak<Self>| Self {
+            ledger: Ledger::new(config.limit, config.counts_process),
+            frames: FrameStore::default(),
+            temp: TempSpace::new(Arc::clone(&config.io), config.temp_directory.clone(), config.max_temp_bytes),
+            consumers: Consumers::new(),
+            counts: Counts::default(),
+            background: Background::new(config.io_threads, Weak::clone(pool)),
+            queue: EvictionQueue::new(),
+            spill_always: config.spill_always,
+            was_full: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            demand: AtomicUsize::new(0),
+            freed: Progress::new(),
+            page_events: std::array::from_fn(|_| Progress::new()),
+            failure: Mutex::new(None),
+        })
+    }
+
+    // ---- getting memory
+
+    /// Memory for a page of fixed size.
+    pub(crate) fn take_frame(&self, consumer: &'static str) -> Result<PageMemory, MemoryError> {
+        let frame = self.acquire(consumer, Need::Frame, PAGE_SIZE, || self.frames.take(&self.ledger))?;
+        self.write_ahead();
+        Ok(PageMemory::Frame(frame))
+    }
+
+    /// Memory for a page of `len` bytes.
+    pub(crate) fn take_variable(&self, consumer: &'static str, len: usize) -> Result<PageMemory, MemoryError> {
+        let map = || variable_page::map(&self.ledger, len);
+        self.acquire(consumer, Need::Bytes(len), len, map).map(PageMemory::Mapping)
+    }
+
+    /// Calls `take` until it gives something, and evicts in between. `bytes` is what the error says was needed.
+    pub(crate) fn acquire<T>(
+        &self,
+        consumer: &'static str,
+        need: Need,
+        bytes: usize,
+        take: impl Fn() -> io::Result<Option<T>>,
+    ) -> Result<T, MemoryError> {
+        match take() {
+            Ok(Some(taken)) => Ok(taken),
+            Ok(None) => {
+                self.was_full.store(true, Ordering::Relaxed);
+                self.demand.fetch_add(bytes, Ordering::Relaxed);
+                let result = self.acquire_by_eviction(consumer, need, bytes, take);
+                self.demand.fetch_sub(bytes, Ordering::Relaxed);
+                result
+            }
+            Err(error) => Err(refused(consumer, bytes, error)),
+        }
+    }
+
+    #[cold]
+    fn acquire_by_eviction<T>(
+        &self,
+        consumer: &'static str,
+        need: Need,
+        bytes: usize,
+        take: impl Fn() -> io::Result<Option<T>>,
+    ) -> Result<T, MemoryError> {
+        let mut looks = 0;
+        let mut failure = None;
+        loop {
+            self.revise_budget();
+            if let Some(taken) = take().map_err(|error| refused(consumer, bytes, error))? {
+                return Ok(taken);
+            }
+            if looks == 0 {
+                self.background.kick();
+            }
+            let short = self.shortfall(need);
+            if self.is_worth_giving_back(short) && self.frames.give_back(&self.ledger, short, true) > 0 {
+                continue;
+            }
+            let epoch = self.freed.epoch();
+            if self.background.writing() as u64 > self.freed.waiters() {
+                self.freed.wait_past(epoch);
+                continue;
+            }
+            match self.evict_one() {
+                Ok(true) => {
+                    looks = 0;
+                    continue;
+                }
+                Ok(false) => {}
+                Err(error) => failure = Some(error),
+            }
+            // Nothing could be evicted by us. What others have in flight may come free, or come back to the queue.
+            let epoch = self.freed.epoch();
+            if self.in_flight.load(Ordering::SeqCst) > 0 {
+                self.freed.wait_past(epoch);
+                continue;
+            }
+            looks += 1;
+            if looks <= LAST_LOOKS {
+                self.frames.settle();
+                self.frames.give_back(&self.ledger, short, true);
+                std::thread::yield_now();
+                continue;
+            }
+            let failure = failure.or_else(|| self.failure.lock().take());
+            return Err(failure.unwrap_or_else(|| self.out_of_memory(consumer, bytes)));
+        }
+    }
+
+    /// Bytes that must go back to the system before the need can be met.
+    fn shortfall(&self, need: Need) -> usize {
+        match need {
+            Need::Frame => self.ledger.used().saturating_sub(self.ledger.budget()),
+            Need::Bytes(bytes) => (self.ledger.used() + bytes).saturating_sub(self.ledger.budget()),
+            Need::Promise => self.ledger.excess(),
+        }
+    }
+
+    /// Whether the free frames are enough to go back to the system: all that is short, since pieces then rather go whole; but when the pool
+    /// is over its budget, bit by bit.
+    fn is_worth_giving_back(&self, short: usize) -> bool {
+        let over = self.ledger.used().saturating_sub(self.ledger.budget());
+        let enough = if over > 0 { over.min(GIVE_BACK_BYTES) } else { short };
+        short > 0 && self.frames.free_bytes() >= enough
+    }
+
+    pub(crate) fn out_of_memory(&self, consumer: &'static str, requested: usize) -> MemoryError {
+        let Self { ledger, consumers, .. } = self;
+        MemoryError::OutOfMemory {
+            consumer,
+            requested,
+            held: ledger.used(),
+            limit: ledger.limit(),
+            outside: ledger.outside(),
+            largest: consumers.describe(),
+        }
+    }
+
+    // ---- the budget
+
+    /// Has the budget follow resident memory, which is read if that is due.
+    pub(crate) fn revise_budget(&self) {
+        if self.ledger.counts_process() {
+            process_account().refresh();
+        }
+    }
+
+    /// Starts to bring the pool back under its budget, without waiting for writes if there are threads to do them.
+    pub(crate) fn shrink(&self) {
+        if !self.is_over_budget() {
+            return;
+        }
+        self.give_back_excess();
+        if self.is_over_budget() {
+            self.was_full.store(true, Ordering::Relaxed);
+            if self.background.is_available() {
+                self.background.kick();
+            } else {
+                self.shrink_now();
+            }
+        }
+    }
+
+    /// Brings the pool back under its budget as far as pages can be evicted. An error of the disk is kept for a request that
+    /// cannot be served.
+    pub(crate) fn shrink_now(&self) {
+        while self.is_over_budget() {
+            self.give_back_excess();
+            if !self.is_over_budget() {
+                break;
+            }
+            match self.evict_one() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.keep_failure(error);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.ledger.used() > self.ledger.budget()
+    }
+
+    pub(crate) fn give_back_excess(&self) {
+        let excess = self.ledger.used().saturating_sub(self.ledger.budget());
+        if excess > 0 && self.frames.free_bytes() > 0 {
+            self.frames.give_back(&self.ledger, excess, true);
+        }
+    }
+
+    /// Gives free frames back to the system, but for `keep` bytes, and ends the keeping of a reserve.
+    pub(crate) fn trim(&self, keep: usize) {
+        self.was_full.store(false, Ordering::Relaxed);
+        let surplus = |keep: usize| self.frames.free_bytes().saturating_sub(keep);
+        self.frames.give_back(&self.ledger, surplus(keep), false);
+        // What is left are free parts of huge pieces that are in use. Splitting makes their other pages slower to reach, so
+        // a few are left alone.
+        if surplus(3 * keep) > 0 {
+            self.frames.give_back(&self.ledger, surplus(keep), true);
+        }
+        self.temp.trim();
+    }
+
+    // ---- writing ahead
+
+    /// Bytes that are kept free once memory has run short: eight pages or 1/32 of the budget, but never more than 1/8.
+    fn reserve_target(&self) -> usize {
+        let budget = self.ledger.budget();
+        (8 * PAGE_SIZE).max(budget / 32).min(budget / 8)
+    }
+
+    /// Bytes that could be had without evicting.
+    pub(crate) fn room(&self) -> usize {
+        (self.ledger.budget() + self.frames.free_bytes()).saturating_sub(self.ledger.used())
+    }
+
+    /// Whether the background threads should evict.
+    pub(crate) fn wants_write_out(&self) -> bool {
+        self.was_full.load(Ordering::Relaxed)
+            && (self.is_over_budget() || self.room() < self.reserve_target() + self.demand.load(Ordering::Relaxed))
+    }
+
+    /// Wakes the background threads when half of the reserve is used up.
+    #[inline]
+    fn write_ahead(&self) {
+        if self.was_full.load(Ordering::Relaxed) && self.room() < self.reserve_target() / 2 {
+            self.background.kick();
+        }
+    }
+
+    pub(crate) fn keep_failure(&self, error: MemoryError) {
+        *self.failure.lock() = Some(error);
+    }
+
+    // ---- evicting
+
+    /// The last pin of the page is gone.
+    #[inline]
+    pub(crate) fn unpinned(&self, page: &Arc<Page>, sequence: u64) {
+        if self.spill_always {
+            self.spill(page, sequence);
+        } else {
+            self.enqueue(page, sequence);
+        }
+    }
+
+    fn enqueue(&self, page: &Arc<Page>, sequence: u64) {
+        if self.queue.push(Arc::clone(page), sequence) {
+            // A purge holds entries that others may look for.
+            self.while_in_flight(|| self.queue.purge());
+        }
+    }
+
+    #[cold]
+    fn spill(&self, page: &Arc<Page>, sequence: u64) {
+        self.while_in_flight(|| {
+            if page.state.claim(sequence)
+                && let Err(error) = self.write_back(page, sequence)
+            {
+                self.keep_failure(error);
+            }
+        });
+    }
+
+    fn while_in_flight<T>(&self, work: impl FnOnce() -> T) -> T {
+        /// Counted out on unwinding too: others wait for it.
+        struct InFlight<'a>(&'a Pool);
+        impl Drop for InFlight<'_> {
+            fn drop(&mut self) {
+                self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+                self.0.freed.advance();
+            }
+        }
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        let _in_flight = InFlight(self);
+        work()
+    }
+
+    /// Evicts the least recently used page. False if there is none that can be.
+    ///
+    /// # Errors
+    /// The temporary space refuses; the page stays.
+    pub(crate) fn evict_one(&self) -> Result<bool, MemoryError> {
+        self.while_in_flight(|| {
+            while let Some(entry) = self.queue.pop() {
+                if entry.page.state.claim(entry.sequence) && self.write_back(&entry.page, entry.sequence)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// Writes a claimed page out. Whether its memory came free.
+    fn write_back(&self, page: &Arc<Page>, sequence: u64) -> Result<bool, MemoryError> {
+        let place = match self.place_for(page) {
+            Ok(place) => place,
+            Err(error) => return Err(self.abort_write(page, error)),
+        };
+        let checksum = {
+            // SAFETY: the page is ours, and the slice is gone before `begin_write`.
+            let bytes = unsafe { page.claimed_bytes() };
+            checksum(bytes, place.number())
+        };
+        if !page.state.begin_write() {
+            self.free_place(page.len, place);
+            self.free_memory(page);
+            return Ok(true);
+        }
+        self.page_event(page).advance();
+        let written = {
+            // SAFETY: the page is ours until `finish_write` or `abort_write`, and the bytes go to the system only.
+            let bytes = unsafe { page.changing_bytes() };
+            match &place {
+                SpilledPlace::Slot(slot) => slot.file.write(slot.number, bytes),
+                SpilledPlace::Own(file) => write_all(&**file, bytes, 0),
+            }
+        };
+        if let Err(error) = written {
+            let error = self.temp.transfer_error("write", page.len, error);
+            self.free_place(page.len, place);
+            return Err(self.abort_write(page, error));
+        }
+        self.counts.spilled_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
+        let finished = page.finish_write(sequence, Spilled { checksum, place });
+        if let Some(spilled) = finished.spilled {
+            self.free_place(page.len, spilled.place);
+        }
+        if let Written::Kept(Some(sequence)) = finished.written {
+            self.enqueue(page, sequence);
+        }
+        let Some(memory) = finished.memory else { return Ok(false) };
+        if finished.written == Written::Evicted {
+            self.counts.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        self.consumers.sub(page.consumer, page.len);
+        self.give_memory(memory);
+        Ok(true)
+    }
+
+    /// Leaves a claimed page where it is, at the young end of the queue, so that another is tried next.
+    fn abort_write(&self, page: &Arc<Page>, error: MemoryError) -> MemoryError {
+        match page.state.abort_write() {
+            Written::Kept(Some(sequence)) => self.enqueue(page, sequence),
+            Written::Kept(None) => {}
+            Written::Destroyed => self.free_memory(page),
+            Written::Evicted => unreachable!("an aborted write evicts nothing"),
+        }
+        self.page_event(page).advance();
+        error
+    }
+
+    // ---- reading back
+
+    /// Reads back a page that the caller made Loading by pinning it.
+    ///
+    /// # Errors
+    /// Out of memory, or the page cannot be read; it is evicted as before, and the pin is gone.
+    pub(crate) fn load(&self, page: &Arc<Page>) -> Result<(), MemoryError> {
+        let consumer = self.consumers.name(page.consumer);
+        let taken = match page.kind {
+            PageKind::Fixed => self.take_frame(consumer),
+            PageKind::Variable => self.take_variable(consumer, page.len),
+        };
+        let loaded = taken.and_then(|memory| self.read_back(page, memory));
+        match &loaded {
+            Ok(()) => {
+                self.ledger.add_pinned(page.len);
+                let requeue = page.state.finish_load();
+                debug_assert!(requeue.is_none(), "the loader holds a pin");
+            }
+            Err(_) => page.state.fail_load(),
+        }
+        self.page_event(page).advance();
+        loaded
+    }
+
+    /// Reads an evicted page back, unpinned, if there is room without evicting another. False if there is no room, or it could not be
+    /// read: whoever pins it will be told.
+    pub(crate) fn load_ahead(&self, handle: &PageHandle) -> bool {
+        let page = &handle.0.page;
+        if page.state.is_resident() {
+            return true;
+        }
+        let taken = match page.kind {
+            PageKind::Fixed => self.frames.take(&self.ledger).map(|frame| frame.map(PageMemory::Frame)),
+            PageKind::Variable => {
+                variable_page::map(&self.ledger, page.len).map(|mapping| mapping.map(PageMemory::Mapping))
+            }
+        };
+        let Ok(Some(memory)) = taken else { return false };
+        if !page.state.load_ahead() {
+            self.give_memory(memory);
+            return true;
+        }
+        let loaded = self.read_back(page, memory).is_ok();
+        let requeue = if loaded {
+            page.state.finish_load()
+        } else {
+            page.state.fail_load();
+            None
+        };
+        self.page_event(page).advance();
+        if let Some(sequence) = requeue {
+            self.enqueue(page, sequence);
+        }
+        loaded
+    }
+
+    /// Fills `memory` with a page that is Loading and gives it to the page.
+    fn read_back(&self, page: &Page, memory: PageMemory) -> Result<(), MemoryError> {
+        let spilled = page.take_spilled().expect("an evicted page has a place");
+        // SAFETY: the memory is ours alone, `page.len` bytes long, and initialized: it came zeroed from the system.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), page.len) };
+        let read = match &spilled.place {
+            SpilledPlace::Slot(slot) => slot.file.read(slot.number, bytes),
+            SpilledPlace::Own(file) => read_all(&**file, bytes, 0),
+        };
+        let checked = match read {
+            Ok(()) if checksum(bytes, spilled.place.number()) == spilled.checksum => Ok(()),
+            Ok(()) => Err(MemoryError::Corrupt { file: self.temp.directory(), page: spilled.place.number() }),
+            Err(error) => Err(self.temp.transfer_error("read", page.len, error)),
+        };
+        match checked {
+            Ok(()) => {
+                self.counts.read_back_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
+                self.consumers.add(page.consumer, page.len);
+                page.put_memory(memory);
+                self.free_place(page.len, spilled.place);
+                Ok(())
+            }
+            Err(error) => {
+                page.put_spilled(spilled);
+                self.give_memory(memory);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until a page that another thread loads or claimed can be tried again.
+    #[cold]
+    pub(crate) fn wait_for(&self, page: &Arc<Page>) {
+        let event = self.page_event(page);
+        let epoch = event.epoch();
+        if page.state.is_in_transition() {
+            event.wait_past(epoch);
+        }
+    }
+
+    fn page_event(&self, page: &Arc<Page>) -> &Progress {
+        // Pages are allocated at multiples of 16 bytes; the bits above say more than those.
+        &self.page_events[(Arc::as_ptr(page).addr() >> 7) % PAGE_EVENTS]
+    }
+
+    // ---- giving back
+
+    /// Frees the memory of a page that the caller ended.
+    pub(crate) fn free_memory(&self, page: &Page) {
+        self.consumers.sub(page.consumer, page.len);
+        self.give_memory(page.take_memory());
+    }
+
+    fn give_memory(&self, memory: PageMemory) {
+        match memory {
+            PageMemory::Frame(frame) => self.frames.release(frame),
+            PageMemory::Mapping(mapping) => variable_page::unmap(&self.ledger, mapping),
+        }
+        self.memory_freed();
+    }
+
+    /// Wakes those who waited for a background write; unlike `memory_freed` also those who are just about to wait.
+    pub(crate) fn write_finished(&self) {
+        self.freed.advance();
+    }
+
+    /// Wakes those who wait for memory.
+    pub(crate) fn memory_freed(&self) {
+        if self.freed.waiters() > 0 {
+            self.freed.advance();
+        }
+    }
+
+    /// Frees the place of an evicted page that the caller ended.
+    pub(crate) fn free_spilled(&self, page: &Page) {
+        let spilled = page.take_spilled().expect("an evicted page has a place");
+        self.free_place(page.len, spilled.place);
+    }
+
+    fn place_for(&self, page: &Page) -> Result<SpilledPlace, MemoryError> {
+        match page.kind {
+            PageKind::Fixed => self.temp.allocate_slot().map(SpilledPlace::Slot),
+            PageKind::Variable => self.temp.open_own(page.len).map(SpilledPlace::Own),
+        }
+    }
+
+    fn free_place(&self, len: usize, place: SpilledPlace) {
+        match place {
+            SpilledPlace::Slot(slot) => self.temp.free_slot(&slot),
+            SpilledPlace::Own(file) => self.temp.close_own(file, len),
+        }
+    }
+
+    /// The handle's page, to be read ahead if it is still there by then.
+    pub(crate) fn read_ahead(&self, handle: &PageHandle) {
+        if !handle.is_resident() {
+            let page: Weak<OwnedPage> = Arc::downgrade(&handle.0);
+            self.background.read_ahead(page);
+        }
+    }
+}
+
+fn refused(consumer: &'static str, requested: usize, error: io::Error) -> MemoryError {
+    MemoryError::SystemRefused { consumer, requested, source: Arc::new(error) }
+}

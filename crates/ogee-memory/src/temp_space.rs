@@ -1,0 +1,193 @@
+//! The temporary space of a manager: where it is, how much may be in it, and the files in it.
+//!
+//! 1. Bytes are counted before they are written and uncounted when the slot or file is gone, or when writing failed.
+//! 2. Directory and cap change only while nothing is counted.
+//!
+//! Not here: which page goes there and when.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::PAGE_SIZE;
+use crate::error::MemoryError;
+use crate::io::{Io, IoFile};
+use crate::temp_file::SlotFile;
+
+/// Of what is free when spilling begins, this much may be used.
+const FREE_SPACE_PERCENT: u64 = 90;
+
+#[derive(Debug)]
+struct Place {
+    directory: PathBuf,
+    bytes_max: Option<u64>,
+    /// What `bytes_max` comes to, found when spilling begins.
+    cap: u64,
+    slots: Option<Arc<SlotFile>>,
+}
+
+/// The temporary space.
+#[derive(Debug)]
+pub(crate) struct TempSpace {
+    io: Arc<dyn Io>,
+    place: Mutex<Place>,
+    held: AtomicU64,
+    held_peak: AtomicU64,
+}
+
+/// A slot in the file it belongs to.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    pub(crate) file: Arc<SlotFile>,
+    pub(crate) number: u32,
+}
+
+impl TempSpace {
+    pub(crate) fn new(io: Arc<dyn Io>, directory: Option<PathBuf>, bytes_max: Option<u64>) -> Self {
+        let directory = directory.unwrap_or_else(std::env::temp_dir);
+        Self {
+            io,
+            place: Mutex::new(Place { directory, bytes_max, cap: 0, slots: None }),
+            held: AtomicU64::new(0),
+            held_peak: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes in the temporary space.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn held_peak(&self) -> u64 {
+        self.held_peak.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn reset_peak(&self) {
+        self.held_peak.store(self.held(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.place.lock().directory.clone()
+    }
+
+    pub(crate) fn set_directory(&self, directory: Option<PathBuf>) -> Result<(), MemoryError> {
+        self.change("temp_directory", |place| {
+            place.directory = directory.unwrap_or_else(std::env::temp_dir);
+            place.slots = None;
+        })
+    }
+
+    pub(crate) fn set_bytes_max(&self, bytes_max: Option<u64>) -> Result<(), MemoryError> {
+        self.change("max_temp_size", |place| place.bytes_max = bytes_max)
+    }
+
+    fn change(&self, setting: &'static str, change: impl FnOnce(&mut Place)) -> Result<(), MemoryError> {
+        let mut place = self.place.lock();
+        let spilled = self.held();
+        if spilled > 0 {
+            return Err(MemoryError::InUse { setting, spilled });
+        }
+        change(&mut place);
+        Ok(())
+    }
+
+    /// What people should know about the directory.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let directory = self.directory();
+        self.io.is_in_memory(&directory).unwrap_or(false).then(|| {
+            format!(
+                "temporary directory '{}' lies in memory: what is spilled there still counts against the machine's and the \
+                 container's memory. Set temp_directory to a disk",
+                directory.display()
+            )
+        })
+    }
+
+    /// Counts `bytes` before they are written, and opens what is needed under the same lock, so that no setting changes in between.
+    fn count<T>(&self, bytes: u64, open: impl FnOnce(&mut Place) -> io::Result<T>) -> Result<T, MemoryError> {
+        let mut place = self.place.lock();
+        let held = self.held();
+        if held == 0 {
+            place.cap = place.bytes_max.unwrap_or_else(|| {
+                // A directory whose free space cannot be told fails, or does not, when it is written to.
+                self.io.free_space(&place.directory).map_or(u64::MAX, |free| {
+                    u64::try_from(u128::from(free) * u128::from(FREE_SPACE_PERCENT) / 100).unwrap_or(u64::MAX)
+                })
+            });
+        }
+        if held + bytes > place.cap {
+            let (cap, directory) = (place.cap, place.directory.clone());
+            return Err(MemoryError::TempSpaceExhausted { requested: bytes, held, cap, directory });
+        }
+        let opened = open(&mut place).map_err(|error| io_error("open", place.directory.clone(), error))?;
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.held_peak.fetch_max(held, Ordering::Relaxed);
+        Ok(opened)
+    }
+
+    fn uncount(&self, bytes: u64) {
+        let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "more temporary space is given back than was counted");
+    }
+
+    /// A slot for a page of fixed size.
+    ///
+    /// # Errors
+    /// The cap is reached, or the file cannot be opened.
+    pub(crate) fn allocate_slot(&self) -> Result<Slot, MemoryError> {
+        let file = self.count(PAGE_SIZE as u64, |place| {
+            if place.slots.is_none() {
+                place.slots = Some(Arc::new(SlotFile::new(self.io.open_temp(&place.directory)?)));
+            }
+            Ok(Arc::clone(place.slots.as_ref().expect("opened above")))
+        })?;
+        let number = file.allocate();
+        Ok(Slot { file, number })
+    }
+
+    /// Gives a slot up.
+    pub(crate) fn free_slot(&self, slot: &Slot) {
+        slot.file.free(slot.number);
+        self.uncount(PAGE_SIZE as u64);
+    }
+
+    /// A file of its own for a page of `bytes`.
+    ///
+    /// # Errors
+    /// The cap is reached, or the file cannot be opened.
+    pub(crate) fn open_own(&self, bytes: usize) -> Result<Box<dyn IoFile>, MemoryError> {
+        self.count(bytes as u64, |place| self.io.open_temp(&place.directory))
+    }
+
+    /// Gives such a file up.
+    pub(crate) fn close_own(&self, file: Box<dyn IoFile>, bytes: usize) {
+        drop(file);
+        self.uncount(bytes as u64);
+    }
+
+    /// Closes the slotted file if nothing is in it.
+    pub(crate) fn trim(&self) {
+        let mut place = self.place.lock();
+        // A slot is allocated after `count` has let go of the lock, but is counted within it.
+        if self.held() == 0 && place.slots.as_ref().is_some_and(|slots| slots.is_empty()) {
+            place.slots = None;
+        }
+    }
+
+    /// The error for a failed transfer of `bytes`.
+    pub(crate) fn transfer_error(&self, operation: &'static str, bytes: usize, error: io::Error) -> MemoryError {
+        let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
+        if full && operation == "write" {
+            let held = self.held().saturating_sub(bytes as u64);
+            return MemoryError::DiskFull { requested: bytes as u64, held, directory: self.directory() };
+        }
+        io_error(operation, self.directory(), error)
+    }
+}
+
+fn io_error(operation: &'static str, directory: PathBuf, error: io::Error) -> MemoryError {
+    MemoryError::TempIo { operation, directory, source: Arc::new(error) }
+}

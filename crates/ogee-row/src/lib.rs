@@ -1,0 +1,36 @@
+//! Spillable rows: the one form in which blocking operators keep state.
+//!
+//! A row is `[key validity | key columns | padding | hash | payload validity | payload columns | padding | operator's state]` on a
+//! row page; strings longer than 12 bytes have their bytes on a heap page, and the row holds length, 4 bytes of prefix and a
+//! pointer. Pages belong to the buffer manager: when they are not pinned they may be evicted and come back at another address.
+//!
+//! 1. No row address outlives the pin it was read under.
+//! 2. A *segment* says that a range of rows of a row page has its long strings on one heap page, and at which address that page was.
+//!    Pinning a row page pins the heap pages of its segments and, only if one moved, rebases the pointers of that segment's rows
+//!    (paper B, section on spillable layout: lazy, in place).
+//! 3. Row `i` of a page is at `i * width`; nothing else encodes position.
+//! 4. Bytes of NULL values and padding are zero, so that keys without long strings are equal exactly if their bytes are.
+//!
+//! After "Robust external hash aggregation in the solid state age", ICDE 2024.
+//! Not here: what a state means, comparison order, when to spill (the buffer manager's business).
+#![expect(unsafe_code, reason = "rows are raw bytes on pages of the buffer manager")]
+
+mod equal;
+mod gather;
+mod layout;
+mod nested;
+mod partition;
+mod radix;
+mod rows;
+mod stage;
+mod view;
+
+pub use equal::keys_equal;
+pub use gather::gather_column;
+pub use layout::{RowColumn, RowLayout, RowLayoutBuilder};
+pub use nested::NestedCodec;
+pub use partition::{PinnedRows, RowPartition};
+pub use radix::RadixBits;
+pub use rows::PartitionedRows;
+pub use stage::RowStage;
+pub use view::RowView;

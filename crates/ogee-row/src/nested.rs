@@ -1,0 +1,61 @@
+//! Nested values as bytes: an order-preserving encoding from `arrow-row`.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BinaryViewArray, builder::BinaryViewBuilder};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::DataType;
+use ogee_vector::VectorError;
+
+/// Encodes lists, structs and other nested values to bytes that are equal and ordered as the values are, and back.
+pub struct NestedCodec {
+    data_type: DataType,
+    converter: RowConverter,
+}
+
+impl NestedCodec {
+    /// A codec for values of `data_type`.
+    ///
+    /// # Errors
+    /// When the encoding does not know the type.
+    pub fn new(data_type: &DataType) -> Result<Self, VectorError> {
+        Ok(Self {
+            data_type: data_type.clone(),
+            converter: RowConverter::new(vec![SortField::new(data_type.clone())])?,
+        })
+    }
+
+    /// Whether values of `data_type` can be encoded.
+    pub fn supports(data_type: &DataType) -> bool {
+        RowConverter::supports_fields(&[SortField::new(data_type.clone())])
+    }
+
+    /// The values' encodings; NULL stays NULL.
+    ///
+    /// # Errors
+    /// As Arrow fails.
+    pub fn encode(&self, array: &ArrayRef) -> Result<ArrayRef, VectorError> {
+        let rows = self.converter.convert_columns(&[ArrayRef::clone(array)])?;
+        let mut bytes = BinaryViewBuilder::with_capacity(array.len());
+        for (i, row) in rows.iter().enumerate() {
+            if array.is_null(i) {
+                bytes.append_null();
+            } else {
+                bytes.append_value(row.as_ref());
+            }
+        }
+        Ok(Arc::new(bytes.finish()))
+    }
+
+    /// The values of encodings made by [`encode`](Self::encode).
+    ///
+    /// # Errors
+    /// As Arrow fails.
+    pub fn decode(&self, bytes: &BinaryViewArray) -> Result<ArrayRef, VectorError> {
+        let null = self.converter.convert_columns(&[arrow_array::new_null_array(&self.data_type, 1)])?;
+        let parser = self.converter.parser();
+        let rows = bytes.iter().map(|b| b.map_or_else(|| null.row(0), |b| parser.parse(b)));
+        let arrays = self.converter.convert_rows(rows)?;
+        Ok(arrays.into_iter().next().expect("one field, one array"))
+    }
+}

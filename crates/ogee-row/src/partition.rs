@@ -1,0 +1,154 @@
+//! A partition's pages, and how they are pinned again.
+
+use std::sync::Arc;
+
+use ogee_memory::{MemoryError, PageHandle, PinnedPage};
+
+use crate::{RowLayout, RowView};
+
+/// Rows `first_row .. first_row + rows` of a row page have their long strings on heap page `heap_page`, which was at `base` when
+/// the rows' pointers were last right.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) first_row: u32,
+    pub(crate) rows: u32,
+    pub(crate) heap_page: u32,
+    pub(crate) base: usize,
+}
+
+/// A row page and the segments of its rows, in row order.
+#[derive(Debug)]
+pub(crate) struct RowPage {
+    pub(crate) page: PageHandle,
+    pub(crate) rows: u32,
+    pub(crate) segments: Vec<Segment>,
+}
+
+/// Rows of one radix partition on pages that need not be in memory. Dropping it destroys the pages.
+#[derive(Debug)]
+pub struct RowPartition {
+    pub(crate) layout: Arc<RowLayout>,
+    pub(crate) row_pages: Vec<RowPage>,
+    pub(crate) heap_pages: Vec<PageHandle>,
+    pub(crate) rows: usize,
+}
+
+impl RowPartition {
+    pub(crate) fn new(layout: Arc<RowLayout>) -> Self {
+        Self { layout, row_pages: Vec::new(), heap_pages: Vec::new(), rows: 0 }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of row pages.
+    pub fn num_pages(&self) -> usize {
+        self.row_pages.len()
+    }
+
+    /// Bytes that the partition takes when all of it is in memory.
+    pub fn bytes(&self) -> usize {
+        let row_pages = self.row_pages.iter().map(|p| p.page.len()).sum::<usize>();
+        row_pages + self.heap_pages.iter().map(PageHandle::len).sum::<usize>()
+    }
+
+    /// The pages, in the order in which they will be pinned: for reading ahead.
+    pub fn pages(&self) -> impl Iterator<Item = PageHandle> + '_ {
+        self.row_pages.iter().map(|p| p.page.clone()).chain(self.heap_pages.iter().cloned())
+    }
+
+    /// Pins row page `index` with the heap pages of its rows, and makes the pointers of the rows right.
+    ///
+    /// # Errors
+    /// When memory runs out or the pages cannot be read back.
+    pub fn pin_page(&mut self, index: usize) -> Result<PinnedRows, MemoryError> {
+        let layout = &*self.layout;
+        let row_page = &mut self.row_pages[index];
+        let page = row_page.page.pin()?;
+        let mut heap: Vec<PinnedPage> = Vec::with_capacity(row_page.segments.len());
+        for segment in &mut row_page.segments {
+            let pinned = self.heap_pages[segment.heap_page as usize].pin()?;
+            let base = pinned.as_ptr() as usize;
+            if base != segment.base {
+                // SAFETY: both pages are pinned, the segment's rows lie on the row page, and `&mut self` keeps others away.
+                unsafe { rebase(layout, page.as_ptr(), segment, base) };
+                segment.base = base;
+            }
+            heap.push(pinned);
+        }
+        Ok(PinnedRows { rows: row_page.rows as usize, width: layout.width(), page, _heap: heap })
+    }
+
+    /// Gives up row page `index`, which must be the last: its memory or slot is freed at once.
+    pub fn pop_page(&mut self) {
+        if let Some(page) = self.row_pages.pop() {
+            self.rows -= page.rows as usize;
+            // Heap pages beyond those that earlier rows use are not needed any more. Segments name them in rising order.
+            let used = self.row_pages.last().and_then(|p| p.segments.last()).map_or(0, |s| s.heap_page as usize + 1);
+            if self.row_pages.iter().all(|p| p.segments.is_empty()) {
+                self.heap_pages.clear();
+            } else if used > 0 {
+                self.heap_pages.truncate(used);
+            }
+        }
+    }
+}
+
+/// Moves the pointers of a segment's long strings to where the heap page is now.
+///
+/// # Safety
+/// `page` must be the start of the pinned row page of the segment; nobody else may read or write its rows.
+unsafe fn rebase(layout: &RowLayout, page: *mut u8, segment: &Segment, base: usize) {
+    let moved = base.wrapping_sub(segment.base);
+    for row in segment.first_row..segment.first_row + segment.rows {
+        for &offset in layout.views() {
+            // SAFETY: the row lies on the page and the view within the row.
+            unsafe {
+                let place = page.add(row as usize * layout.width() + offset).cast::<RowView>();
+                let view = place.read_unaligned();
+                if view.is_long() {
+                    let pointer = (view.pointer() as usize).wrapping_add(moved) as *const u8;
+                    place.write_unaligned(view.with_pointer(pointer));
+                }
+            }
+        }
+    }
+}
+
+/// The rows of one row page, pinned with all they point to.
+#[derive(Debug)]
+pub struct PinnedRows {
+    page: PinnedPage,
+    _heap: Vec<PinnedPage>,
+    rows: usize,
+    width: usize,
+}
+
+impl PinnedRows {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Address of row `row`, valid while `self` lives.
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> *mut u8 {
+        assert!(row < self.rows);
+        // SAFETY: the page holds `rows` rows of `width` bytes.
+        unsafe { self.page.as_ptr().add(row * self.width) }
+    }
+
+    /// Addresses of all rows, appended to `addresses`; valid while `self` lives.
+    pub fn addresses(&self, addresses: &mut Vec<*mut u8>) {
+        let base = self.page.as_ptr();
+        // SAFETY: as for `row`.
+        addresses.extend((0..self.rows).map(|row| unsafe { base.add(row * self.width) }));
+    }
+}

@@ -1,0 +1,310 @@
+//! Appending rows straight into radix partitions (paper B, phase 1).
+
+use std::sync::Arc;
+
+use ogee_memory::{BufferManager, MemoryError, PAGE_SIZE, PinnedPage};
+
+use crate::{
+    RadixBits, RowLayout, RowPartition, RowView,
+    partition::{RowPage, Segment},
+};
+
+/// Where the next row of a partition goes.
+struct Cursor {
+    /// The page being filled, and those filled before that are still retained.
+    row_page: Option<PinnedPage>,
+    heap_page: Option<PinnedPage>,
+    next_row: *mut u8,
+    /// Rows that still fit on the row page.
+    rows_left: usize,
+    next_heap: *mut u8,
+    heap_left: usize,
+}
+
+impl Cursor {
+    fn closed() -> Self {
+        Self {
+            row_page: None,
+            heap_page: None,
+            next_row: std::ptr::null_mut(),
+            rows_left: 0,
+            next_heap: std::ptr::null_mut(),
+            heap_left: 0,
+        }
+    }
+}
+
+/// Rows of one lane, appended to the partition that their hash names. Each partition keeps one row page (and one heap page where
+/// there are long strings) pinned; pages that are full are unpinned at once, or retained until [`release`](Self::release).
+pub struct PartitionedRows {
+    layout: Arc<RowLayout>,
+    memory: Arc<BufferManager>,
+    consumer: &'static str,
+    radix: RadixBits,
+    partitions: Vec<RowPartition>,
+    cursors: Vec<Cursor>,
+    retain: bool,
+    retained: Vec<PinnedPage>,
+    retained_bytes: usize,
+    rows: usize,
+    rows_per_page: usize,
+}
+
+// SAFETY: the raw pointers of the cursors point into pages that `self` keeps pinned; nobody else has them.
+unsafe impl Send for PartitionedRows {}
+
+impl PartitionedRows {
+    /// Partitions without rows or pages. With `retain`, addresses of appended rows stay valid until [`release`](Self::release).
+    ///
+    /// # Panics
+    /// If a row is wider than a page.
+    pub fn new(
+        layout: Arc<RowLayout>,
+        memory: Arc<BufferManager>,
+        consumer: &'static str,
+        radix: RadixBits,
+        retain: bool,
+    ) -> Self {
+        assert!(layout.width() <= PAGE_SIZE, "a row fits on a page");
+        let fan_out = radix.fan_out();
+        Self {
+            rows_per_page: PAGE_SIZE / layout.width(),
+            partitions: (0..fan_out).map(|_| RowPartition::new(Arc::clone(&layout))).collect(),
+            cursors: (0..fan_out).map(|_| Cursor::closed()).collect(),
+            layout,
+            memory,
+            consumer,
+            radix,
+            retain,
+            retained: Vec::new(),
+            retained_bytes: 0,
+            rows: 0,
+        }
+    }
+
+    /// The bits that choose the partition.
+    pub fn radix(&self) -> RadixBits {
+        self.radix
+    }
+
+    /// Rows appended so far.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of pages that are pinned beyond the one (or two) of each partition.
+    pub fn retained_bytes(&self) -> usize {
+        self.retained_bytes
+    }
+
+    /// Whether pages are retained from now on; turning it off releases them.
+    pub fn set_retain(&mut self, retain: bool) {
+        self.retain = retain;
+        if !retain {
+            self.release();
+        }
+    }
+
+    /// Unpins all pages but those being filled. Addresses of rows appended before are not valid any more.
+    pub fn release(&mut self) {
+        self.retained.clear();
+        self.retained_bytes = 0;
+    }
+
+    /// Appends the rows at `sources` (staged rows, or rows of the same layout on pinned pages), long strings included; their
+    /// addresses go to `addresses`, which is cleared.
+    ///
+    /// # Errors
+    /// When memory runs out; rows appended before stay.
+    ///
+    /// # Safety
+    /// Each source must point to a row of this layout with its hash written and its long strings' pointers valid.
+    pub unsafe fn append(
+        &mut self,
+        sources: impl Iterator<Item = *const u8>,
+        addresses: &mut Vec<*mut u8>,
+    ) -> Result<(), MemoryError> {
+        addresses.clear();
+        let width = self.layout.width();
+        if self.layout.has_heap() {
+            for source in sources {
+                // SAFETY: the caller vouches for the source.
+                addresses.push(unsafe { self.append_with_heap(source, width)? });
+            }
+        } else {
+            for source in sources {
+                // SAFETY: the caller vouches for the source; the target has room for a row.
+                unsafe {
+                    let partition = self.radix.partition(self.layout.hash(source));
+                    let target = self.next_row(partition)?;
+                    copy_row(source, target, width);
+                    addresses.push(target);
+                }
+            }
+        }
+        self.rows += addresses.len();
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`append`](Self::append).
+    unsafe fn append_with_heap(&mut self, source: *const u8, width: usize) -> Result<*mut u8, MemoryError> {
+        // SAFETY: the caller vouches for the source and its pointers.
+        unsafe {
+            let partition = self.radix.partition(self.layout.hash(source));
+            let mut heap_bytes = 0;
+            for &offset in self.layout.views() {
+                let view = source.add(offset).cast::<RowView>().read_unaligned();
+                if view.is_long() {
+                    heap_bytes += view.len();
+                }
+            }
+            if heap_bytes > self.cursors[partition].heap_left {
+                self.new_heap_page(partition, heap_bytes)?;
+            }
+            let target = self.next_row(partition)?;
+            copy_row(source, target, width);
+            if heap_bytes > 0 {
+                let cursor = &mut self.cursors[partition];
+                for &offset in self.layout.views() {
+                    let place = target.add(offset).cast::<RowView>();
+                    let view = place.read_unaligned();
+                    if view.is_long() {
+                        std::ptr::copy_nonoverlapping(view.pointer(), cursor.next_heap, view.len());
+                        place.write_unaligned(view.with_pointer(cursor.next_heap));
+                        cursor.next_heap = cursor.next_heap.add(view.len());
+                    }
+                }
+                cursor.heap_left -= heap_bytes;
+            }
+            self.extend_segment(partition, heap_bytes > 0);
+            Ok(target)
+        }
+    }
+
+    /// Room for one more row of the partition, counted as there.
+    #[inline(always)]
+    fn next_row(&mut self, partition: usize) -> Result<*mut u8, MemoryError> {
+        if self.cursors[partition].rows_left == 0 {
+            self.new_row_page(partition)?;
+        }
+        let cursor = &mut self.cursors[partition];
+        let target = cursor.next_row;
+        // SAFETY: at most one past the last row that fits.
+        cursor.next_row = unsafe { target.add(self.layout.width()) };
+        cursor.rows_left -= 1;
+        Ok(target)
+    }
+
+    #[cold]
+    fn new_row_page(&mut self, partition: usize) -> Result<(), MemoryError> {
+        let page = self.memory.allocate(self.consumer)?;
+        self.count_rows(partition);
+        let cursor = &mut self.cursors[partition];
+        cursor.next_row = page.as_ptr();
+        cursor.rows_left = self.rows_per_page;
+        let row_page = RowPage { page: page.handle().clone(), rows: 0, segments: Vec::new() };
+        self.partitions[partition].row_pages.push(row_page);
+        if let Some(full) = cursor.row_page.replace(page) {
+            self.keep(full);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn new_heap_page(&mut self, partition: usize, bytes: usize) -> Result<(), MemoryError> {
+        let page = if bytes > PAGE_SIZE {
+            self.memory.allocate_variable(self.consumer, bytes)?
+        } else {
+            self.memory.allocate(self.consumer)?
+        };
+        let cursor = &mut self.cursors[partition];
+        cursor.next_heap = page.as_ptr();
+        cursor.heap_left = page.len();
+        self.partitions[partition].heap_pages.push(page.handle().clone());
+        if let Some(full) = cursor.heap_page.replace(page) {
+            self.keep(full);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, full: PinnedPage) {
+        if self.retain {
+            self.retained_bytes += full.len();
+            self.retained.push(full);
+        }
+    }
+
+    /// Books the row just appended in the segment of its row page and heap page.
+    #[inline(always)]
+    fn extend_segment(&mut self, partition: usize, has_long: bool) {
+        let cursor = &self.cursors[partition];
+        let row = (self.rows_per_page - cursor.rows_left - 1) as u32;
+        let partition = &mut self.partitions[partition];
+        if !has_long {
+            return;
+        }
+        let heap_page = partition.heap_pages.len() as u32 - 1;
+        let base = cursor.heap_page.as_ref().map_or(0, |page| page.as_ptr() as usize);
+        let row_page = partition.row_pages.last_mut().expect("a row was just appended");
+        match row_page.segments.last_mut() {
+            // Rows without long strings in between do not matter to any segment.
+            Some(last) if last.heap_page == heap_page => last.rows = row + 1 - last.first_row,
+            _ => row_page.segments.push(Segment { first_row: row, rows: 1, heap_page, base }),
+        }
+    }
+
+    /// Books the rows on the partition's last page.
+    fn count_rows(&mut self, partition: usize) {
+        let on_page = self.rows_per_page - self.cursors[partition].rows_left;
+        let partition = &mut self.partitions[partition];
+        if let Some(page) = partition.row_pages.last_mut() {
+            partition.rows += on_page - page.rows as usize;
+            page.rows = on_page as u32;
+        }
+    }
+
+    /// Calls `each` with every row appended so far.
+    ///
+    /// # Errors
+    /// When a page must be read back and cannot be.
+    pub fn for_each_row(&mut self, mut each: impl FnMut(*mut u8)) -> Result<(), MemoryError> {
+        (0..self.partitions.len()).for_each(|p| self.count_rows(p));
+        for row_page in self.partitions.iter().flat_map(|partition| &partition.row_pages) {
+            let page = row_page.page.pin()?;
+            for row in 0..row_page.rows as usize {
+                // SAFETY: the row lies on the pinned page.
+                each(unsafe { page.as_ptr().add(row * self.layout.width()) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends appending: unpins everything and hands over the partitions, by number.
+    pub fn into_partitions(mut self) -> Vec<RowPartition> {
+        (0..self.partitions.len()).for_each(|p| self.count_rows(p));
+        self.partitions
+    }
+}
+
+/// Copies a row. Widths are multiples of 8; most rows are a few words, for which a call to `memcpy` would cost more than the copy.
+///
+/// # Safety
+/// `source` must be readable and `target` writable for `width` bytes, without overlap.
+#[inline(always)]
+unsafe fn copy_row(source: *const u8, target: *mut u8, width: usize) {
+    if width <= 64 {
+        let mut at = 0;
+        while at < width {
+            // SAFETY: within the row.
+            unsafe {
+                let word = source.add(at).cast::<u64>().read_unaligned();
+                target.add(at).cast::<u64>().write_unaligned(word);
+            }
+            at += 8;
+        }
+    } else {
+        // SAFETY: the caller vouches for both.
+        unsafe { std::ptr::copy_nonoverlapping(source, target, width) };
+    }
+}

@@ -1,0 +1,124 @@
+//! Strings in rows: 16 bytes, inlined or with a pointer to the rest.
+
+use std::cmp::Ordering;
+
+/// A string or binary value as a row holds it: length, then 12 inlined bytes, or 4 of prefix and a pointer.
+///
+/// Inlined it has the same bits as an Arrow view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct RowView(pub u128);
+
+impl RowView {
+    /// Bytes that fit into the row.
+    pub const INLINED: usize = 12;
+
+    /// Length of the value in bytes.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// Whether the value is the empty string.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether its bytes are elsewhere.
+    #[inline(always)]
+    pub fn is_long(self) -> bool {
+        self.len() > Self::INLINED
+    }
+
+    /// A long value whose bytes are at `pointer`; keeps length and prefix.
+    #[inline(always)]
+    pub fn with_pointer(self, pointer: *const u8) -> Self {
+        Self((self.0 & u128::from(u64::MAX)) | (pointer as usize as u128) << 64)
+    }
+
+    /// Where the bytes of a long value are.
+    #[inline(always)]
+    pub fn pointer(self) -> *const u8 {
+        (self.0 >> 64) as u64 as usize as *const u8
+    }
+
+    /// The value's bytes; `self` must be where the borrow lives, since inlined bytes are within it.
+    ///
+    /// # Safety
+    /// If the value is long, its pointer must be valid for the lifetime that the caller gives the result: the heap page pinned
+    /// and the pointer rebased, or the Arrow buffer it came from alive.
+    #[inline(always)]
+    pub unsafe fn bytes(&self) -> &[u8] {
+        let len = self.len();
+        if len <= Self::INLINED {
+            // SAFETY: the bytes after the length are within `self`, little-endian targets only.
+            unsafe { std::slice::from_raw_parts(std::ptr::from_ref(&self.0).cast::<u8>().add(4), len) }
+        } else {
+            // SAFETY: the caller vouches for the pointer.
+            unsafe { std::slice::from_raw_parts(self.pointer(), len) }
+        }
+    }
+
+    /// Whether two values have the same bytes.
+    ///
+    /// # Safety
+    /// As for [`bytes`](Self::bytes), for both.
+    #[inline(always)]
+    pub unsafe fn equals(&self, other: &Self) -> bool {
+        if self.0 as u64 != other.0 as u64 {
+            return false;
+        }
+        // Length and prefix agree.
+        if !self.is_long() {
+            return self.0 == other.0;
+        }
+        // SAFETY: the caller vouches for both pointers.
+        unsafe { self.bytes() == other.bytes() }
+    }
+
+    /// Byte order of two values.
+    ///
+    /// # Safety
+    /// As for [`bytes`](Self::bytes), for both.
+    #[inline(always)]
+    pub unsafe fn compare(&self, other: &Self) -> Ordering {
+        let prefix = |view: &Self| ((view.0 >> 32) as u32).swap_bytes();
+        prefix(self).cmp(&prefix(other)).then_with(|| {
+            // SAFETY: the caller vouches for both pointers.
+            unsafe { self.bytes().cmp(other.bytes()) }
+        })
+    }
+}
+
+const _: () = assert!(cfg!(target_endian = "little") && size_of::<usize>() == 8, "rows assume 64-bit little-endian");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(bytes: &[u8]) -> RowView {
+        let mut raw = [0u8; 16];
+        raw[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        let n = bytes.len().min(if bytes.len() > 12 { 4 } else { 12 });
+        raw[4..4 + n].copy_from_slice(&bytes[..n]);
+        let view = RowView(u128::from_le_bytes(raw));
+        if bytes.len() > 12 { view.with_pointer(bytes.as_ptr()) } else { view }
+    }
+
+    #[test]
+    fn order_and_equality_are_those_of_the_bytes() {
+        let values: Vec<&[u8]> =
+            vec![b"", b"\0", b"a", b"a\0", b"ab", b"abcd", b"abcdefghijkl", b"abcdefghijklm", b"abcdefghijklmn", b"b"];
+        for a in &values {
+            for b in &values {
+                let (x, y) = (view(a), view(b));
+                // SAFETY: the bytes are static.
+                unsafe {
+                    assert_eq!(x.bytes(), *a);
+                    assert_eq!(x.compare(&y), a.cmp(b), "{a:?} {b:?}");
+                    assert_eq!(x.equals(&y), a == b);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Rows written, evicted, read back at other addresses, moved to other partitions: the values stay what they were.
+#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(unsafe_code, reason = "rows are addressed by pointers")]
+
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, BooleanArray, Decimal128Array, Decimal256Array, Float64Array, Int8Array,
+    Int64Array, ListArray, StringViewArray, cast::AsArray, types::Int64Type,
+};
+use arrow_buffer::i256;
+use ogee_memory::{BufferManager, MemoryConfig};
+use ogee_row::{
+    NestedCodec, PartitionedRows, RadixBits, RowLayout, RowLayoutBuilder, RowPartition, RowStage, gather_column,
+    keys_equal,
+};
+
+fn manager(limit: usize, spill_always: bool) -> Arc<BufferManager> {
+    let config = MemoryConfig { limit, spill_always, counts_process: false, ..MemoryConfig::default() };
+    BufferManager::new(config).unwrap()
+}
+
+/// Columns of many types; the first is a number that identifies the row.
+fn columns(rows: usize, long: usize) -> Vec<ArrayRef> {
+    let text = |i: usize| "ogee spills softly ".repeat(6)[..(i * 13) % 101].to_owned();
+    let lists = (0..rows).map(|i| (i % 9 != 0).then(|| (0..i % 4).map(|j| Some((i * j) as i64)).collect::<Vec<_>>()));
+    vec![
+        Arc::new((0..rows as i64).collect::<Int64Array>()),
+        Arc::new((0..rows).map(|i| (i % 3 != 0).then_some(i % 2 == 0)).collect::<BooleanArray>()),
+        Arc::new((0..rows).map(|i| (i % 5 != 0).then(|| text(i))).collect::<StringViewArray>()),
+        Arc::new((0..rows).map(|i| (i % 7 != 0).then_some((i % 100) as i8 - 50)).collect::<Int8Array>()),
+        Arc::new(
+            (0..rows)
+                .map(|i| (i % 4 != 0).then_some(i as i128 * 1_000_003))
+                .collect::<Decimal128Array>()
+                .with_precision_and_scale(15, 2)
+                .unwrap(),
+        ),
+        Arc::new(
+            (0..rows)
+                .map(|i| Some(i256::from_i128(i as i128) * i256::from_i128(i128::MAX / 7)))
+                .collect::<Decimal256Array>()
+                .with_precision_and_scale(76, 3)
+                .unwrap(),
+        ),
+        Arc::new((0..rows).map(|i| (i % 6 != 0).then_some(i as f64 / 3.0)).collect::<Float64Array>()),
+        Arc::new(
+            (0..rows)
+                .map(|i| (i % 8 != 0).then(|| vec![i as u8; if i % 1000 == 1 { long } else { i % 30 }]))
+                .collect::<BinaryViewArray>(),
+        ),
+        Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)),
+    ]
+}
+
+fn layout(columns: &[ArrayRef]) -> Arc<RowLayout> {
+    let mut builder = RowLayoutBuilder::default();
+    columns[..3].iter().for_each(|c| {
+        builder.key(c.data_type().clone());
+    });
+    columns[3..].iter().for_each(|c| {
+        builder.payload(c.data_type().clone());
+    });
+    assert_eq!(builder.state(24), 0);
+    builder.build().unwrap()
+}
+
+fn append(rows: &mut PartitionedRows, layout: &RowLayout, columns: &[ArrayRef]) {
+    let count = columns[0].len();
+    let mut stage = RowStage::default();
+    stage.reset(layout, count);
+    let codec = NestedCodec::new(columns[8].data_type()).unwrap();
+    let encoded = codec.encode(&columns[8]).unwrap();
+    for (i, column) in columns.iter().enumerate() {
+        stage.write_column(layout, i, if i == 8 { &encoded } else { column }, None);
+    }
+    let hashes: Vec<u64> = (0..count as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    stage.write_hashes(layout, &hashes);
+    let mut addresses = Vec::new();
+    // SAFETY: staged rows whose arrays are alive.
+    unsafe { rows.append((0..count).map(|i| stage.row(i)), &mut addresses).unwrap() };
+    assert_eq!(addresses.len(), count);
+}
+
+/// Reads every row back, page by page, and compares it with row `n` of the columns, `n` being its first value.
+fn check(partitions: &mut [RowPartition], layout: &RowLayout, columns: &[ArrayRef]) {
+    let mut seen = vec![false; columns[0].len()];
+    for partition in partitions {
+        for index in 0..partition.num_pages() {
+            let page = partition.pin_page(index).unwrap();
+            let rows: Vec<*const u8> = (0..page.len()).map(|row| page.row(row).cast_const()).collect();
+            // SAFETY: the page is pinned with its heap pages.
+            let got: Vec<ArrayRef> =
+                (0..columns.len()).map(|c| unsafe { gather_column(layout, c, &rows).unwrap() }).collect();
+            let ids = got[0].as_primitive::<Int64Type>();
+            for row in 0..rows.len() {
+                let id = ids.value(row) as usize;
+                assert!(!std::mem::replace(&mut seen[id], true), "row {id} once");
+                for (c, (got, expected)) in got.iter().zip(columns).enumerate() {
+                    assert_eq!(got.slice(row, 1).to_data(), expected.slice(id, 1).to_data(), "row {id} column {c}");
+                }
+            }
+        }
+    }
+    assert!(seen.into_iter().all(|seen| seen), "every row");
+}
+
+#[test]
+fn rows_survive_eviction_and_reload_at_other_addresses() {
+    for (spill_always, long) in [(false, 400_000), (true, 400_000), (true, 100)] {
+        let memory = manager(64 << 20, spill_always);
+        let columns = columns(30_000, long);
+        let layout = layout(&columns);
+        let mut rows = PartitionedRows::new(Arc::clone(&layout), Arc::clone(&memory), "test", RadixBits::new(3), false);
+        append(&mut rows, &layout, &columns);
+        let mut partitions = rows.into_partitions();
+        assert_eq!(partitions.iter().map(RowPartition::rows).sum::<usize>(), 30_000);
+        if spill_always {
+            // Other pages take the memory, so that reloaded ones land elsewhere.
+            let _others: Vec<_> = (0..20).map(|_| memory.allocate("other").unwrap()).collect();
+            check(&mut partitions, &layout, &columns);
+            assert!(memory.stats().read_back_bytes > 0);
+        }
+        check(&mut partitions, &layout, &columns);
+        drop(partitions);
+        let stats = memory.stats();
+        assert_eq!((stats.pinned, stats.temp_bytes), (0, 0), "destroyed pages leave nothing");
+    }
+}
+
+#[test]
+fn rows_move_to_other_partitions_with_their_strings() {
+    let memory = manager(64 << 20, true);
+    let columns = columns(20_000, 300_000);
+    let layout = layout(&columns);
+    let mut rows = PartitionedRows::new(Arc::clone(&layout), Arc::clone(&memory), "test", RadixBits::new(0), false);
+    append(&mut rows, &layout, &columns);
+    let below = RadixBits::new(0).below(4).unwrap();
+    let mut target = PartitionedRows::new(Arc::clone(&layout), Arc::clone(&memory), "test", below, false);
+    let mut addresses = Vec::new();
+    for mut partition in rows.into_partitions() {
+        while partition.num_pages() > 0 {
+            let page = partition.pin_page(partition.num_pages() - 1).unwrap();
+            // SAFETY: the page is pinned with its heap pages.
+            unsafe { target.append((0..page.len()).map(|r| page.row(r).cast_const()), &mut addresses).unwrap() };
+            drop(page);
+            partition.pop_page();
+        }
+    }
+    let mut partitions = target.into_partitions();
+    assert_eq!(partitions.len(), 16);
+    assert!(partitions.iter().all(|p| p.rows() > 500), "spread");
+    check(&mut partitions, &layout, &columns);
+}
+
+#[test]
+fn retained_rows_stay_where_they_are_until_they_are_released() {
+    let memory = manager(16 << 20, true);
+    let columns = columns(10_000, 100);
+    let layout = layout(&columns);
+    let mut rows = PartitionedRows::new(Arc::clone(&layout), Arc::clone(&memory), "test", RadixBits::new(2), true);
+    append(&mut rows, &layout, &columns);
+    assert!(rows.retained_bytes() > 0);
+    assert_eq!(memory.stats().spilled_bytes, 0, "pinned pages are not evicted");
+    rows.release();
+    assert_eq!(rows.retained_bytes(), 0);
+    assert!(memory.stats().spilled_bytes > 0, "now they may be");
+}
+
+#[test]
+fn keys_are_equal_if_their_values_are() {
+    let mut builder = RowLayoutBuilder::default();
+    let numbers: ArrayRef = Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), None, None, Some(f64::NAN), Some(-f64::NAN)]));
+    let long = "a string that is not inlined";
+    let words: ArrayRef = Arc::new(StringViewArray::from(vec![Some(long), Some(long), None, Some(""), Some("x"), Some("x")]));
+    builder.key(numbers.data_type().clone());
+    builder.key(words.data_type().clone());
+    let layout = builder.build().unwrap();
+    let mut stage = RowStage::default();
+    stage.reset(&layout, 6);
+    stage.write_column(&layout, 0, &numbers, None);
+    stage.write_column(&layout, 1, &words, None);
+    // SAFETY: staged rows whose arrays are alive.
+    let equal = |a, b| unsafe { keys_equal(&layout, stage.row(a), stage.row(b)) };
+    assert!(equal(0, 1), "one zero");
+    assert!(!equal(2, 3), "NULL is not the empty string");
+    assert!(equal(4, 5), "one NaN");
+    assert!(!equal(0, 4));
+    assert!(equal(2, 2), "NULL groups with NULL");
+}

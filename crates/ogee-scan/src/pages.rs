@@ -1,0 +1,321 @@
+//! Positioned reads of files, and the pages of one row group.
+//!
+//! The Parquet library reads a column chunk page by page: the header byte by byte, then the compressed bytes. Here each
+//! projected column has a window of read-ahead bytes, so that headers cost no system call of their own: a large page is read
+//! together with the header that follows it, and several small pages with one read. Bytes are handed out without being
+//! copied out of the window.
+//!
+//! Before a page's bytes are read, and before the library allocates room to decompress them, its sizes are taken from its header and
+//! granted ([`Grant`]).
+//!
+//! Not here: decoding; the estimate of what is needed.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    ops::Range,
+    path::Path,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use parquet::{
+    arrow::arrow_reader::RowGroups,
+    basic::Compression,
+    column::page::{PageIterator, PageReader},
+    errors::ParquetError,
+    file::{
+        metadata::{ParquetMetaData, RowGroupMetaData},
+        reader::{ChunkReader, Length, SerializedPageReader},
+    },
+};
+
+use crate::{
+    error::ScanError,
+    footer::OpenFile,
+    grant::Grant,
+    page_header::{PageSizes, SIZES_LEN_MAX},
+};
+
+/// Pages from this size on are read by themselves, into memory of their own; smaller ones share a window. At this size a
+/// system call costs less than copying the page.
+const OWN_READ_MIN: usize = 32 << 10;
+
+/// Bytes read behind a large page: the next header, which has 20 to 60 bytes without statistics.
+const HEADER_LEN: usize = 256;
+
+/// Bytes of a file at given positions, without a shared cursor.
+#[derive(Debug)]
+pub(crate) struct FileBytes {
+    file: Arc<File>,
+    len: u64,
+}
+
+impl FileBytes {
+    pub(crate) fn open(path: &Path) -> Result<Self, ScanError> {
+        let failed = |operation| move |source| ScanError::Io { path: path.to_owned(), operation, source };
+        let file = File::open(path).map_err(failed("open the file"))?;
+        let len = file.metadata().map_err(failed("read the size of the file"))?.len();
+        Ok(Self { file: Arc::new(file), len })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes at `start`: `len` of them, and at most `ahead` more as far as the file has them.
+    fn read(&self, start: u64, len: usize, ahead: usize) -> io::Result<Bytes> {
+        let mut bytes = Vec::with_capacity(len + ahead);
+        while bytes.len() < len {
+            let at = start + bytes.len() as u64;
+            match rustix::io::pread(&*self.file, rustix::buffer::spare_capacity(&mut bytes), at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(bytes.into())
+    }
+
+    /// The sizes in the page header at `start`, if there is one.
+    pub(crate) fn page_sizes(&self, start: u64) -> Option<PageSizes> {
+        PageSizes::parse(&self.read(start, 1, SIZES_LEN_MAX - 1).ok()?)
+    }
+
+    /// Lets the system read `range` in the background.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn will_need(&self, range: &Range<u64>) {
+        if let Some(len) = std::num::NonZeroU64::new(range.end - range.start) {
+            // Only a hint: without it the same bytes are read, later.
+            let _ = rustix::fs::fadvise(&*self.file, range.start, Some(len), rustix::fs::Advice::WillNeed);
+        }
+    }
+
+    /// Lets the system read `range` in the background; nothing where it has no such call.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn will_need(&self, _range: &Range<u64>) {}
+}
+
+impl Length for FileBytes {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// Serves footers.
+impl ChunkReader for FileBytes {
+    type T = BufReader<FileCursor>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(BufReader::new(FileCursor { file: Arc::clone(&self.file), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        // Checked first: a length out of a damaged footer must not be allocated.
+        if start.saturating_add(length as u64) > self.len {
+            return Err(past_the_end(start, length, self.len));
+        }
+        Ok(self.read(start, length, 0)?.slice(..length))
+    }
+}
+
+fn past_the_end(start: u64, length: usize, len: u64) -> ParquetError {
+    ParquetError::EOF(format!("{length} bytes wanted at position {start} of a file of {len} bytes"))
+}
+
+/// Reads on from a position.
+#[derive(Debug)]
+pub(crate) struct FileCursor {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for FileCursor {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = rustix::io::pread(&*self.file, buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// One column chunk and the window of bytes read ahead from it.
+struct ColumnChunk {
+    file: Arc<OpenFile>,
+    grant: Arc<Grant>,
+    /// Slot of the column among the projected ones.
+    slot: usize,
+    /// Where its bytes end.
+    end: u64,
+    read_ahead: usize,
+    is_compressed: bool,
+    /// Pages are found through the offset index and read with their header in front.
+    indexed: bool,
+    state: Mutex<Window>,
+}
+
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Bytes,
+    /// What the header that was read last says.
+    sizes: Option<PageSizes>,
+}
+
+impl ColumnChunk {
+    /// The bytes at `start`, exactly `len`. Reads ahead if they are not in the window.
+    fn fetch(&self, window: &mut Window, start: u64, len: usize) -> Result<Bytes, ParquetError> {
+        let end = start.saturating_add(len as u64);
+        if end > self.file.bytes.len() {
+            return Err(past_the_end(start, len, self.file.bytes.len()));
+        }
+        if start >= window.start && end <= window.start + window.bytes.len() as u64 {
+            let offset = usize::try_from(start - window.start).expect("within the window");
+            return Ok(window.bytes.slice(offset..offset + len));
+        }
+        let left = usize::try_from(self.end.saturating_sub(end)).unwrap_or(usize::MAX);
+        let (bytes, kept) = if len >= OWN_READ_MIN {
+            let bytes = self.file.bytes.read(start, len, left.min(HEADER_LEN))?;
+            // Copied, so that the next header does not keep the page.
+            let kept = Bytes::copy_from_slice(&bytes[len..]);
+            (bytes, (end, kept))
+        } else {
+            let bytes = self.file.bytes.read(start, len, left.min(self.read_ahead.saturating_sub(len)))?;
+            (bytes.clone(), (start, bytes))
+        };
+        (window.start, window.bytes) = kept;
+        Ok(bytes.slice(..len))
+    }
+
+    /// Bytes that are at hand at `start`, at least a header's sizes unless the column chunk ends before.
+    fn header_bytes(&self, window: &mut Window, start: u64) -> Result<Bytes, ParquetError> {
+        let left = usize::try_from(self.end.saturating_sub(start)).unwrap_or(usize::MAX);
+        self.fetch(window, start, left.min(SIZES_LEN_MAX))?;
+        let offset = start.checked_sub(window.start).and_then(|offset| usize::try_from(offset).ok());
+        Ok(offset.filter(|&offset| offset <= window.bytes.len()).map_or_else(Bytes::new, |o| window.bytes.slice(o..)))
+    }
+}
+
+/// The bytes of one column chunk, as the Parquet library asks for them.
+struct ColumnBytes(Arc<ColumnChunk>);
+
+impl Length for ColumnBytes {
+    fn len(&self) -> u64 {
+        self.0.file.bytes.len()
+    }
+}
+
+impl ChunkReader for ColumnBytes {
+    type T = HeaderRead;
+
+    fn get_read(&self, start: u64) -> Result<HeaderRead, ParquetError> {
+        Ok(HeaderRead { chunk: Arc::clone(&self.0), at: start, bytes: Bytes::new(), begun: false })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let chunk = &*self.0;
+        let mut window = chunk.state.lock();
+        if chunk.indexed {
+            let header = chunk.header_bytes(&mut window, start)?;
+            window.sizes = PageSizes::parse(&header);
+        }
+        // A header that cannot be read is not followed by a page: the library refuses it too.
+        let sizes = window.sizes.take().ok_or_else(|| ParquetError::General("page header not understood".into()))?;
+        if !chunk.grant.load_page(chunk.slot, PageSizes { compressed: length, ..sizes }, chunk.is_compressed) {
+            return Err(ParquetError::General("no memory for the page".into()));
+        }
+        chunk.fetch(&mut window, start, length)
+    }
+}
+
+/// Reads a page header through the window of its column.
+struct HeaderRead {
+    chunk: Arc<ColumnChunk>,
+    at: u64,
+    bytes: Bytes,
+    begun: bool,
+}
+
+impl Read for HeaderRead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.bytes.is_empty() {
+            let mut window = self.chunk.state.lock();
+            self.bytes = self.chunk.header_bytes(&mut window, self.at).map_err(io::Error::other)?;
+            if !self.begun {
+                // Only now: the library also asks for a reader where it has the header already and there is none.
+                self.begun = true;
+                window.sizes = PageSizes::parse(&self.bytes);
+            }
+        }
+        let read = buffer.len().min(self.bytes.len());
+        buffer[..read].copy_from_slice(&self.bytes.split_to(read));
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// The pages of one row group.
+pub(crate) struct RowGroupPages {
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) row_group: usize,
+    pub(crate) grant: Arc<Grant>,
+    /// Bytes read ahead per column.
+    pub(crate) read_ahead: usize,
+}
+
+impl RowGroupPages {
+    fn meta(&self) -> &RowGroupMetaData {
+        self.file.metadata.row_group(self.row_group)
+    }
+
+    fn page_reader(&self, leaf: usize) -> Result<Box<dyn PageReader>, ParquetError> {
+        let meta = self.meta().column(leaf);
+        let (start, len) = meta.byte_range();
+        let index = self.file.metadata.offset_index().and_then(|index| index.get(self.row_group));
+        let pages = index.and_then(|columns| columns.get(leaf)).map(|column| column.page_locations().clone());
+        let slot = self.file.columns.leaves.iter().position(|l| l.index == leaf);
+        let chunk = ColumnChunk {
+            file: Arc::clone(&self.file),
+            grant: Arc::clone(&self.grant),
+            slot: slot.expect("only projected columns are read"),
+            end: (start + len).min(self.file.bytes.len()),
+            read_ahead: self.read_ahead,
+            is_compressed: meta.compression() != Compression::UNCOMPRESSED,
+            indexed: pages.is_some(),
+            state: Mutex::default(),
+        };
+        let rows = self.num_rows();
+        Ok(Box::new(SerializedPageReader::new(Arc::new(ColumnBytes(Arc::new(chunk))), meta, rows, pages)?))
+    }
+}
+
+impl RowGroups for RowGroupPages {
+    fn num_rows(&self) -> usize {
+        usize::try_from(self.meta().num_rows()).expect("checked when the footer was loaded")
+    }
+
+    fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
+        Ok(Box::new(OneChunk(Some(self.page_reader(leaf)))))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(std::iter::once(self.meta()))
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.file.metadata
+    }
+}
+
+/// The only column chunk of a column in one row group.
+struct OneChunk(Option<Result<Box<dyn PageReader>, ParquetError>>);
+
+impl Iterator for OneChunk {
+    type Item = Result<Box<dyn PageReader>, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.take()
+    }
+}
+
+impl PageIterator for OneChunk {}

@@ -1,0 +1,174 @@
+//! Reads the rows of one span, batch by batch.
+//!
+//! ```text
+//!  open ── admitted ──> Reader ── next ──> batch … ──> end
+//!                         └── a page is refused while other readers are at work: the rest goes back to the work list
+//! ```
+//!
+//! Not here: which span (`work`), and cutting batches into chunks (`source`).
+
+use std::{ops::Range, sync::Arc};
+
+use arrow_array::RecordBatch;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
+
+use crate::{
+    admission::Permit,
+    columns::BATCH_ROWS_MAX,
+    error::ScanError,
+    estimate::Plan,
+    grant::{Grant, Refused},
+    pages::RowGroupPages,
+    span::Span,
+    work::{RowGroupWork, Work, WorkList},
+};
+
+/// Decoder of the columns, with the memory for them.
+struct Decoder {
+    // Dropped first: what it holds is covered by the grant.
+    batches: ParquetRecordBatchReader,
+    grant: Arc<Grant>,
+}
+
+/// A lane's reader.
+pub(crate) struct Reader {
+    work_list: Arc<WorkList>,
+    pub(crate) of: RowGroupWork,
+    span: Arc<Span>,
+    /// `None` where no column is read and rows are only counted.
+    decoder: Option<Decoder>,
+}
+
+/// What a reader found.
+pub(crate) enum Read {
+    /// So many rows, and their columns unless none is read.
+    Rows(usize, Option<RecordBatch>),
+    End,
+    /// There is no room for the next page before another reader ends; what is left was put back.
+    GaveUp,
+}
+
+impl Reader {
+    /// A reader that only counts.
+    pub(crate) fn counting(work_list: &Arc<WorkList>, work: Work) -> Self {
+        Self::new(work_list, work, BATCH_ROWS_MAX, None)
+    }
+
+    /// A reader of the columns, for which `permit` was given according to `plan`.
+    pub(crate) fn decoding(
+        work_list: &Arc<WorkList>,
+        work: Work,
+        permit: Permit,
+        plan: &Plan,
+    ) -> Result<Self, ScanError> {
+        let file = &work.of.file;
+        let grant = Arc::new(Grant::new(permit, plan.fixed, file.columns.leaves.iter().map(|leaf| leaf.is_view)));
+        let meta = file.metadata.row_group(work.of.row_group);
+        for leaf in &file.columns.leaves {
+            let (start, len) = meta.column(leaf.index).byte_range();
+            file.bytes.will_need(&(start..start + len.min(READ_AHEAD_MAX)));
+        }
+        let pages = RowGroupPages {
+            file: Arc::clone(file),
+            row_group: work.of.row_group,
+            grant: Arc::clone(&grant),
+            read_ahead: plan.read_ahead,
+        };
+        let levels = file.columns.levels.as_ref().expect("columns are read");
+        let selection = select(work.of.selection.as_deref(), &work.rows);
+        let batches = ParquetRecordBatchReader::try_new_with_row_groups(levels, &pages, plan.batch_rows, selection)
+            .map_err(|error| ScanError::parquet(&file.path, &error))?;
+        Ok(Self::new(work_list, work, plan.batch_rows, Some(Decoder { batches, grant })))
+    }
+
+    fn new(work_list: &Arc<WorkList>, work: Work, batch_rows: usize, decoder: Option<Decoder>) -> Self {
+        let span = Arc::new(Span::new(work.rows, batch_rows));
+        work_list.start(&span, &work.of);
+        Self { work_list: Arc::clone(work_list), of: work.of, span, decoder }
+    }
+
+    /// The next batch. The one before must be gone, or the pages that it points into are not accounted for.
+    pub(crate) fn next(&mut self) -> Result<Read, ScanError> {
+        let claimed = self.span.claim();
+        let Some(decoder) = &mut self.decoder else {
+            return Ok(if claimed == 0 { Read::End } else { Read::Rows(claimed, None) });
+        };
+        if claimed == 0 {
+            return Ok(Read::End);
+        }
+        decoder.grant.end_batch();
+        let path = &self.of.file.path;
+        match decoder.batches.next() {
+            Some(Ok(batch)) if batch.num_rows() >= claimed => Ok(Read::Rows(claimed, Some(batch))),
+            Some(Ok(_)) | None => Err(ScanError::parquet(path, &"a column has fewer rows than the footer says")),
+            Some(Err(error)) => match decoder.grant.take_refused() {
+                None => Err(ScanError::parquet(path, &error)),
+                Some(refused) if refused.alone => Err(self.too_large(refused)),
+                Some(refused) => {
+                    let rows = self.span.abandon(claimed);
+                    self.work_list.put_back(Work { of: self.of.clone(), rows, needed: refused.needed });
+                    Ok(Read::GaveUp)
+                }
+            },
+        }
+    }
+
+    fn too_large(&self, refused: Refused) -> ScanError {
+        ScanError::PageTooLarge {
+            path: self.of.file.path.clone(),
+            column: self.of.file.columns.leaves[refused.column].name.clone(),
+            page: refused.page,
+            needed: refused.needed,
+            limit: refused.limit,
+            source: refused.source,
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.work_list.end(&self.span);
+    }
+}
+
+/// Bytes of each column chunk that the system is asked to read ahead of the reader.
+const READ_AHEAD_MAX: u64 = 8 << 20;
+
+/// The selected rows from position `rows.start` among them on; `None` for all rows. The end is the span's affair.
+fn select(selection: Option<&[RowSelector]>, rows: &Range<usize>) -> Option<RowSelection> {
+    let Some(selectors) = selection else {
+        return (rows.start > 0)
+            .then(|| vec![RowSelector::skip(rows.start), RowSelector::select(rows.end - rows.start)].into());
+    };
+    let mut before = rows.start;
+    let mut rest = Vec::with_capacity(selectors.len() + 1);
+    for selector in selectors {
+        let passed = if selector.skip { 0 } else { before.min(selector.row_count) };
+        before -= passed;
+        if passed > 0 {
+            rest.push(RowSelector::skip(passed));
+        }
+        if selector.row_count > passed {
+            rest.push(RowSelector { row_count: selector.row_count - passed, skip: selector.skip });
+        }
+    }
+    Some(rest.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn selections_begin_anywhere() {
+        assert_eq!(select(None, &(0..10)), None);
+        assert_eq!(select(None, &(4..10)).unwrap(), vec![RowSelector::skip(4), RowSelector::select(6)].into());
+        let selectors = [RowSelector::skip(2), RowSelector::select(3), RowSelector::skip(1), RowSelector::select(5)];
+        assert_eq!(select(Some(&selectors), &(0..8)).unwrap(), selectors.to_vec().into());
+        let from_2 = vec![RowSelector::skip(4), RowSelector::select(1), RowSelector::skip(1), RowSelector::select(5)];
+        assert_eq!(select(Some(&selectors), &(2..8)).unwrap(), from_2.into());
+        let from_3 = vec![RowSelector::skip(6), RowSelector::select(5)];
+        assert_eq!(select(Some(&selectors), &(3..8)).unwrap(), from_3.into());
+    }
+}

@@ -1,0 +1,275 @@
+//! The source of a pipeline over Parquet files.
+//!
+//! ```text
+//!  lane: nothing ── next work ──> footer: load ──> MorselEnd
+//!           ^                 ├─> rows: admitted ──> reading ── batch ──> chunks … ── 122,880 rows ──> MorselEnd
+//!           │                 │         └ refused: put back ──> Blocked          └ span at its end ──┐
+//!           │                 ├─> another lane loads ──> Blocked                                     │
+//!           └─────────────────┼───────────────────────── MorselEnd <────────────────────────────────-┘
+//!                             └─> nothing is left ──> Exhausted
+//! ```
+//!
+//! Not here: how bytes become batches (`reader`).
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use arrow_array::ArrayRef;
+use arrow_schema::SchemaRef;
+use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use ogee_scheduler::{JobWaker, TaskContext};
+use ogee_vector::Chunk;
+
+use crate::{
+    admission::Admission,
+    columns::BATCH_ROWS_MAX,
+    error::ScanError,
+    estimate::Estimate,
+    footer,
+    reader::{Read, Reader},
+    spec::ParquetScanSpec,
+    work::{Next, Work, WorkList},
+};
+
+/// Rows of a morsel: 15 full batches. The paper finds about 100,000 good (figure 6).
+const MORSEL_ROWS: usize = 15 * BATCH_ROWS_MAX;
+
+/// Parquet files as the source of a pipeline.
+pub struct ParquetSource {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    spec: ParquetScanSpec,
+    work: Arc<WorkList>,
+    admission: Arc<Admission>,
+    /// Rows that may still be produced.
+    wanted: AtomicU64,
+}
+
+impl ParquetSource {
+    /// A source for what `spec` describes, which reserves the memory for reading in the pool of `ctx`. Opens no file yet.
+    ///
+    /// # Panics
+    /// If the parts of `spec` do not fit together: a projected column that is neither in a file nor a partition column.
+    pub fn new(ctx: &ExecContext, spec: ParquetScanSpec) -> Arc<Self> {
+        assert_eq!(spec.projection.len(), spec.schema.fields().len(), "every projected column has a field");
+        for file in &spec.files {
+            let columns = spec.file_schema.fields().len() + file.partition_values.len();
+            assert!(spec.projection.iter().all(|&column| column < columns), "only columns of the table are projected");
+        }
+        let shared = Shared {
+            work: Arc::new(WorkList::new(spec.files.len())),
+            admission: Admission::new(Arc::clone(&ctx.memory)),
+            wanted: AtomicU64::new(spec.limit.unwrap_or(u64::MAX)),
+            spec,
+        };
+        Arc::new(Self { shared: Arc::new(shared) })
+    }
+}
+
+impl Source for ParquetSource {
+    fn name(&self) -> &str {
+        "parquet scan"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.shared.spec.schema)
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        self.shared.admission.lanes(self.shared.work.lanes(threads))
+    }
+
+    fn attach(&self, waker: JobWaker) {
+        self.shared.admission.attach(waker);
+    }
+
+    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        Ok(Box::new(ParquetLocal {
+            shared: Arc::clone(&self.shared),
+            capacity: ctx.settings.chunk_capacity.max(1),
+            columns: Vec::new(),
+            rows: 0,
+            offset: 0,
+            since_boundary: 0,
+            reader: None,
+        }))
+    }
+
+    fn stop(&self) {
+        self.shared.stop();
+    }
+}
+
+impl Shared {
+    fn stop(&self) {
+        self.work.stop();
+        self.admission.wake();
+    }
+
+    /// How many of `rows` rows are wanted, which are then produced.
+    fn want(&self, rows: usize) -> usize {
+        if self.spec.limit.is_none() {
+            return rows;
+        }
+        let take = |wanted: u64| wanted.min(rows as u64);
+        let before =
+            self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |wanted| Some(wanted - take(wanted)));
+        let before = before.unwrap_or(0);
+        if before <= rows as u64 {
+            self.stop();
+        }
+        usize::try_from(take(before)).expect("at most `rows`")
+    }
+
+    /// Rows worth decoding at once.
+    fn batch_rows(&self) -> usize {
+        let wanted = usize::try_from(self.wanted.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        wanted.clamp(1, BATCH_ROWS_MAX)
+    }
+
+    /// Loads the footer of a file; false: others wait no more in vain.
+    fn load(&self, file: usize) -> Result<(), ExecError> {
+        let work = footer::load(self.admission.memory(), &self.spec, &self.spec.files[file])?;
+        if let Some(work) = work.first()
+            && work.of.file.columns.levels.is_some()
+        {
+            let estimate = Estimate::new(&work.of.file, work.of.row_group, self.batch_rows());
+            self.admission.expect(estimate.comfortable.bytes);
+        }
+        self.work.loaded(work);
+        self.admission.wake();
+        Ok(())
+    }
+
+    /// A reader for `work`; `None`: not now.
+    fn open(&self, work: Work) -> Result<Option<Reader>, ExecError> {
+        if work.of.file.columns.levels.is_none() {
+            return Ok(Some(Reader::counting(&self.work, work)));
+        }
+        let estimate = Estimate::new(&work.of.file, work.of.row_group, self.batch_rows());
+        let comfortable = estimate.comfortable.bytes.max(work.needed);
+        let least = estimate.least.bytes.max(work.needed);
+        let permit = match self.admission.admit(comfortable, least) {
+            Ok(Some(permit)) => permit,
+            Ok(None) => {
+                self.work.put_back(work);
+                return Ok(None);
+            }
+            Err(source) => {
+                let (column, column_bytes) = estimate.largest;
+                let error = ScanError::ReaderTooLarge {
+                    path: work.of.file.path.clone(),
+                    needed: least,
+                    column,
+                    column_bytes,
+                    limit: self.admission.memory().limit(),
+                    source,
+                };
+                return Err(error.into());
+            }
+        };
+        let plan = if permit.bytes() < comfortable { &estimate.least } else { &estimate.comfortable };
+        Ok(Some(Reader::decoding(&self.work, work, permit, plan)?))
+    }
+}
+
+/// One lane.
+struct ParquetLocal {
+    shared: Arc<Shared>,
+    capacity: usize,
+    /// The batch that is being handed out; before the reader, so that the memory for it goes last.
+    columns: Vec<ArrayRef>,
+    rows: usize,
+    offset: usize,
+    /// Rows handed out since the last morsel ended.
+    since_boundary: usize,
+    reader: Option<Reader>,
+}
+
+impl ParquetLocal {
+    /// The next piece of the batch at hand.
+    fn slice(&mut self) -> Option<Chunk> {
+        let rows = self.capacity.min(self.rows - self.offset);
+        if rows == 0 {
+            return None;
+        }
+        let columns = if rows == self.rows {
+            std::mem::take(&mut self.columns)
+        } else {
+            self.columns.iter().map(|column| column.slice(self.offset, rows)).collect()
+        };
+        self.offset += rows;
+        Some(Chunk::new(columns, rows))
+    }
+
+    fn clear(&mut self) {
+        self.columns.clear();
+        (self.rows, self.offset) = (0, 0);
+    }
+
+    /// Decodes the next batch; `Some` where there is none.
+    fn refill(&mut self) -> Result<Option<SourceStep>, ExecError> {
+        self.clear();
+        let Some(reader) = &mut self.reader else {
+            return Ok(None);
+        };
+        match reader.next()? {
+            Read::Rows(rows, batch) => {
+                self.rows = self.shared.want(rows);
+                self.since_boundary += self.rows;
+                let file = &reader.of.file;
+                file.columns.produce(&file.path, batch.as_ref(), self.rows, &mut self.columns)?;
+                Ok(None)
+            }
+            Read::End | Read::GaveUp => {
+                self.reader = None;
+                self.since_boundary = 0;
+                Ok(Some(SourceStep::MorselEnd))
+            }
+        }
+    }
+}
+
+impl SourceLocal for ParquetLocal {
+    fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError> {
+        loop {
+            if let Some(chunk) = self.slice() {
+                return Ok(SourceStep::Chunk(chunk));
+            }
+            if task.is_cancelled() {
+                return Err(ExecError::Cancelled);
+            }
+            if self.shared.work.is_stopped() {
+                self.clear();
+                self.reader = None;
+                return Ok(SourceStep::Exhausted);
+            }
+            if self.since_boundary >= MORSEL_ROWS {
+                self.since_boundary = 0;
+                return Ok(SourceStep::MorselEnd);
+            }
+            if self.reader.is_some() {
+                if let Some(step) = self.refill()? {
+                    return Ok(step);
+                }
+                continue;
+            }
+            match self.shared.work.next() {
+                Next::Footer(file) => {
+                    self.shared.load(file)?;
+                    return Ok(SourceStep::MorselEnd);
+                }
+                Next::Read(work) => match self.shared.open(work)? {
+                    Some(reader) => self.reader = Some(reader),
+                    None => return Ok(SourceStep::Blocked),
+                },
+                Next::Wait => return Ok(SourceStep::Blocked),
+                Next::Done => return Ok(SourceStep::Exhausted),
+            }
+        }
+    }
+}

@@ -1,0 +1,785 @@
+//! Scans of files that the Parquet library wrote: every row once, in the table's types, within the memory granted.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float64Array,
+    Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StringViewArray, StructArray,
+    TimestampMicrosecondArray, UInt16Array,
+    builder::{Int64Builder, ListBuilder, StringBuilder},
+    cast::AsArray,
+    types::{Int32Type, Int64Type},
+};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+use ogee_exec::{ExecContext, ExecError, ExecSettings, OpenPipeline, Query, Source, SourceStep};
+use ogee_memory::{BufferManager, MemoryConfig};
+use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource, RowGroupAccess, RowPruner};
+use ogee_scheduler::{Cancellation, Scheduler, TaskContext};
+use ogee_vector::Chunk;
+use parquet::{
+    arrow::{
+        ArrowWriter,
+        arrow_reader::{ArrowReaderMetadata, RowSelection, RowSelector},
+    },
+    basic::Compression,
+    file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
+};
+
+fn context(limit: usize) -> ExecContext {
+    let config = MemoryConfig { limit, counts_process: false, ..MemoryConfig::default() };
+    ExecContext::new(BufferManager::new(config).unwrap(), ExecSettings::default())
+}
+
+fn roomy() -> ExecContext {
+    context(1 << 30)
+}
+
+fn write(path: &Path, batches: &[RecordBatch], properties: WriterPropertiesBuilder) -> ParquetFile {
+    let mut writer =
+        ArrowWriter::try_new(File::create(path).unwrap(), batches[0].schema(), Some(properties.build())).unwrap();
+    for batch in batches {
+        writer.write(batch).unwrap();
+    }
+    writer.close().unwrap();
+    listed(path)
+}
+
+fn listed(path: &Path) -> ParquetFile {
+    ParquetFile {
+        path: path.to_owned(),
+        size: path.metadata().unwrap().len(),
+        row_groups: None,
+        partition_values: Vec::new(),
+    }
+}
+
+fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
+    Arc::new(Schema::new(fields.iter().map(|(name, t)| Field::new(*name, t.clone(), true)).collect::<Vec<_>>()))
+}
+
+/// A scan of all columns of `file_schema`.
+fn spec(files: Vec<ParquetFile>, file_schema: &SchemaRef) -> ParquetScanSpec {
+    ParquetScanSpec {
+        files,
+        file_schema: Arc::clone(file_schema),
+        projection: (0..file_schema.fields().len()).collect(),
+        schema: Arc::clone(file_schema),
+        pruner: None,
+        limit: None,
+    }
+}
+
+/// What the lanes of a source did.
+#[derive(Default)]
+struct Outcome {
+    chunks: Vec<Chunk>,
+    blocked: usize,
+}
+
+/// Runs `lanes` lanes of a source, each on a thread of its own, without a scheduler.
+fn drive(ctx: &ExecContext, spec: ParquetScanSpec, lanes: usize) -> Result<Outcome, ExecError> {
+    let source = ParquetSource::new(ctx, spec);
+    let schema = source.schema();
+    let (blocked, chunks) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // A lane that fails stops the others, as the scheduler would.
+    let failed = AtomicUsize::new(0);
+    let lane = |lane: usize| -> Result<(), ExecError> {
+        let cancelled = Cancellation::new(false);
+        let task = TaskContext { worker: lane, cancelled: &cancelled };
+        let mut local = source.local(ctx, lane)?;
+        while failed.load(Ordering::Relaxed) == 0 {
+            match local.next(&task).inspect_err(|_| failed.store(1, Ordering::Relaxed))? {
+                SourceStep::Chunk(chunk) => {
+                    assert!(!chunk.is_empty() && chunk.len() <= ctx.settings.chunk_capacity);
+                    assert_eq!(chunk.num_columns(), schema.fields().len());
+                    for (index, field) in schema.fields().iter().enumerate() {
+                        assert_eq!(chunk.column(index).array.data_type(), field.data_type());
+                    }
+                    chunks.lock().unwrap().push(chunk);
+                }
+                SourceStep::MorselEnd => {}
+                SourceStep::Blocked => {
+                    blocked.fetch_add(1, Ordering::Relaxed);
+                    std::thread::yield_now();
+                }
+                SourceStep::Exhausted => break,
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes)
+            .map(|l| {
+                scope.spawn({
+                    let lane = &lane;
+                    move || lane(l)
+                })
+            })
+            .collect();
+        lanes.into_iter().map(|lane| lane.join().unwrap()).collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(Outcome { chunks: chunks.into_inner().unwrap(), blocked: blocked.into_inner() })
+}
+
+impl Outcome {
+    fn rows(&self) -> usize {
+        self.chunks.iter().map(Chunk::len).sum()
+    }
+
+    fn column(&self, index: usize) -> ArrayRef {
+        let arrays: Vec<ArrayRef> = self.chunks.iter().map(|c| c.column(index).flatten().unwrap()).collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        arrow_select::concat::concat(&arrays).unwrap()
+    }
+
+    fn sorted_i64(&self, index: usize) -> Vec<i64> {
+        let mut values: Vec<i64> = self.column(index).as_primitive::<Int64Type>().values().to_vec();
+        values.sort_unstable();
+        values
+    }
+}
+
+/// `rows` rows: their number, and a string that goes with it.
+fn numbered(rows: Range<i64>) -> RecordBatch {
+    let text = StringArray::from_iter_values(rows.clone().map(|row| format!("row {row} of the file")));
+    RecordBatch::try_from_iter([
+        ("number", Arc::new(Int64Array::from_iter_values(rows)) as ArrayRef),
+        ("text", Arc::new(text) as ArrayRef),
+    ])
+    .unwrap()
+}
+
+fn numbered_schema() -> SchemaRef {
+    schema(&[("number", DataType::Int64), ("text", DataType::Utf8View)])
+}
+
+fn assert_numbered(outcome: &Outcome, expected: impl Iterator<Item = i64>) {
+    assert!(outcome.sorted_i64(0).into_iter().eq(expected));
+    for chunk in &outcome.chunks {
+        let (numbers, texts) = (chunk.column(0).array, chunk.column(1).array);
+        for (number, text) in numbers.as_primitive::<Int64Type>().values().iter().zip(texts.as_string_view()) {
+            assert_eq!(text, Some(format!("row {number} of the file").as_str()));
+        }
+    }
+}
+
+fn row_groups_of(rows: usize) -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_max_row_group_row_count(Some(rows)).set_compression(Compression::SNAPPY)
+}
+
+#[test]
+fn every_type_comes_in_its_normalized_form_with_its_nulls() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    lists.append_value([Some(1), None]);
+    lists.append_null();
+    lists.append_value([]);
+    let mut words = ListBuilder::new(StringBuilder::new());
+    words.append_value([Some("a"), Some("a string that is too long to be inlined")]);
+    words.append_value([None::<&str>]);
+    words.append_null();
+    let structs = StructArray::from(vec![
+        (
+            Arc::new(Field::new("x", DataType::Int32, true)),
+            Arc::new(Int32Array::from(vec![Some(1), None, Some(3)])) as ArrayRef,
+        ),
+        (
+            Arc::new(Field::new("y", DataType::Utf8, true)),
+            Arc::new(StringArray::from(vec![Some("p"), Some("q"), None])) as ArrayRef,
+        ),
+    ]);
+    let dictionary: DictionaryArray<Int32Type> = vec![Some("red"), None, Some("red")].into_iter().collect();
+    let lists: ListArray = lists.finish();
+    let words: ListArray = words.finish();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("boolean", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]))),
+        ("u16", Arc::new(UInt16Array::from(vec![Some(65_535), None, Some(0)]))),
+        ("i32", Arc::new(Int32Array::from(vec![Some(i32::MIN), None, Some(7)]))),
+        ("i64", Arc::new(Int64Array::from(vec![None, Some(i64::MAX), Some(-1)]))),
+        ("f64", Arc::new(Float64Array::from(vec![Some(1.5), None, Some(-0.0)]))),
+        (
+            "short",
+            Arc::new(Decimal128Array::from(vec![Some(12_345), None, Some(-1)]).with_precision_and_scale(9, 2).unwrap()),
+        ),
+        (
+            "long",
+            Arc::new(
+                Decimal128Array::from(vec![Some(i128::MAX / 10), None, Some(0)])
+                    .with_precision_and_scale(38, 4)
+                    .unwrap(),
+            ),
+        ),
+        ("date", Arc::new(Date32Array::from(vec![Some(0), None, Some(20_000)]))),
+        ("time", Arc::new(TimestampMicrosecondArray::from(vec![Some(1), None, Some(-1)]).with_timezone("UTC"))),
+        ("text", Arc::new(StringArray::from(vec![Some("short"), None, Some("longer than twelve bytes")]))),
+        ("bytes", Arc::new(BinaryArray::from(vec![Some(&[0, 159, 146][..]), None, Some(b"")]))),
+        ("dictionary", Arc::new(dictionary)),
+        ("list", Arc::new(lists)),
+        ("words", Arc::new(words)),
+        ("struct", Arc::new(structs)),
+    ];
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.iter().map(|(n, a)| (*n, Arc::clone(a), true))).unwrap();
+    let file = write(&dir.path().join("types.parquet"), &[batch.clone()], WriterProperties::builder());
+    let normalized = ogee_vector::normalize_schema(&batch.schema());
+    assert_eq!(normalized.field(9).data_type(), &DataType::Utf8View);
+    assert_eq!(normalized.field(11).data_type(), &DataType::Utf8View);
+
+    let outcome = drive(&roomy(), spec(vec![file], &normalized), 1).unwrap();
+    assert_eq!(outcome.rows(), 3);
+    for (index, (name, array)) in columns.iter().enumerate() {
+        let expected = ogee_vector::normalize_array(array).unwrap();
+        assert_eq!(&outcome.column(index), &expected, "{name}");
+    }
+}
+
+#[test]
+fn every_row_once_for_any_number_of_lanes_row_groups_and_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let files: Vec<ParquetFile> = (0..5)
+        .map(|i| {
+            let path = dir.path().join(format!("{i}.parquet"));
+            write(&path, &[numbered(i * 10_000..(i + 1) * 10_000)], row_groups_of(3_000))
+        })
+        .collect();
+    for lanes in 1..=8 {
+        let outcome = drive(&roomy(), spec(files.clone(), &numbered_schema()), lanes).unwrap();
+        assert_numbered(&outcome, 0..50_000);
+    }
+}
+
+#[test]
+fn one_huge_row_group_is_shared_by_all_lanes() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = 300_001;
+    let path = dir.path().join("huge.parquet");
+    // With and without an offset index that tells where pages begin.
+    for offset_index in [false, true] {
+        let properties = row_groups_of(1 << 20).set_offset_index_disabled(!offset_index);
+        let properties = properties.set_statistics_enabled(EnabledStatistics::None);
+        let file = write(&path, &[numbered(0..rows)], properties);
+        for lanes in [1, 2, 3, 8] {
+            let outcome = drive(&roomy(), spec(vec![file.clone()], &numbered_schema()), lanes).unwrap();
+            assert_numbered(&outcome, 0..rows);
+        }
+    }
+    // Lanes in lockstep: none has less than half of its share.
+    let ctx = roomy();
+    let source = ParquetSource::new(&ctx, spec(vec![listed(&path)], &numbered_schema()));
+    let cancelled = Cancellation::new(false);
+    let mut lanes: Vec<_> = (0..4).map(|lane| (source.local(&ctx, lane).unwrap(), 0, false)).collect();
+    while lanes.iter().any(|(.., ended)| !ended) {
+        for (worker, (lane, rows, ended)) in lanes.iter_mut().enumerate().filter(|(_, (.., ended))| !ended) {
+            match lane.next(&TaskContext { worker, cancelled: &cancelled }).unwrap() {
+                SourceStep::Chunk(chunk) => *rows += chunk.len(),
+                SourceStep::Exhausted => *ended = true,
+                SourceStep::MorselEnd | SourceStep::Blocked => {}
+            }
+        }
+    }
+    assert_eq!(lanes.iter().map(|(_, rows, _)| rows).sum::<usize>(), 300_001);
+    assert!(lanes.iter().all(|&(_, found, _)| found > 300_001 / 8), "a lane was idle");
+}
+
+#[test]
+fn lists_of_a_split_row_group_are_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = 150_000i64;
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    for row in 0..rows {
+        (0..row % 4).for_each(|i| lists.values().append_value(row + i));
+        lists.append(row % 5 != 0);
+    }
+    let lists: ArrayRef = Arc::new(lists.finish());
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("number", Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef, false),
+        ("list", Arc::clone(&lists), true),
+    ])
+    .unwrap();
+    let table = ogee_vector::normalize_schema(&batch.schema());
+    let file =
+        write(&dir.path().join("lists.parquet"), &[batch], row_groups_of(1 << 20).set_offset_index_disabled(true));
+    let outcome = drive(&roomy(), spec(vec![file], &table), 4).unwrap();
+    assert!(outcome.sorted_i64(0).into_iter().eq(0..rows));
+    let lists = lists.as_list::<i32>();
+    for chunk in &outcome.chunks {
+        let (numbers, found) =
+            (chunk.column(0).array.as_primitive::<Int64Type>(), chunk.column(1).array.as_list::<i32>());
+        for (i, &number) in numbers.values().iter().enumerate() {
+            let row = usize::try_from(number).unwrap();
+            assert_eq!(found.is_null(i), lists.is_null(row));
+            assert!(found.is_null(i) || found.value(i) == lists.value(row));
+        }
+    }
+}
+
+#[test]
+fn columns_are_found_by_name_cast_repeated_or_null() {
+    let dir = tempfile::tempdir().unwrap();
+    // In the table: a BIGINT, b text, c DOUBLE; partition p.
+    let first = RecordBatch::try_from_iter([
+        ("b", Arc::new(StringArray::from(vec!["x", "y"])) as ArrayRef),
+        ("unknown", Arc::new(Int32Array::from(vec![0, 0])) as ArrayRef),
+        ("a", Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef),
+    ])
+    .unwrap();
+    let second = RecordBatch::try_from_iter([("c", Arc::new(Float64Array::from(vec![0.5])) as ArrayRef)]).unwrap();
+    let mut files = vec![
+        write(&dir.path().join("1.parquet"), &[first], WriterProperties::builder()),
+        write(&dir.path().join("2.parquet"), &[second], WriterProperties::builder()),
+    ];
+    files[0].partition_values = vec![Arc::new(StringArray::from(vec!["a partition beyond twelve"]))];
+    files[1].partition_values = vec![Arc::new(StringArray::from(vec![None::<&str>]))];
+    let table = schema(&[("a", DataType::Int64), ("b", DataType::Utf8View), ("c", DataType::Float64)]);
+    let output = schema(&[
+        ("p", DataType::Utf8View),
+        ("c", DataType::Float64),
+        ("a", DataType::Int64),
+        ("b", DataType::Utf8View),
+    ]);
+    let mut scan = ParquetScanSpec { projection: vec![3, 2, 0, 1], schema: output, ..spec(files, &table) };
+    let outcome = drive(&roomy(), scan.clone(), 1).unwrap();
+    assert_eq!(
+        outcome.column(0).as_string_view(),
+        &StringViewArray::from(vec![Some("a partition beyond twelve"), Some("a partition beyond twelve"), None])
+    );
+    assert_eq!(*outcome.column(1), Float64Array::from(vec![None, None, Some(0.5)]));
+    assert_eq!(*outcome.column(2), Int64Array::from(vec![Some(1), Some(2), None]));
+    assert_eq!(outcome.column(3).as_string_view(), &StringViewArray::from(vec![Some("x"), Some("y"), None]));
+
+    // No column of any file.
+    scan.projection = vec![3];
+    scan.schema = schema(&[("p", DataType::Utf8View)]);
+    let outcome = drive(&roomy(), scan, 1).unwrap();
+    assert_eq!(outcome.column(0).null_count(), 1);
+    assert_eq!(outcome.rows(), 3);
+}
+
+#[test]
+fn a_value_that_does_not_fit_the_table_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let batch = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1 << 40])) as ArrayRef)]).unwrap();
+    let file = write(&dir.path().join("big.parquet"), &[batch], WriterProperties::builder());
+    let error = drive(&roomy(), spec(vec![file], &schema(&[("a", DataType::Int32)])), 1).err().unwrap().to_string();
+    assert!(error.contains("big.parquet") && error.contains("column 'a' holds Int64"), "{error}");
+}
+
+/// Decides by the file's name and the row group's number.
+struct Decisions {
+    accesses: BTreeMap<&'static str, Vec<RowGroupAccess>>,
+    page_index: bool,
+    calls: Mutex<Vec<PathBuf>>,
+}
+
+impl Decisions {
+    fn new(accesses: impl IntoIterator<Item = (&'static str, Vec<RowGroupAccess>)>, page_index: bool) -> Arc<Self> {
+        Arc::new(Self { accesses: accesses.into_iter().collect(), page_index, calls: Mutex::default() })
+    }
+}
+
+impl RowPruner for Decisions {
+    fn prune(&self, path: &Path, metadata: &ArrowReaderMetadata) -> Result<Vec<RowGroupAccess>, ExecError> {
+        assert_eq!(metadata.metadata().offset_index().is_some(), self.page_index);
+        assert!(metadata.metadata().row_group(0).column(0).statistics().is_some());
+        self.calls.lock().unwrap().push(path.to_owned());
+        Ok(self.accesses[path.file_name().unwrap().to_str().unwrap()].clone())
+    }
+
+    fn needs_page_index(&self) -> bool {
+        self.page_index
+    }
+}
+
+#[test]
+fn pruned_row_groups_and_rows_are_not_produced() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = vec![
+        write(&dir.path().join("0"), &[numbered(0..300_000)], row_groups_of(100_000)),
+        write(&dir.path().join("1"), &[numbered(300_000..600_000)], row_groups_of(300_000)),
+    ];
+    let selection = |parts: &[(usize, bool)]| -> RowGroupAccess {
+        let selectors =
+            parts.iter().map(|&(rows, skip)| if skip { RowSelector::skip(rows) } else { RowSelector::select(rows) });
+        RowGroupAccess::Selection(RowSelection::from(selectors.collect::<Vec<_>>()))
+    };
+    for page_index in [false, true] {
+        let pruner = Decisions::new(
+            [
+                (
+                    "0",
+                    vec![
+                        RowGroupAccess::Scan,
+                        RowGroupAccess::Skip,
+                        selection(&[(99_990, true), (3, false), (7, true)]),
+                    ],
+                ),
+                ("1", vec![selection(&[(1, true), (250_000, false), (10, true), (9, false)])]),
+            ],
+            page_index,
+        );
+        let expected = || (0..100_000).chain(299_990..299_993).chain(300_001..550_001).chain(550_011..550_020);
+        let scan = || ParquetScanSpec { pruner: Some(pruner.clone()), ..spec(files.clone(), &numbered_schema()) };
+        for lanes in [1, 2, 8] {
+            assert_numbered(&drive(&roomy(), scan(), lanes).unwrap(), expected());
+        }
+        // Only counted.
+        let count = ParquetScanSpec { projection: vec![], schema: schema(&[]), ..scan() };
+        assert_eq!(drive(&roomy(), count, 2).unwrap().rows(), expected().count());
+        assert_eq!(pruner.calls.lock().unwrap().len(), 4 * 2, "once per file and scan");
+    }
+}
+
+#[test]
+fn rows_that_a_selection_scatters_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(&dir.path().join("0"), &[numbered(0..200_000)], row_groups_of(200_000));
+    // Every seventh row: the library may turn this into a mask.
+    let parts: Vec<RowSelector> =
+        (0..200_000).map(|row| if row % 7 == 0 { RowSelector::select(1) } else { RowSelector::skip(1) }).collect();
+    let pruner = Decisions::new([("0", vec![RowGroupAccess::Selection(parts.into())])], true);
+    for lanes in [1, 2] {
+        let scan = ParquetScanSpec { pruner: Some(pruner.clone()), ..spec(vec![file.clone()], &numbered_schema()) };
+        assert_numbered(&drive(&roomy(), scan, lanes).unwrap(), (0..200_000).step_by(7));
+    }
+}
+
+#[test]
+fn byte_ranges_divide_the_row_groups_of_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(&dir.path().join("ranges"), &[numbered(0..50_000)], row_groups_of(7_000));
+    let cut = file.size / 3;
+    let part = |row_groups: Range<u64>| ParquetFile { row_groups: Some(row_groups), ..file.clone() };
+    let parts = [part(0..cut), part(cut..2 * cut), part(2 * cut..file.size)];
+    for one in &parts {
+        let rows = drive(&roomy(), spec(vec![one.clone()], &numbered_schema()), 1).unwrap().rows();
+        assert!(rows > 0 && rows < 50_000);
+    }
+    assert_numbered(&drive(&roomy(), spec(parts.to_vec(), &numbered_schema()), 3).unwrap(), 0..50_000);
+}
+
+#[test]
+fn a_limit_is_kept_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(&dir.path().join("limit"), &[numbered(0..200_000)], row_groups_of(50_000));
+    for (limit, lanes) in [(0, 1), (1, 1), (5, 4), (8_192, 2), (123_456, 4), (200_000, 2), (300_000, 2)] {
+        let scan = ParquetScanSpec { limit: Some(limit), ..spec(vec![file.clone()], &numbered_schema()) };
+        let rows = drive(&roomy(), scan.clone(), lanes).unwrap().rows() as u64;
+        assert_eq!(rows, limit.min(200_000));
+        let count = ParquetScanSpec { projection: vec![], schema: schema(&[]), ..scan };
+        assert_eq!(drive(&roomy(), count, lanes).unwrap().rows() as u64, limit.min(200_000));
+    }
+}
+
+#[test]
+fn counting_reads_no_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("count");
+    let file = write(&path, &[numbered(0..100_000)], row_groups_of(30_000));
+    // Pages overwritten with zeros; the footer stays.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let footer = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+    let pages = bytes.len() - 8 - footer;
+    bytes[4..pages].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let count =
+        ParquetScanSpec { projection: vec![], schema: schema(&[]), ..spec(vec![file.clone()], &numbered_schema()) };
+    let outcome = drive(&roomy(), count, 2).unwrap();
+    assert_eq!(outcome.rows(), 100_000);
+    assert!(outcome.chunks.iter().all(|chunk| chunk.num_columns() == 0));
+    // Reading is another matter.
+    let error = drive(&roomy(), spec(vec![file], &numbered_schema()), 2).err().unwrap();
+    assert!(matches!(&error, ExecError::Source { path, .. } if path.ends_with("count")), "{error}");
+}
+
+#[test]
+fn damaged_files_are_errors_that_name_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("damaged.parquet");
+    let file = write(&path, &[numbered(0..100_000)], row_groups_of(100_000));
+    let bytes = std::fs::read(&path).unwrap();
+    let attempt = |bytes: &[u8], listed_as: u64| {
+        std::fs::write(&path, bytes).unwrap();
+        let file = ParquetFile { size: listed_as, ..file.clone() };
+        let error = drive(&roomy(), spec(vec![file], &numbered_schema()), 2).err().unwrap();
+        assert_eq!(error.code(), "OGEE_X002");
+        let text = error.to_string();
+        assert!(text.contains("damaged.parquet"), "{text}");
+        text
+    };
+    let half = &bytes[..bytes.len() / 2];
+    assert!(attempt(half, file.size).contains("truncated"));
+    assert!(attempt(half, half.len() as u64).contains("truncated"));
+    assert!(attempt(&[], 0).contains("cannot be read as Parquet"));
+    assert!(attempt(b"PAR1", 4).contains("cannot be read as Parquet"));
+    assert!(attempt(b"a,b\n1,2\n3,4\n5,6\n7,8\n", 20).contains("cannot be read as Parquet"));
+    // The front is cut off: the footer is whole but points past the end.
+    let tail = &bytes[bytes.len() * 3 / 4..];
+    assert!(attempt(tail, tail.len() as u64).contains("truncated"));
+
+    std::fs::remove_file(&path).unwrap();
+    let error = drive(&roomy(), spec(vec![file.clone()], &numbered_schema()), 1).err().unwrap().to_string();
+    assert!(error.contains("damaged.parquet") && error.contains("cannot open the file"), "{error}");
+}
+
+/// Strings that do not compress, in pages of about `page` bytes.
+fn wide(path: &Path, rows: usize, width: usize, row_group: usize, page: usize) -> ParquetFile {
+    let mut seed = 1u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from(seed >> 33 & 15).unwrap())
+    };
+    let text = StringArray::from_iter_values((0..rows).map(|_| (0..width).map(|_| random()).collect::<String>()));
+    let batch = RecordBatch::try_from_iter([
+        ("number", Arc::new(Int64Array::from_iter_values(0..rows as i64)) as ArrayRef),
+        ("text", Arc::new(text) as ArrayRef),
+    ])
+    .unwrap();
+    let properties = row_groups_of(row_group)
+        .set_dictionary_enabled(false)
+        .set_offset_index_disabled(true)
+        .set_data_page_size_limit(page)
+        .set_write_batch_size(64);
+    write(path, &[batch], properties)
+}
+
+#[test]
+fn scarce_memory_means_fewer_readers_and_all_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = wide(&dir.path().join("wide"), 60_000, 400, 5_000, 512 << 10);
+    let scan = || spec(vec![file.clone()], &numbered_schema());
+    let roomy = roomy();
+    assert!(drive(&roomy, scan(), 4).unwrap().sorted_i64(0).into_iter().eq(0..60_000));
+    assert_eq!(roomy.memory.stats().reserved, 0, "all is given back");
+
+    for limit in [8 << 20, 12 << 20] {
+        let scarce = context(limit);
+        let outcome = drive(&scarce, scan(), 4).unwrap();
+        assert!(outcome.sorted_i64(0).into_iter().eq(0..60_000));
+        assert!(outcome.blocked > 0, "four readers do not fit in half of {limit} bytes");
+        assert_eq!(scarce.memory.stats().reserved, 0);
+    }
+}
+
+#[test]
+fn a_page_beyond_the_limit_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    // The first pages are small, so that the large one is met while reading.
+    let path = dir.path().join("page");
+    let numbers: Vec<i64> = (0..3_000).collect();
+    let text = numbers.iter().map(|&n| if n < 2_000 { "short".to_owned() } else { format!("{n:010}").repeat(1_000) });
+    let batch = RecordBatch::try_from_iter([
+        ("number", Arc::new(Int64Array::from(numbers.clone())) as ArrayRef),
+        ("text", Arc::new(StringArray::from_iter_values(text)) as ArrayRef),
+    ])
+    .unwrap();
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_data_page_row_count_limit(1_000)
+        .set_data_page_size_limit(64 << 20)
+        .set_write_batch_size(1_000);
+    let file = write(&path, &[batch], properties);
+    let error = drive(&context(4 << 20), spec(vec![file.clone()], &numbered_schema()), 2).err().unwrap().to_string();
+    assert!(
+        error.contains("column 'text'") && error.contains("9.5 MiB") && error.contains("limit of 4 MiB"),
+        "{error}"
+    );
+    // Only the column that needs it is refused.
+    let numbers_only = ParquetScanSpec {
+        projection: vec![0],
+        schema: schema(&[("number", DataType::Int64)]),
+        ..spec(vec![file.clone()], &numbered_schema())
+    };
+    assert_eq!(drive(&context(4 << 20), numbers_only, 2).unwrap().rows(), 3_000);
+    assert_eq!(drive(&context(64 << 20), spec(vec![file], &numbered_schema()), 2).unwrap().rows(), 3_000);
+}
+
+#[test]
+fn a_reader_that_meets_a_large_page_waits_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two row groups of empty strings with 8 MiB of long ones at the end, which no estimate foresees: two readers are admitted,
+    // but 17 MiB hold one such page with what else is read.
+    let batches: Vec<RecordBatch> = (0..2i64)
+        .map(|group| {
+            let numbers = group * 90_000..(group + 1) * 90_000;
+            let text =
+                numbers.clone().map(|n| if n % 90_000 < 89_000 { String::new() } else { "long text ".repeat(800) });
+            RecordBatch::try_from_iter([
+                ("number", Arc::new(Int64Array::from_iter_values(numbers.clone())) as ArrayRef),
+                ("text", Arc::new(StringArray::from_iter_values(text)) as ArrayRef),
+            ])
+            .unwrap()
+        })
+        .collect();
+    let properties = row_groups_of(90_000)
+        .set_compression(Compression::UNCOMPRESSED)
+        .set_dictionary_enabled(false)
+        .set_offset_index_disabled(true)
+        .set_data_page_row_count_limit(1_000)
+        .set_data_page_size_limit(64 << 20)
+        .set_write_batch_size(1_000);
+    let file = write(&dir.path().join("grows"), &batches, properties);
+    let ctx = context(17 << 20);
+    let source = ParquetSource::new(&ctx, spec(vec![file], &numbered_schema()));
+    let cancelled = Cancellation::new(false);
+    let mut lanes: Vec<_> = (0..2).map(|lane| (source.local(&ctx, lane).unwrap(), false)).collect();
+    let (mut outcome, mut producing) = (Outcome::default(), [false; 2]);
+    while lanes.iter().any(|(_, ended)| !ended) {
+        for (worker, (lane, ended)) in lanes.iter_mut().enumerate().filter(|(_, (_, ended))| !ended) {
+            match lane.next(&TaskContext { worker, cancelled: &cancelled }).unwrap() {
+                SourceStep::Chunk(chunk) => {
+                    producing[worker] = true;
+                    outcome.chunks.push(chunk);
+                }
+                SourceStep::MorselEnd => {}
+                SourceStep::Blocked => {
+                    assert_eq!(producing, [true; 2], "both were admitted");
+                    outcome.blocked += 1;
+                }
+                SourceStep::Exhausted => *ended = true,
+            }
+        }
+    }
+    assert!(outcome.blocked > 0, "one had to give up");
+    assert!(outcome.sorted_i64(0).into_iter().eq(0..180_000));
+    assert_eq!(ctx.memory.stats().reserved, 0);
+}
+
+#[test]
+fn a_reader_that_can_never_start_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = wide(&dir.path().join("start"), 1_000, 20_000, 1_000, 64 << 20);
+    let ctx = context(2 << 20);
+    let error = drive(&ctx, spec(vec![file], &numbered_schema()), 2).err().unwrap().to_string();
+    assert!(error.contains("start: reading needs") && error.contains("column 'text'"), "{error}");
+    assert_eq!(ctx.memory.stats().reserved, 0);
+}
+
+/// The rows of a query through the scheduler.
+fn run(ctx: &ExecContext, scan: ParquetScanSpec, threads: usize) -> Result<Vec<Chunk>, ExecError> {
+    let scheduler = Scheduler::new(threads);
+    let source = ParquetSource::new(ctx, scan);
+    let mut stream = Query::new(ctx.clone()).stream(OpenPipeline::new(source), &scheduler, 4);
+    let mut chunks = Vec::new();
+    let (waker, mut task) = parked();
+    loop {
+        match stream.poll_next(&mut std::task::Context::from_waker(&waker)) {
+            std::task::Poll::Ready(Some(chunk)) => chunks.push(chunk?),
+            std::task::Poll::Ready(None) => return Ok(chunks),
+            std::task::Poll::Pending => task(),
+        }
+    }
+}
+
+/// A waker of this thread and what waits for it.
+fn parked() -> (std::task::Waker, impl FnMut()) {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    (Arc::new(Unpark(std::thread::current())).into(), std::thread::park)
+}
+
+#[test]
+fn blocked_lanes_are_woken_by_the_scheduler() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = wide(&dir.path().join("wide"), 60_000, 400, 5_000, 512 << 10);
+    for (limit, threads) in [(8 << 20, 4), (8 << 20, 8), (1 << 30, 1), (1 << 30, 4)] {
+        let mut ctx = context(limit);
+        ctx.settings = Arc::new(ExecSettings { threads, ..ExecSettings::default() });
+        let chunks = run(&ctx, spec(vec![file.clone()], &numbered_schema()), threads).unwrap();
+        let outcome = Outcome { chunks, ..Outcome::default() };
+        assert!(outcome.sorted_i64(0).into_iter().eq(0..60_000));
+        assert_eq!(ctx.memory.stats().reserved, 0);
+    }
+}
+
+#[test]
+fn lanes_follow_what_there_is_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = roomy();
+    let one = write(&dir.path().join("one"), &[numbered(0..10)], row_groups_of(10));
+    let source = ParquetSource::new(&ctx, spec(vec![one.clone(), one.clone(), one], &numbered_schema()));
+    let cancelled = Cancellation::new(false);
+    let task = TaskContext { worker: 0, cancelled: &cancelled };
+    assert_eq!(source.lanes(8), 1, "until the first footer is read");
+    let mut local = source.local(&ctx, 0).unwrap();
+    assert!(matches!(local.next(&task).unwrap(), SourceStep::MorselEnd));
+    assert_eq!(source.lanes(8), 3, "one row group and two files");
+    assert_eq!(source.lanes(2), 2);
+    while !matches!(local.next(&task).unwrap(), SourceStep::Exhausted) {}
+    assert_eq!(source.lanes(8), 0);
+}
+
+#[test]
+fn a_cancelled_lane_ends_and_gives_its_memory_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = roomy();
+    let file = write(&dir.path().join("cancel"), &[numbered(0..100_000)], row_groups_of(100_000));
+    let source = ParquetSource::new(&ctx, spec(vec![file], &numbered_schema()));
+    let (no, yes) = (Cancellation::new(false), Cancellation::new(true));
+    let mut local = source.local(&ctx, 0).unwrap();
+    let running = TaskContext { worker: 0, cancelled: &no };
+    assert!(matches!(local.next(&running).unwrap(), SourceStep::MorselEnd));
+    assert!(matches!(local.next(&running).unwrap(), SourceStep::Chunk(_)));
+    assert!(ctx.memory.stats().reserved > 0);
+    let cancelled = TaskContext { worker: 0, cancelled: &yes };
+    let mut after = 0;
+    while let Ok(step) = local.next(&cancelled) {
+        assert!(matches!(step, SourceStep::Chunk(_)));
+        after += 1;
+    }
+    assert!(after <= 3, "at most the batch at hand");
+    drop((local, source));
+    assert_eq!(ctx.memory.stats().reserved, 0);
+}
+
+#[test]
+fn a_stopped_source_ends_all_lanes() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = roomy();
+    let file = write(&dir.path().join("stop"), &[numbered(0..100_000)], row_groups_of(50_000));
+    let source = ParquetSource::new(&ctx, spec(vec![file.clone(), file], &numbered_schema()));
+    let cancelled = Cancellation::new(false);
+    let task = TaskContext { worker: 0, cancelled: &cancelled };
+    let mut lanes: Vec<_> = (0..2).map(|lane| source.local(&ctx, lane).unwrap()).collect();
+    for lane in &mut lanes {
+        while !matches!(lane.next(&task).unwrap(), SourceStep::Chunk(_)) {}
+    }
+    source.stop();
+    for lane in &mut lanes {
+        let mut rest = 0;
+        while let SourceStep::Chunk(chunk) = lane.next(&task).unwrap() {
+            rest += chunk.len();
+        }
+        assert!(rest <= 8_192);
+        assert!(matches!(lane.next(&task).unwrap(), SourceStep::Exhausted));
+    }
+    assert_eq!(source.lanes(8), 0);
+}
+
+#[test]
+fn no_files_and_empty_files_have_no_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = write(&dir.path().join("empty"), &[numbered(0..0)], WriterProperties::builder());
+    let no_fields = Fields::empty();
+    assert_eq!(drive(&roomy(), spec(vec![], &numbered_schema()), 2).unwrap().rows(), 0);
+    assert_eq!(drive(&roomy(), spec(vec![empty.clone()], &numbered_schema()), 2).unwrap().rows(), 0);
+    let counted = ParquetScanSpec {
+        projection: vec![],
+        schema: Arc::new(Schema::new(no_fields)),
+        ..spec(vec![empty], &numbered_schema())
+    };
+    assert_eq!(drive(&roomy(), counted, 2).unwrap().rows(), 0);
+}

@@ -1,0 +1,47 @@
+//! Vectors, chunks and hashing: the form in which data flows between operators.
+//!
+//! A [`Chunk`] holds at most [`CHUNK_CAPACITY`] rows. Its columns are Arrow arrays, each of which belongs to a *group*; a
+//! group may have an extended [selection vector](Selection) that says which positions of the group's arrays make up the
+//! rows of the chunk. Selections are dense, need not be sorted and may repeat, so that a filter or a join probe changes
+//! selections instead of copying columns ("Data chunk compaction in vectorized execution", SIGMOD 2025, section 3).
+//!
+//! 1. Every selection of a chunk has exactly `chunk.len()` entries.
+//! 2. A group without a selection has arrays of exactly `chunk.len()` rows.
+//! 3. Strings and binary values are views (`Utf8View`, `BinaryView`); see [`normalize_type`].
+//!
+//! Not here: operators, memory accounting, row layout.
+#![expect(unsafe_code, reason = "typed kernels read Arrow buffers without a bounds check per row")]
+
+mod chunk;
+mod hash;
+mod physical;
+mod selection;
+
+pub use chunk::{Chunk, Column, ColumnRef};
+pub use hash::{HashSeed, hash_bytes, hash_column};
+pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type};
+pub use selection::{Selection, gather_array};
+
+/// Rows of a chunk, at most (SIGMOD 2025, section 2).
+pub const CHUNK_CAPACITY: usize = 2048;
+
+/// Failure to bring a value into the form that vectors have.
+#[derive(Debug, thiserror::Error)]
+pub enum VectorError {
+    /// A type that has no vector form.
+    #[error("values of type {0} are not supported; cast them to a type that is")]
+    UnsupportedType(arrow_schema::DataType),
+    /// Arrow refused an operation on the data.
+    #[error(transparent)]
+    Arrow(#[from] arrow_schema::ArrowError),
+}
+
+impl VectorError {
+    /// Stable code of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnsupportedType(_) => "OGEE_V001",
+            Self::Arrow(_) => "OGEE_V002",
+        }
+    }
+}

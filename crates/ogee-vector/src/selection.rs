@@ -1,0 +1,40 @@
+//! Extended selection vectors: dense lists of positions, unsorted, repeats allowed.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_buffer::ScalarBuffer;
+
+use crate::VectorError;
+
+/// Positions in the arrays of a column group, one for each row of the chunk.
+///
+/// Shared by all columns of the group and cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Selection(Arc<[u32]>);
+
+impl Selection {
+    /// A selection of the given positions, in this order.
+    pub fn new(positions: &[u32]) -> Self {
+        Self(Arc::from(positions))
+    }
+
+    /// The positions.
+    pub fn positions(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// Rows `rows` of the chunk, out of what this selection picks: `result[i] = self[rows[i]]`.
+    pub fn compose(&self, rows: &[u32]) -> Self {
+        Self(rows.iter().map(|&row| self.0[row as usize]).collect())
+    }
+}
+
+/// The values at `positions`, as a flat array of their own.
+///
+/// # Errors
+/// As Arrow's `take`: only when a string array would outgrow its offsets.
+pub fn gather_array(array: &dyn Array, positions: &[u32]) -> Result<ArrayRef, VectorError> {
+    let indices = UInt32Array::new(ScalarBuffer::from(positions.to_vec()), None);
+    Ok(arrow_select::take::take(array, &indices, None)?)
+}

@@ -1,0 +1,78 @@
+//! The handle: one pool, one set of workers, one catalog.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
+
+use ogee_datafusion::{Engine, Session};
+use ogee_exec::ExecSettings;
+use ogee_memory::{BufferManager, MemoryConfig, MemoryStats};
+use ogee_vector::HashSeed;
+
+use crate::{Config, Connection, Result, settings::Settings};
+
+/// A database in memory, which spills.
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) session: Session,
+    pub(crate) memory: Arc<BufferManager>,
+    pub(crate) settings: Settings,
+    pub(crate) release_memory: Option<fn()>,
+}
+
+impl Database {
+    /// A database without tables. Threads start with the first statement.
+    ///
+    /// # Errors
+    /// A memory limit that is too small.
+    pub fn open_in_memory(config: Config) -> Result<Self> {
+        let defaults = MemoryConfig::default();
+        let memory = BufferManager::new(MemoryConfig {
+            limit: config.memory_limit.unwrap_or(defaults.limit),
+            temp_directory: config.temp_directory.clone(),
+            max_temp_bytes: config.max_temp_size,
+            spill_always: config.spill_always,
+            counts_process: config.counts_process.unwrap_or(defaults.counts_process),
+            ..defaults
+        })?;
+        let defaults = ExecSettings::default();
+        let hash = HashSeed {
+            // Not the same for every handle, so that nobody can prepare keys that collide.
+            seed: RandomState::new().hash_one("ogee"),
+            mask: config.hash_mask.unwrap_or(u64::MAX),
+        };
+        let engine = Engine::new(
+            Arc::clone(&memory),
+            ExecSettings {
+                threads: config.threads.unwrap_or(defaults.threads),
+                chunk_capacity: config.chunk_capacity.unwrap_or(defaults.chunk_capacity),
+                hash,
+                aggregate_strategy: config.aggregate_strategy,
+                ..defaults
+            },
+        );
+        let session = Session::new(engine)?;
+        let settings = Settings::new(config.temp_directory, config.max_temp_size);
+        Ok(Self { inner: Arc::new(Inner { session, memory, settings, release_memory: config.release_memory }) })
+    }
+
+    /// A connection. Connections of a database see the same tables and settings.
+    pub fn connect(&self) -> Connection {
+        Connection::new(Arc::clone(&self.inner))
+    }
+
+    /// What the pool holds now, and what it did.
+    pub fn memory_stats(&self) -> MemoryStats {
+        self.inner.memory.stats()
+    }
+
+    /// The planner's session, to register tables and functions that SQL does not create.
+    pub fn session(&self) -> &Session {
+        &self.inner.session
+    }
+}

@@ -1,0 +1,173 @@
+//! What a statement takes: time, rows, memory, temporary space.
+//!
+//! The resident memory of the process is sampled by a thread of its own, since nothing else sees its peaks.
+//!
+//! Not here: the account that the limit is kept by (`ogee-memory`).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use ogee_datafusion::StatementContext;
+use ogee_memory::process_account;
+
+use crate::database::Inner;
+
+/// Between two samples: a peak shorter than this is not one that the system acts on.
+const SAMPLE_EVERY: Duration = Duration::from_millis(5);
+
+/// What a statement took. Pool and temporary space are those of the handle while the statement ran, also if others did.
+#[derive(Clone, Debug, Default)]
+pub struct StatementStats {
+    /// From the call of `execute` to the last row.
+    pub elapsed: Duration,
+    /// Rows of the result, or rows written.
+    pub rows: u64,
+    /// Workers.
+    pub threads: usize,
+    /// Bytes that the process may hold.
+    pub memory_limit_bytes: usize,
+    /// The most bytes that the pool held.
+    pub peak_pool_bytes: usize,
+    /// The most anonymous and shared memory that the process had resident, as sampled.
+    pub peak_rss_bytes: usize,
+    /// Bytes written to temporary files.
+    pub spilled_bytes: u64,
+    /// The most bytes that temporary files held.
+    pub temp_peak_bytes: u64,
+    /// Decisions that operators took, e.g. how an aggregation treated its rows.
+    pub strategies: Vec<String>,
+}
+
+/// Watches one statement.
+pub(crate) struct Monitor {
+    inner: Arc<Inner>,
+    context: Arc<StatementContext>,
+    started: Instant,
+    spilled_before: u64,
+    rows: u64,
+    sampler: Option<Sampler>,
+    finished: Option<StatementStats>,
+}
+
+impl Monitor {
+    /// Starts to watch.
+    pub(crate) fn start(inner: &Arc<Inner>) -> Self {
+        inner.memory.reset_peaks();
+        Self {
+            context: Arc::default(),
+            started: Instant::now(),
+            spilled_before: inner.memory.stats().spilled_bytes,
+            rows: 0,
+            sampler: Some(Sampler::start()),
+            finished: None,
+            inner: Arc::clone(inner),
+        }
+    }
+
+    /// What islands report to.
+    pub(crate) fn context(&self) -> Arc<StatementContext> {
+        Arc::clone(&self.context)
+    }
+
+    pub(crate) fn add_rows(&mut self, rows: u64) {
+        self.rows += rows;
+        if let Some(stats) = &mut self.finished {
+            stats.rows = self.rows;
+        }
+    }
+
+    /// The statement is over: memory goes back to the system.
+    pub(crate) fn finish(&mut self) {
+        if self.finished.is_none() {
+            self.finished = Some(self.measure());
+            self.sampler = None;
+            self.inner.memory.trim();
+            if let Some(release) = self.inner.release_memory {
+                release();
+            }
+        }
+    }
+
+    /// What it took so far, or in all.
+    pub(crate) fn stats(&self) -> StatementStats {
+        self.finished.clone().unwrap_or_else(|| self.measure())
+    }
+
+    fn measure(&self) -> StatementStats {
+        let memory = self.inner.memory.stats();
+        StatementStats {
+            elapsed: self.started.elapsed(),
+            rows: self.rows,
+            threads: self.inner.session.engine().settings().threads,
+            memory_limit_bytes: self.inner.memory.limit(),
+            peak_pool_bytes: memory.peak_used,
+            peak_rss_bytes: self.sampler.as_ref().map_or(0, Sampler::peak),
+            spilled_bytes: memory.spilled_bytes - self.spilled_before,
+            temp_peak_bytes: memory.temp_peak,
+            strategies: self.context.strategies(),
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// A thread that looks at the resident memory while a statement runs.
+struct Sampler {
+    shared: Arc<Samples>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Samples {
+    peak: AtomicUsize,
+    done: AtomicBool,
+}
+
+impl Samples {
+    fn take(&self) {
+        self.peak.fetch_max(process_account().anonymous_bytes(), Ordering::Relaxed);
+    }
+}
+
+impl Sampler {
+    fn start() -> Self {
+        let shared = Arc::new(Samples::default());
+        shared.take();
+        let samples = Arc::clone(&shared);
+        let run = move || {
+            while !samples.done.load(Ordering::Relaxed) {
+                samples.take();
+                thread::park_timeout(SAMPLE_EVERY);
+            }
+        };
+        // Without the thread there are the samples of the beginning and the end.
+        let thread = thread::Builder::new().name("ogee-sampler".to_owned()).stack_size(64 << 10).spawn(run).ok();
+        Self { shared, thread }
+    }
+
+    fn peak(&self) -> usize {
+        self.shared.take();
+        self.shared.peak.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.shared.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It can only have ended.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Settings of a handle, by `SET`, `SHOW` and `RESET`; all can change while statements run.
+//!
+//! Not here: the planner's settings, which go by their own names (`datafusion.…`).
+
+use std::{path::PathBuf, sync::Arc};
+
+use datafusion::{
+    arrow::{
+        array::{ArrayRef, RecordBatch, StringArray},
+        compute::cast,
+        datatypes::{DataType, Field, Schema},
+    },
+    sql::{
+        parser::{ResetStatement, Statement as Parsed},
+        sqlparser::ast::{Expr, Set, Statement as SqlStatement, UnaryOperator, Value},
+    },
+};
+use ogee_datafusion::Statement;
+use ogee_memory::{LIMIT_MIN, MemoryError};
+use parking_lot::Mutex;
+
+use crate::{
+    Error, Result,
+    database::Inner,
+    size::{format_size, parse_memory_limit, parse_size},
+};
+
+/// A setting of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    MemoryLimit,
+    Threads,
+    TempDirectory,
+    MaxTempSize,
+}
+
+const SETTINGS: [(&str, Setting); 4] = [
+    ("max_temp_size", Setting::MaxTempSize),
+    ("memory_limit", Setting::MemoryLimit),
+    ("temp_directory", Setting::TempDirectory),
+    ("threads", Setting::Threads),
+];
+
+/// Settings of the planner that would take memory or temporary space past the pool, and what to set instead.
+const TAKEN_OVER: [(&str, &str); 3] = [
+    ("datafusion.runtime.memory_limit", "memory_limit"),
+    ("datafusion.runtime.temp_directory", "temp_directory"),
+    ("datafusion.runtime.max_temp_directory_size", "max_temp_size"),
+];
+
+/// A statement about settings of the engine.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// `SET name = value`
+    Set(Setting, String),
+    /// `RESET name`
+    Reset(Setting),
+    /// `SHOW name`
+    Show(Setting),
+    /// `SHOW ALL`
+    ShowAll,
+}
+
+impl Command {
+    /// What `statement` asks of the engine's settings, if it does.
+    pub(crate) fn of(statement: &Statement) -> Result<Option<Self>> {
+        match statement.parsed() {
+            Parsed::Statement(statement) => match &**statement {
+                SqlStatement::Set(Set::SingleAssignment { variable, values, .. }) => {
+                    let Some(setting) = named(&variable.to_string())? else { return Ok(None) };
+                    match values.as_slice() {
+                        [value] => Ok(Some(Self::Set(setting, text_of(value)))),
+                        _ => Err(Error::setting(format!("{variable} takes one value"))),
+                    }
+                }
+                SqlStatement::ShowVariable { variable } => {
+                    let name = variable.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+                    if name.eq_ignore_ascii_case("all") {
+                        return Ok(Some(Self::ShowAll));
+                    }
+                    Ok(known(&name).map(Self::Show))
+                }
+                _ => Ok(None),
+            },
+            Parsed::Reset(ResetStatement::Variable(variable)) => Ok(named(&variable.to_string())?.map(Self::Reset)),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn known(name: &str) -> Option<Setting> {
+    SETTINGS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, setting)| *setting)
+}
+
+fn named(name: &str) -> Result<Option<Setting>> {
+    match TAKEN_OVER.iter().find(|(theirs, _)| theirs.eq_ignore_ascii_case(name)) {
+        Some((theirs, ours)) => Err(Error::setting(format!("{theirs} has no effect here; set {ours}"))),
+        None => Ok(known(name)),
+    }
+}
+
+fn text_of(value: &Expr) -> String {
+    match value {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        Expr::Identifier(name) => name.value.clone(),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", text_of(expr)),
+        other => other.to_string(),
+    }
+}
+
+/// What was set and cannot be asked of others.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    temp: Mutex<Temp>,
+}
+
+#[derive(Debug)]
+struct Temp {
+    directory: Option<PathBuf>,
+    max_bytes: Option<u64>,
+}
+
+impl Settings {
+    pub(crate) fn new(directory: Option<PathBuf>, max_bytes: Option<u64>) -> Self {
+        Self { temp: Mutex::new(Temp { directory, max_bytes }) }
+    }
+
+    /// Obeys `command`; the rows are those of `SHOW`.
+    pub(crate) fn run(&self, command: &Command, inner: &Inner) -> Result<Vec<RecordBatch>> {
+        let shown: Vec<_> = match command {
+            Command::Set(setting, value) => {
+                self.set(*setting, Some(value), inner)?;
+                return Ok(Vec::new());
+            }
+            Command::Reset(setting) => {
+                self.set(*setting, None, inner)?;
+                return Ok(Vec::new());
+            }
+            Command::Show(setting) => SETTINGS.iter().filter(|(_, known)| known == setting).collect(),
+            Command::ShowAll => SETTINGS.iter().collect(),
+        };
+        let names: ArrayRef = Arc::new(StringArray::from_iter_values(shown.iter().map(|(name, _)| *name)));
+        let values: ArrayRef =
+            Arc::new(StringArray::from_iter_values(shown.iter().map(|(_, setting)| self.value(*setting, inner))));
+        Ok(vec![show_batch(vec![names, values])?])
+    }
+
+    fn value(&self, setting: Setting, inner: &Inner) -> String {
+        match setting {
+            Setting::MemoryLimit => format_size(inner.memory.limit() as u64),
+            Setting::Threads => inner.session.engine().settings().threads.to_string(),
+            Setting::TempDirectory => {
+                self.temp.lock().directory.clone().unwrap_or_else(std::env::temp_dir).display().to_string()
+            }
+            Setting::MaxTempSize => self.temp.lock().max_bytes.map_or_else(|| "90% of what is free".to_owned(), format_size),
+        }
+    }
+
+    /// Sets to `value`, or to the default.
+    fn set(&self, setting: Setting, value: Option<&str>, inner: &Inner) -> Result<()> {
+        match setting {
+            Setting::MemoryLimit => {
+                let bytes = value.map(parse_memory_limit).transpose()?.unwrap_or_else(ogee_memory::default_limit);
+                if bytes < LIMIT_MIN {
+                    return Err(MemoryError::LimitTooSmall { limit: bytes, least: LIMIT_MIN }.into());
+                }
+                inner.memory.set_limit(bytes);
+            }
+            Setting::Threads => {
+                let threads = match value {
+                    None => ogee_memory::default_threads(),
+                    Some(value) => value.parse().ok().filter(|threads| (1..=4096).contains(threads)).ok_or_else(|| {
+                        Error::setting(format!("'{value}' is not a number of threads; set 1 to 4096"))
+                    })?,
+                };
+                inner.session.engine().set_threads(threads);
+            }
+            Setting::TempDirectory => {
+                let directory = value.map(PathBuf::from);
+                inner.memory.set_temp_directory(directory.clone())?;
+                self.temp.lock().directory = directory;
+            }
+            Setting::MaxTempSize => {
+                let bytes = value.map(parse_size).transpose()?;
+                inner.memory.set_max_temp_bytes(bytes)?;
+                self.temp.lock().max_bytes = bytes;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of `SHOW`: names and values.
+pub(crate) fn show_batch(columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    let fields = vec![Field::new("name", DataType::Utf8, false), Field::new("value", DataType::Utf8, true)];
+    let text = |column: &ArrayRef| cast(column, &DataType::Utf8);
+    columns
+        .iter()
+        .map(text)
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|columns| RecordBatch::try_new(Arc::new(Schema::new(fields)), columns))
+        .map_err(|error| ogee_datafusion::Error::from(&error).into())
+}
