@@ -159,14 +159,15 @@ def make_query(rng, columns, source, rows):
     names = [key.name for key in keys]
     outputs = [(name, key.kind) for name, key in zip(names, keys)]
     group = ""
+    where = f" WHERE {condition(rng, columns)}" if rng.random() < 0.4 else ""
     if keys:
         group = " GROUP BY " + ", ".join(names)
-        if len(keys) in (2, 3) and rng.random() < 0.25:
+        # Without input the total of a ROLLUP is a row in DuckDB and none in DataFusion, whose rules are ours.
+        if len(keys) in (2, 3) and rows and not where and rng.random() < 0.4:
             group = f" GROUP BY {rng.choice(['ROLLUP', 'CUBE'])} ({', '.join(names)})"
             outputs += [(f"grouping({name})", INTEGER) for name in names]
     identity = len(outputs)
     outputs += [aggregate(rng, columns) for _ in range(rng.randrange(0 if keys else 1, 6))]
-    where = f" WHERE {condition(rng, columns)}" if rng.random() < 0.4 else ""
     having = " HAVING count(*) > 2" if keys and rng.random() < 0.15 else ""
     select = ", ".join(f"{sql} AS c{position}" for position, (sql, _) in enumerate(outputs))
     query = Query()

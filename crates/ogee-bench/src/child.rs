@@ -30,19 +30,12 @@ pub struct Outcome {
 impl Outcome {
     /// A number of the statistics.
     pub fn number(&self, key: &str) -> f64 {
-        self.stats
-            .as_ref()
-            .and_then(|stats| stats[key].as_f64())
-            .unwrap_or(f64::NAN)
+        self.stats.as_ref().and_then(|stats| stats[key].as_f64()).unwrap_or(f64::NAN)
     }
 
     /// Largest memory known, bytes.
     pub fn peak_bytes(&self) -> u64 {
-        let own = self
-            .stats
-            .as_ref()
-            .and_then(|stats| stats["peak_rss_bytes"].as_u64())
-            .unwrap_or(0);
+        let own = self.stats.as_ref().and_then(|stats| stats["peak_rss_bytes"].as_u64()).unwrap_or(0);
         own.max(self.sampled_bytes)
     }
 }
@@ -96,17 +89,7 @@ pub fn run(ogee: &Path, sql: &str, flags: &[String]) -> io::Result<Outcome> {
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.split_once(" = ").map(|(_, value)| value.to_owned()))
         .collect();
-    let stats = stderr.lines().rev().find_map(|line| {
-        serde_json::from_str::<Value>(line)
-            .ok()
-            .filter(Value::is_object)
-    });
+    let stats = stderr.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok().filter(Value::is_object));
     let error = (!status.success()).then(|| format!("{status}: {}", stderr.trim()));
-    Ok(Outcome {
-        values,
-        stats,
-        error,
-        sampled_bytes,
-        wall,
-    })
+    Ok(Outcome { values, stats, error, sampled_bytes, wall })
 }

@@ -15,12 +15,11 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use tpchgen::generators::{
-    CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
-    PartSuppGenerator, RegionGenerator, SupplierGenerator,
+    CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator, PartSuppGenerator,
+    RegionGenerator, SupplierGenerator,
 };
 use tpchgen_arrow::{
-    CustomerArrow, LineItemArrow, NationArrow, OrderArrow, PartArrow, PartSuppArrow, RegionArrow,
-    SupplierArrow,
+    CustomerArrow, LineItemArrow, NationArrow, OrderArrow, PartArrow, PartSuppArrow, RegionArrow, SupplierArrow,
 };
 
 /// Flags of `generate tpch`.
@@ -47,9 +46,7 @@ pub struct Arguments {
 }
 
 /// Every table of TPC-H.
-const TABLES: [&str; 8] = [
-    "lineitem", "orders", "partsupp", "part", "customer", "supplier", "nation", "region",
-];
+const TABLES: [&str; 8] = ["lineitem", "orders", "partsupp", "part", "customer", "supplier", "nation", "region"];
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
@@ -57,10 +54,7 @@ type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 fn part(table: &str, scale: f64, number: i32, count: i32) -> (SchemaRef, Batches) {
     macro_rules! of {
         ($arrow:ident, $generator:ident) => {
-            (
-                $arrow::schema_ref(),
-                Box::new($arrow::new($generator::new(scale, number, count))) as Batches,
-            )
+            ($arrow::schema_ref(), Box::new($arrow::new($generator::new(scale, number, count))) as Batches)
         };
     }
     match table {
@@ -75,13 +69,7 @@ fn part(table: &str, scale: f64, number: i32, count: i32) -> (SchemaRef, Batches
     }
 }
 
-fn write(
-    arguments: &Arguments,
-    table: &str,
-    directory: &Path,
-    number: i32,
-    count: i32,
-) -> io::Result<()> {
+fn write(arguments: &Arguments, table: &str, directory: &Path, number: i32, count: i32) -> io::Result<()> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(arguments.row_group_rows))
@@ -102,18 +90,11 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for table in &arguments.tables {
         if !TABLES.contains(&table.as_str()) {
-            return Err(io::Error::other(format!(
-                "no table {table:?} in TPC-H; there are {}",
-                TABLES.join(", ")
-            )));
+            return Err(io::Error::other(format!("no table {table:?} in TPC-H; there are {}", TABLES.join(", "))));
         }
         let directory = arguments.out.join(table);
         std::fs::create_dir_all(&directory)?;
-        let count = if matches!(table.as_str(), "nation" | "region") {
-            1
-        } else {
-            arguments.files.max(1)
-        };
+        let count = if matches!(table.as_str(), "nation" | "region") { 1 } else { arguments.files.max(1) };
         let next = AtomicI32::new(1);
         thread::scope(|scope| {
             let workers: Vec<_> = (0..cores)
@@ -129,12 +110,10 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
                     })
                 })
                 .collect();
-            workers
-                .into_iter()
-                .try_for_each(|worker| match worker.join() {
-                    Ok(result) => result,
-                    Err(_) => Err(io::Error::other("the generator failed")),
-                })
+            workers.into_iter().try_for_each(|worker| match worker.join() {
+                Ok(result) => result,
+                Err(_) => Err(io::Error::other("the generator failed")),
+            })
         })?;
         println!("{table}: {count} files in {}", directory.display());
     }

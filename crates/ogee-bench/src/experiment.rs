@@ -39,29 +39,16 @@ pub struct Arguments {
     #[arg(long, default_value = "target/release/ogee")]
     ogee: PathBuf,
     /// Memory limits; `none` is the default of the shell
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "none,4GB,1GB,512MB,256MB"
-    )]
+    #[arg(long, value_delimiter = ',', default_value = "none,4GB,1GB,512MB,256MB")]
     limits: Vec<String>,
     /// Thread counts
     #[arg(long, value_delimiter = ',', default_value = "1,2,8")]
     threads: Vec<usize>,
     /// Groupings, 1 to 13
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "1,2,3,4,5,6,7,8,9,10,11,12,13"
-    )]
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6,7,8,9,10,11,12,13")]
     numbers: Vec<usize>,
     /// Thin, wide, or both
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_enum,
-        default_value = "thin,wide14,wide16"
-    )]
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "thin,wide14,wide16")]
     variants: Vec<Variant>,
     /// Check or time
     #[arg(long, value_enum, default_value = "check")]
@@ -105,28 +92,15 @@ struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// What is wrong with a run, if something is.
-    fn judge(
-        &mut self,
-        grouping: &Grouping,
-        limit: Option<u64>,
-        outcome: &Outcome,
-    ) -> Option<String> {
+    fn judge(&mut self, grouping: &Grouping, limit: Option<u64>, outcome: &Outcome) -> Option<String> {
         if let Some(error) = &outcome.error {
             return Some(error.clone());
         }
         if self.arguments.mode == Mode::Check {
-            let known = self
-                .answers
-                .entry(grouping.name.clone())
-                .or_insert_with(|| outcome.values.clone());
+            let known = self.answers.entry(grouping.name.clone()).or_insert_with(|| outcome.values.clone());
             if *known != outcome.values {
-                let pairs = known
-                    .iter()
-                    .zip(&outcome.values)
-                    .filter(|(want, have)| want != have);
-                let different: Vec<_> = pairs
-                    .map(|(want, have)| format!("{have} instead of {want}"))
-                    .collect();
+                let pairs = known.iter().zip(&outcome.values).filter(|(want, have)| want != have);
+                let different: Vec<_> = pairs.map(|(want, have)| format!("{have} instead of {want}")).collect();
                 return Some(format!("wrong answer: {}", different.join(", ")));
             }
         }
@@ -137,33 +111,22 @@ impl Experiment<'_> {
                 return Some(format!("{} MB used", peak / 1_000_000));
             }
         }
-        let left = std::fs::read_dir(&self.temporary)
-            .map(Iterator::count)
-            .unwrap_or(0);
+        let left = std::fs::read_dir(&self.temporary).map(Iterator::count).unwrap_or(0);
         (left > 0).then(|| format!("{left} entries left in the temporary directory"))
     }
 
     fn run(&mut self, grouping: &Grouping, limit: &str, threads: usize) -> io::Result<()> {
         let mut flags = vec!["--threads".to_owned(), threads.to_string()];
-        flags.extend([
-            "--temp-directory".to_owned(),
-            self.temporary.display().to_string(),
-        ]);
+        flags.extend(["--temp-directory".to_owned(), self.temporary.display().to_string()]);
         if limit != "none" {
             flags.extend(["--memory-limit".to_owned(), limit.to_owned()]);
         }
         let sql = match self.arguments.mode {
             Mode::Check => grouping.check.clone(),
             Mode::Time => {
-                let groups = self
-                    .answers
-                    .get(&grouping.name)
-                    .and_then(|values| values.first()?.parse::<u64>().ok());
+                let groups = self.answers.get(&grouping.name).and_then(|values| values.first()?.parse::<u64>().ok());
                 let Some(groups) = groups else {
-                    return Err(io::Error::other(format!(
-                        "no answer known for {}",
-                        grouping.name
-                    )));
+                    return Err(io::Error::other(format!("no answer known for {}", grouping.name)));
                 };
                 format!("{} OFFSET {}", grouping.sql, groups - 1)
             }
@@ -203,48 +166,26 @@ impl Experiment<'_> {
 
 /// Runs everything; false when something failed.
 pub fn run(arguments: &Arguments) -> io::Result<bool> {
-    if let Some(number) = arguments
-        .numbers
-        .iter()
-        .find(|number| !(1..=13).contains(*number))
-    {
-        return Err(io::Error::other(format!(
-            "no grouping {number}; there are 1 to 13"
-        )));
+    if let Some(number) = arguments.numbers.iter().find(|number| !(1..=13).contains(*number)) {
+        return Err(io::Error::other(format!("no grouping {number}; there are 1 to 13")));
     }
-    if let Some(limit) = arguments
-        .limits
-        .iter()
-        .find(|limit| *limit != "none" && limit_bytes(limit).is_none())
-    {
-        return Err(io::Error::other(format!(
-            "{limit:?} is no limit; write none, 512MB, 4GB, 64MiB or 1GiB"
-        )));
+    if let Some(limit) = arguments.limits.iter().find(|limit| *limit != "none" && limit_bytes(limit).is_none()) {
+        return Err(io::Error::other(format!("{limit:?} is no limit; write none, 512MB, 4GB, 64MiB or 1GiB")));
     }
     let answers = match &arguments.answers {
         None => HashMap::new(),
         Some(path) => {
             let text = std::fs::read_to_string(path)?;
             let values: HashMap<String, Vec<Value>> = serde_json::from_str(&text)?;
-            let text = |value: Value| {
-                value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned)
-            };
-            values
-                .into_iter()
-                .map(|(name, values)| (name, values.into_iter().map(text).collect()))
-                .collect()
+            let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            values.into_iter().map(|(name, values)| (name, values.into_iter().map(text).collect())).collect()
         }
     };
     let own = tempfile::tempdir()?;
     let mut experiment = Experiment {
         arguments,
         answers,
-        temporary: arguments
-            .temp_directory
-            .clone()
-            .unwrap_or_else(|| own.path().to_owned()),
+        temporary: arguments.temp_directory.clone().unwrap_or_else(|| own.path().to_owned()),
         out: arguments.out.as_ref().map(File::create).transpose()?,
         failures: 0,
         excess_max: i64::MIN,
@@ -264,10 +205,7 @@ pub fn run(arguments: &Arguments) -> io::Result<bool> {
     }
     println!("{count} groupings, {} failed", experiment.failures);
     if experiment.excess_max > i64::MIN {
-        println!(
-            "memory beyond the limit at worst: {:.1} MiB",
-            experiment.excess_max as f64 / f64::from(1 << 20)
-        );
+        println!("memory beyond the limit at worst: {:.1} MiB", experiment.excess_max as f64 / f64::from(1 << 20));
     }
     Ok(experiment.failures == 0)
 }

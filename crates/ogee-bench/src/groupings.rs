@@ -84,20 +84,13 @@ pub fn grouping(number: usize, variant: Variant, source: &str) -> Grouping {
         select.push(format!("min({column}) AS {column}"));
         outputs.push(column);
     }
-    let sql = format!(
-        "SELECT {} FROM {source} GROUP BY {}",
-        select.join(", "),
-        keys.join(", ")
-    );
+    let sql = format!("SELECT {} FROM {source} GROUP BY {}", select.join(", "), keys.join(", "));
     let mut checks = vec!["count(*) AS groups".to_owned()];
     for output in outputs {
         checks.push(format!("count({output}) AS {output}_count"));
         checks.push(format!("min({output}) AS {output}_min"));
         checks.push(format!("max({output}) AS {output}_max"));
-        if COLUMNS
-            .iter()
-            .any(|(column, sums)| *column == output && *sums)
-        {
+        if COLUMNS.iter().any(|(column, sums)| *column == output && *sums) {
             checks.push(format!("sum({output}) AS {output}_sum"));
         }
     }
@@ -107,11 +100,7 @@ pub fn grouping(number: usize, variant: Variant, source: &str) -> Grouping {
         Variant::Wide14 => "wide14",
         Variant::Wide16 => "wide16",
     };
-    Grouping {
-        name: format!("g{number}-{suffix}"),
-        sql,
-        check,
-    }
+    Grouping { name: format!("g{number}-{suffix}"), sql, check }
 }
 
 /// All of them, one JSON object a line.
@@ -120,10 +109,7 @@ pub fn print(data: &Path) {
     for variant in [Variant::Thin, Variant::Wide14, Variant::Wide16] {
         for number in 1..=KEYS.len() {
             let grouping = grouping(number, variant, &source);
-            println!(
-                "{}",
-                json!({ "name": grouping.name, "sql": grouping.sql, "check": grouping.check })
-            );
+            println!("{}", json!({ "name": grouping.name, "sql": grouping.sql, "check": grouping.check }));
         }
     }
 }
@@ -135,20 +121,13 @@ mod tests {
     #[test]
     fn wide_has_every_column_once() {
         for number in 1..=13 {
-            for (variant, columns) in [
-                (Variant::Wide14, 14),
-                (Variant::Wide16, 16),
-                (Variant::Thin, 0),
-            ] {
+            for (variant, columns) in [(Variant::Wide14, 14), (Variant::Wide16, 16), (Variant::Thin, 0)] {
                 let grouping = grouping(number, variant, "t");
                 let counted = grouping.check.matches("_count").count();
                 let expected = match variant {
                     Variant::Thin => KEYS[number - 1].len(),
                     // A key that would be left out is a column all the same.
-                    _ => {
-                        columns
-                            + usize::from(variant == Variant::Wide14 && [8, 10].contains(&number))
-                    }
+                    _ => columns + usize::from(variant == Variant::Wide14 && [8, 10].contains(&number)),
                 };
                 assert_eq!(counted, expected, "{}", grouping.name);
             }

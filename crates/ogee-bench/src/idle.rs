@@ -59,12 +59,7 @@ fn cpu_ticks(pid: u32) -> io::Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The second field is the name in parentheses, which may hold blanks; user time is the 14th, system time the 15th.
     let after = stat.rsplit(')').next().unwrap_or_default();
-    let fields: Vec<u64> = after
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|field| field.parse().ok())
-        .collect();
+    let fields: Vec<u64> = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
     Ok(fields.iter().sum())
 }
 
@@ -75,31 +70,19 @@ pub fn run(arguments: &Arguments) -> io::Result<bool> {
     if let Some(limit) = &arguments.memory_limit {
         command.args(["--memory-limit", limit]);
     }
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let pid = child.id();
     let (Some(stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
         return Err(io::Error::other("the shell has no pipes"));
     };
-    let mut shell = Shell {
-        stdin,
-        stderr: BufReader::new(stderr),
-    };
+    let mut shell = Shell { stdin, stderr: BufReader::new(stderr) };
     let source = groupings::source(&arguments.data);
     let resident = || resident_bytes(pid).ok_or_else(|| io::Error::other("the shell has gone"));
     shell.statement(&format!("SELECT count(*) FROM {source}"))?;
     thread::sleep(Duration::from_millis(200));
     let before = resident()?;
     let mut good = true;
-    for (number, variant) in [
-        (1, Variant::Thin),
-        (13, Variant::Thin),
-        (4, Variant::Wide16),
-        (13, Variant::Wide16),
-    ] {
+    for (number, variant) in [(1, Variant::Thin), (13, Variant::Thin), (4, Variant::Wide16), (13, Variant::Wide16)] {
         let grouping = groupings::grouping(number, variant, &source);
         shell.statement(&grouping.check)?;
         thread::sleep(Duration::from_millis(200));
@@ -118,11 +101,7 @@ pub fn run(arguments: &Arguments) -> io::Result<bool> {
     thread::sleep(IDLE);
     let spent = cpu_ticks(pid)? - ticks;
     let quiet = spent <= IDLE_TICKS_MAX;
-    println!(
-        "idle for {} s: {spent} ticks of CPU: {}",
-        IDLE.as_secs(),
-        if quiet { "ok" } else { "not idle" }
-    );
+    println!("idle for {} s: {spent} ticks of CPU: {}", IDLE.as_secs(), if quiet { "ok" } else { "not idle" });
     drop(shell);
     child.wait()?;
     Ok(good && quiet)

@@ -4,10 +4,7 @@
 //! returned after a few milliseconds instead of a second, and all of them at the end of a statement.
 //!
 //! Not here: the counting itself (`ogee_memory::CountingAllocator`).
-#![expect(
-    unsafe_code,
-    reason = "the options and the collector of mimalloc are C functions"
-)]
+#![expect(unsafe_code, reason = "the options and the collector of mimalloc are C functions")]
 
 use std::ffi::c_int;
 

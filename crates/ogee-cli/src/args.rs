@@ -9,10 +9,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 /// SQL over Parquet, CSV, JSON and Arrow files within a memory limit that holds for the whole process.
 #[derive(Debug, Parser)]
 #[command(name = "ogee", version, args_conflicts_with_subcommands = true)]
-#[command(
-    after_help = "Without -c and -f the shell is interactive when standard input is a terminal, and reads SQL \
-    from it otherwise.\nExit codes: 0 good, 1 a statement failed, 2 wrong usage, 130 interrupted."
-)]
+#[command(after_help = "Without -c and -f the shell is interactive when standard input is a terminal, and reads SQL \
+    from it otherwise.\nExit codes: 0 good, 1 a statement failed, 2 wrong usage, 130 interrupted.")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,

@@ -106,7 +106,5 @@ pub fn run(session: &mut Session, line: &str) -> Result<(), RunError> {
 }
 
 fn format_name(format: Format) -> String {
-    format
-        .to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned())
+    format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

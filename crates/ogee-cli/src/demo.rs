@@ -59,10 +59,7 @@ fn parquet_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "parquet")
-        {
+        if path.extension().is_some_and(|extension| extension == "parquet") {
             files.push(path);
         }
     }
@@ -75,18 +72,13 @@ fn data(args: &DemoArgs, interrupts: &Interrupts) -> Result<Data, RunError> {
         Some(directory) => (directory.clone(), None),
         None => {
             let made = tempfile::Builder::new().prefix("ogee-demo-").tempdir();
-            let temporary =
-                made.map_err(|error| failed("cannot make a directory for the data", error))?;
+            let temporary = made.map_err(|error| failed("cannot make a directory for the data", error))?;
             (temporary.path().to_owned(), Some(temporary))
         }
     };
     if parquet_files(&directory).is_ok_and(|files| !files.is_empty()) {
         println!("Using the data in {}", directory.display());
-        return Ok(Data {
-            directory,
-            temporary,
-            generated: false,
-        });
+        return Ok(Data { directory, temporary, generated: false });
     }
     let rows = (ROWS_PER_SCALE * args.scale) as u64;
     let bar = ProgressBar::new(rows);
@@ -115,9 +107,7 @@ fn data(args: &DemoArgs, interrupts: &Interrupts) -> Result<Data, RunError> {
             }
         }
     }
-    let status = child
-        .wait()
-        .map_err(|error| failed("the generator was lost", error))?;
+    let status = child.wait().map_err(|error| failed("the generator was lost", error))?;
     interrupts.detach();
     bar.finish_and_clear();
     if let Some(signal) = interrupts.take() {
@@ -126,11 +116,7 @@ fn data(args: &DemoArgs, interrupts: &Interrupts) -> Result<Data, RunError> {
     if !status.success() {
         return Err(failed("the generator failed", status));
     }
-    Ok(Data {
-        directory,
-        temporary,
-        generated: true,
-    })
+    Ok(Data { directory, temporary, generated: true })
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -147,12 +133,7 @@ fn megabytes(bytes: u64) -> String {
 }
 
 /// Runs one query with the bar; prints its result when `print`.
-fn run(
-    database: &Database,
-    sql: &str,
-    interrupts: &Interrupts,
-    print: bool,
-) -> Result<StatementStats, RunError> {
+fn run(database: &Database, sql: &str, interrupts: &Interrupts, print: bool) -> Result<StatementStats, RunError> {
     let connection = database.connect();
     let done = AtomicBool::new(false);
     let result = thread::scope(|scope| {
@@ -191,11 +172,7 @@ fn run(
     let (schema, batches, stats) = result?;
     if print {
         let mut sink = Sink::stdout();
-        let mut writer = output::writer(&Style {
-            format: Format::Table,
-            rows_max: 10,
-            width: None,
-        });
+        let mut writer = output::writer(&Style { format: Format::Table, rows_max: 10, width: None });
         writer.begin(&schema, &mut sink)?;
         for batch in &batches {
             writer.batch(batch, &mut sink)?;
@@ -208,11 +185,7 @@ fn run(
 
 fn open(limit: Option<&str>, args: &DemoArgs, data: &Data) -> Result<Database, RunError> {
     let threads = args.threads.map(|threads| threads.clamp(1, 1024) as u32);
-    let limits = Limits {
-        memory_limit: limit.map(str::to_owned),
-        threads,
-        ..Limits::default()
-    };
+    let limits = Limits { memory_limit: limit.map(str::to_owned), threads, ..Limits::default() };
     let database = session::open(&limits)?;
     let directory = data.directory.to_string_lossy().replace('\'', "''");
     let sql = format!("CREATE EXTERNAL TABLE lineitem STORED AS PARQUET LOCATION '{directory}/'");
@@ -225,49 +198,27 @@ fn open(limit: Option<&str>, args: &DemoArgs, data: &Data) -> Result<Database, R
 /// The demonstration.
 pub fn demo(args: &DemoArgs, interrupts: &Interrupts) -> Result<(), RunError> {
     let data = data(args, interrupts)?;
-    let files =
-        parquet_files(&data.directory).map_err(|error| failed("cannot list the data", error))?;
-    let bytes: u64 = files
-        .iter()
-        .filter_map(|file| file.metadata().ok())
-        .map(|metadata| metadata.len())
-        .sum();
-    println!(
-        "lineitem at scale factor {}: {} Parquet files, {}",
-        args.scale,
-        files.len(),
-        megabytes(bytes)
-    );
+    let files = parquet_files(&data.directory).map_err(|error| failed("cannot list the data", error))?;
+    let bytes: u64 = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
+    println!("lineitem at scale factor {}: {} Parquet files, {}", args.scale, files.len(), megabytes(bytes));
 
     let database = open(None, args, &data)?;
     for (title, sql) in [("A small grouping", SMALL), ("A large grouping", LARGE)] {
         println!("\n{title}\n  {sql}");
         let stats = run(&database, sql, interrupts, true)?;
-        println!(
-            "{:.2} s, peak memory {}",
-            stats.elapsed.as_secs_f64(),
-            megabytes(stats.peak_rss_bytes as u64)
-        );
+        println!("{:.2} s, peak memory {}", stats.elapsed.as_secs_f64(), megabytes(stats.peak_rss_bytes as u64));
     }
     drop(database);
 
     println!("\nA grouping larger than memory\n  {LARGEST}");
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header([
-        "memory limit",
-        "seconds",
-        "peak memory of the process",
-        "spilled",
-        "temporary space",
-    ]);
+    table.set_header(["memory limit", "seconds", "peak memory of the process", "spilled", "temporary space"]);
     for (index, limit) in LIMITS.into_iter().enumerate() {
         let database = open(limit, args, &data)?;
         let stats = run(&database, LARGEST, interrupts, index == 0)?;
-        let shown = limit.map_or_else(
-            || format!("{} (default)", megabytes(stats.memory_limit_bytes as u64)),
-            str::to_owned,
-        );
+        let shown =
+            limit.map_or_else(|| format!("{} (default)", megabytes(stats.memory_limit_bytes as u64)), str::to_owned);
         table.add_row(
             [
                 shown,
@@ -285,17 +236,12 @@ pub fn demo(args: &DemoArgs, interrupts: &Interrupts) -> Result<(), RunError> {
         Some(_) if args.keep => {}
         None if data.generated && !args.keep => {
             for file in files {
-                std::fs::remove_file(&file)
-                    .map_err(|error| failed("cannot remove the data", error))?;
+                std::fs::remove_file(&file).map_err(|error| failed("cannot remove the data", error))?;
             }
         }
         _ => {}
     }
-    let Data {
-        directory,
-        temporary,
-        ..
-    } = data;
+    let Data { directory, temporary, .. } = data;
     if let Some(temporary) = temporary.filter(|_| args.keep) {
         let _ = temporary.keep();
         println!("The data stays in {}", directory.display());

@@ -17,16 +17,10 @@ use crate::splitter::{Piece, Splitter};
 
 /// `$XDG_DATA_HOME/ogee/history` or the place the platform has for it.
 fn history_path() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_DATA_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| {
+    let base =
+        std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(|| {
             let home = PathBuf::from(std::env::var_os("HOME")?);
-            Some(home.join(if cfg!(target_os = "macos") {
-                "Library/Application Support"
-            } else {
-                ".local/share"
-            }))
+            Some(home.join(if cfg!(target_os = "macos") { "Library/Application Support" } else { ".local/share" }))
         })?;
     Some(base.join("ogee").join("history"))
 }
@@ -45,17 +39,10 @@ pub fn run(session: &mut Session) -> i32 {
         // There is none the first time, and the shell works without.
         let _ = editor.load_history(path);
     }
-    println!(
-        "ogee {}. \".help\" lists commands; statements end with ;",
-        env!("CARGO_PKG_VERSION")
-    );
+    println!("ogee {}. \".help\" lists commands; statements end with ;", env!("CARGO_PKG_VERSION"));
     let code = prompt(session, &mut editor);
     if let Some(path) = &history {
-        let saved = path
-            .parent()
-            .map_or(Ok(()), std::fs::create_dir_all)
-            .is_ok()
-            && editor.save_history(path).is_ok();
+        let saved = path.parent().map_or(Ok(()), std::fs::create_dir_all).is_ok() && editor.save_history(path).is_ok();
         if !saved {
             eprintln!("The history could not be saved to {}", path.display());
         }
@@ -67,11 +54,7 @@ fn prompt(session: &mut Session, editor: &mut DefaultEditor) -> i32 {
     let mut splitter = Splitter::default();
     let mut pieces = Vec::new();
     loop {
-        match editor.readline(if splitter.is_empty() {
-            "ogee> "
-        } else {
-            " ...> "
-        }) {
+        match editor.readline(if splitter.is_empty() { "ogee> " } else { " ...> " }) {
             Ok(line) => splitter.push_line(&line, &mut pieces),
             Err(ReadlineError::Interrupted) => {
                 splitter.clear();
@@ -92,9 +75,7 @@ fn prompt(session: &mut Session, editor: &mut DefaultEditor) -> i32 {
             let _ = editor.add_history_entry(entry);
             match session.run(&piece) {
                 Ok(()) => {}
-                Err(
-                    error @ (RunError::Quit | RunError::Closed | RunError::Interrupted(SIGTERM)),
-                ) => {
+                Err(error @ (RunError::Quit | RunError::Closed | RunError::Interrupted(SIGTERM))) => {
                     return error.exit_code();
                 }
                 Err(RunError::Interrupted(_)) => {

@@ -24,9 +24,8 @@ pub fn generate(scale: f64, directory: &Path, progress: &mut dyn Write) -> io::R
     let rows = AtomicU64::new(0);
     thread::scope(|scope| {
         let rows = &rows;
-        let writers: Vec<_> = (1..=files)
-            .map(|number| scope.spawn(move || write_part(scale, number, files, directory, rows)))
-            .collect();
+        let writers: Vec<_> =
+            (1..=files).map(|number| scope.spawn(move || write_part(scale, number, files, directory, rows))).collect();
         let mut reported = 0;
         while writers.iter().any(|writer| !writer.is_finished()) {
             thread::sleep(std::time::Duration::from_millis(100));
@@ -37,19 +36,14 @@ pub fn generate(scale: f64, directory: &Path, progress: &mut dyn Write) -> io::R
                 progress.flush()?;
             }
         }
-        writers
-            .into_iter()
-            .try_for_each(|writer| match writer.join() {
-                Ok(result) => result,
-                Err(_) => Err(io::Error::other("the generator failed")),
-            })
+        writers.into_iter().try_for_each(|writer| match writer.join() {
+            Ok(result) => result,
+            Err(_) => Err(io::Error::other("the generator failed")),
+        })
     })?;
     // Only now under names that a query picks up: an interrupted run leaves no half of the data behind as all of it.
     (1..=files).try_for_each(|number| {
-        std::fs::rename(
-            partial(directory, number),
-            directory.join(format!("lineitem-{number}.parquet")),
-        )
+        std::fs::rename(partial(directory, number), directory.join(format!("lineitem-{number}.parquet")))
     })
 }
 
@@ -57,13 +51,7 @@ fn partial(directory: &Path, number: i32) -> PathBuf {
     directory.join(format!("lineitem-{number}.part"))
 }
 
-fn write_part(
-    scale: f64,
-    number: i32,
-    count: i32,
-    directory: &Path,
-    rows: &AtomicU64,
-) -> io::Result<()> {
+fn write_part(scale: f64, number: i32, count: i32, directory: &Path, rows: &AtomicU64) -> io::Result<()> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))

@@ -72,9 +72,7 @@ fn shell(args: &ShellArgs, scripts: &[Script], interrupts: Interrupts) -> i32 {
     if let Some(database) = args.database.as_deref().filter(|name| *name != ":memory:") {
         return usage_or_failure(
             2,
-            &format!(
-                "Error: {database}: database files come later; leave DATABASE out or give :memory:"
-            ),
+            &format!("Error: {database}: database files come later; leave DATABASE out or give :memory:"),
         );
     }
     let sink = match &args.output {
@@ -82,10 +80,7 @@ fn shell(args: &ShellArgs, scripts: &[Script], interrupts: Interrupts) -> i32 {
         Some(path) => match Sink::file(path) {
             Ok(sink) => sink,
             Err(error) => {
-                return usage_or_failure(
-                    2,
-                    &format!("Error: cannot write {}: {error}", path.display()),
-                );
+                return usage_or_failure(2, &format!("Error: cannot write {}: {error}", path.display()));
             }
         },
     };

@@ -106,11 +106,7 @@ impl Session {
             connection,
             interrupts,
             sink,
-            style: Style {
-                format: args.format,
-                rows_max: TABLE_ROWS_MAX,
-                width: None,
-            },
+            style: Style { format: args.format, rows_max: TABLE_ROWS_MAX, width: None },
             timer: args.timer,
             stats: args.stats,
             read_depth: 0,
@@ -140,9 +136,9 @@ impl Session {
         let mut line = String::new();
         loop {
             line.clear();
-            let read = reader.read_line(&mut line).map_err(|error| {
-                RunError::Failed(format!("Error: cannot read the script: {error}"))
-            })?;
+            let read = reader
+                .read_line(&mut line)
+                .map_err(|error| RunError::Failed(format!("Error: cannot read the script: {error}")))?;
             if read == 0 {
                 splitter.finish(&mut pieces);
             } else {
@@ -159,13 +155,10 @@ impl Session {
 
     /// Runs a file.
     pub fn script_file(&mut self, path: &Path) -> Result<(), RunError> {
-        let file = File::open(path).map_err(|error| {
-            RunError::Failed(format!("Error: cannot read {}: {error}", path.display()))
-        })?;
+        let file = File::open(path)
+            .map_err(|error| RunError::Failed(format!("Error: cannot read {}: {error}", path.display())))?;
         if self.read_depth == READ_DEPTH_MAX {
-            return Err(RunError::Failed(format!(
-                "Error: files read each other more than {READ_DEPTH_MAX} deep"
-            )));
+            return Err(RunError::Failed(format!("Error: files read each other more than {READ_DEPTH_MAX} deep")));
         }
         self.read_depth += 1;
         let result = self.script(file);
@@ -201,10 +194,7 @@ impl Session {
         // DDL has no columns, and nothing to say.
         let mut writer = (!schema.fields().is_empty()).then(|| {
             let width = self.sink.is_terminal().then(terminal_width).flatten();
-            output::writer(&Style {
-                width,
-                ..self.style.clone()
-            })
+            output::writer(&Style { width, ..self.style.clone() })
         });
         if let Some(writer) = &mut writer {
             writer.begin(&schema, &mut self.sink)?;

@@ -41,13 +41,11 @@ impl Interrupts {
         let interrupts = Self::default();
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let listener = interrupts.clone();
-        thread::Builder::new()
-            .name("ogee-signals".to_owned())
-            .spawn(move || {
-                for signal in signals.forever() {
-                    listener.raise(signal);
-                }
-            })?;
+        thread::Builder::new().name("ogee-signals".to_owned()).spawn(move || {
+            for signal in signals.forever() {
+                listener.raise(signal);
+            }
+        })?;
         Ok(interrupts)
     }
 

@@ -37,11 +37,7 @@ pub struct Splitter {
 
 impl Default for Splitter {
     fn default() -> Self {
-        Self {
-            pending: String::new(),
-            state: State::Plain,
-            substance: false,
-        }
+        Self { pending: String::new(), state: State::Plain, substance: false }
     }
 }
 
@@ -117,8 +113,7 @@ impl Splitter {
                     }
                     b'$' => {
                         self.substance = true;
-                        let word = at > 0
-                            && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
+                        let word = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
                         match dollar_delimiter(rest).filter(|_| !word) {
                             Some(delimiter) => {
                                 let length = delimiter.len();
@@ -164,8 +159,7 @@ fn dollar_delimiter(text: &str) -> Option<String> {
     let end = text[1..].find('$')? + 1;
     let tag = &text[1..end];
     let starts_well = !tag.starts_with(|c: char| c.is_ascii_digit());
-    (starts_well && tag.chars().all(|c| c.is_alphanumeric() || c == '_'))
-        .then(|| text[..=end].to_owned())
+    (starts_well && tag.chars().all(|c| c.is_alphanumeric() || c == '_')).then(|| text[..=end].to_owned())
 }
 
 #[cfg(test)]
@@ -213,18 +207,12 @@ mod tests {
 
     #[test]
     fn commands_only_where_a_statement_would_begin() {
-        assert_eq!(
-            statements(".mode csv\nselect 1\n.5;\n.tables"),
-            vec!["<.mode csv>", "select 1\n.5", "<.tables>"]
-        );
+        assert_eq!(statements(".mode csv\nselect 1\n.5;\n.tables"), vec!["<.mode csv>", "select 1\n.5", "<.tables>"]);
     }
 
     #[test]
     fn an_unfinished_statement_is_given_out_at_the_end() {
         assert_eq!(statements("select 'open"), vec!["select 'open"]);
-        assert_eq!(
-            statements("select ä, 'ö;ü'; select €"),
-            vec!["select ä, 'ö;ü'", "select €"]
-        );
+        assert_eq!(statements("select ä, 'ö;ü'; select €"), vec!["select ä, 'ö;ü'", "select €"]);
     }
 }

@@ -28,14 +28,13 @@ impl Place {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
-        command
-            .current_dir(self.directory.path())
-            .args(arguments)
-            .args(["--temp-directory", "spill", "--threads", "2"]);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.current_dir(self.directory.path()).args(arguments).args([
+            "--temp-directory",
+            "spill",
+            "--threads",
+            "2",
+        ]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -80,15 +79,11 @@ fn assert_query_error(output: &Output, words: &[&str]) {
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.starts_with("Error [OGEE_"), "no code: {message}");
     for word in words {
-        assert!(
-            message.to_lowercase().contains(&word.to_lowercase()),
-            "{word:?} is not in: {message}"
-        );
+        assert!(message.to_lowercase().contains(&word.to_lowercase()), "{word:?} is not in: {message}");
     }
 }
 
-const TWO_ROWS: &str =
-    "SELECT * FROM (VALUES (1, 'a,b', 1.50), (2, NULL, -3.25)) AS t(n, s, d) ORDER BY n";
+const TWO_ROWS: &str = "SELECT * FROM (VALUES (1, 'a,b', 1.50), (2, NULL, -3.25)) AS t(n, s, d) ORDER BY n";
 
 #[test]
 fn every_format_writes_its_form() {
@@ -99,34 +94,21 @@ fn every_format_writes_its_form() {
         stdout(&output)
     };
     assert_eq!(run("csv"), "n,s,d\n1,\"a,b\",1.50\n2,,-3.25\n");
-    assert_eq!(
-        run("markdown"),
-        "| n | s | d |\n|---:|---|---:|\n| 1 | a,b | 1.50 |\n| 2 | NULL | -3.25 |\n"
-    );
-    assert_eq!(
-        run("line"),
-        "n = 1\ns = a,b\nd = 1.50\n\nn = 2\ns = NULL\nd = -3.25\n"
-    );
-    let lines: Vec<Value> = run("ndjson")
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    assert_eq!(run("markdown"), "| n | s | d |\n|---:|---|---:|\n| 1 | a,b | 1.50 |\n| 2 | NULL | -3.25 |\n");
+    assert_eq!(run("line"), "n = 1\ns = a,b\nd = 1.50\n\nn = 2\ns = NULL\nd = -3.25\n");
+    let lines: Vec<Value> = run("ndjson").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[1], serde_json::json!({"n": 2, "s": null, "d": -3.25}));
     let array: Value = serde_json::from_str(&run("json")).unwrap();
     assert_eq!(array, Value::from(lines));
     let table = run("table");
-    assert!(
-        table.contains("│ n ") && table.contains("│ 2 ") && table.ends_with("2 rows\n"),
-        "{table}"
-    );
+    assert!(table.contains("│ n ") && table.contains("│ 2 ") && table.ends_with("2 rows\n"), "{table}");
 }
 
 #[test]
 fn results_without_rows_have_their_form_too() {
     let place = Place::new();
-    let run =
-        |format: &str| stdout(&place.run(&["--format", format, "-c", "SELECT 1 AS a WHERE false"]));
+    let run = |format: &str| stdout(&place.run(&["--format", format, "-c", "SELECT 1 AS a WHERE false"]));
     assert_eq!(run("csv"), "a\n");
     assert_eq!(run("json"), "[]\n");
     assert_eq!(run("ndjson"), "");
@@ -136,47 +118,26 @@ fn results_without_rows_have_their_form_too() {
 #[test]
 fn a_table_shows_the_ends_of_a_long_result() {
     let place = Place::new();
-    let output = place.run(&[
-        "-c",
-        "SELECT i FROM generate_series(1, 100000) AS g(i) ORDER BY i",
-    ]);
+    let output = place.run(&["-c", "SELECT i FROM generate_series(1, 100000) AS g(i) ORDER BY i"]);
     assert_success(&output);
     let text = stdout(&output);
-    assert!(
-        text.contains("⋮")
-            && text.contains("│ 100000 │")
-            && text.contains("100000 rows (40 shown)"),
-        "{text}"
-    );
+    assert!(text.contains("⋮") && text.contains("│ 100000 │") && text.contains("100000 rows (40 shown)"), "{text}");
     assert!(text.lines().count() < 50);
 }
 
 #[test]
 fn other_formats_write_everything() {
     let place = Place::new();
-    let output = place.run(&[
-        "--format",
-        "csv",
-        "-c",
-        "SELECT i FROM generate_series(1, 100000) AS g(i)",
-    ]);
+    let output = place.run(&["--format", "csv", "-c", "SELECT i FROM generate_series(1, 100000) AS g(i)"]);
     assert_success(&output);
-    let sum: u64 = stdout(&output)
-        .lines()
-        .skip(1)
-        .map(|line| line.parse::<u64>().unwrap())
-        .sum();
+    let sum: u64 = stdout(&output).lines().skip(1).map(|line| line.parse::<u64>().unwrap()).sum();
     assert_eq!(sum, 100_000 * 100_001 / 2);
 }
 
 #[test]
 fn scripts_run_in_the_order_of_the_command_line() {
     let place = Place::new();
-    std::fs::write(
-        place.path("script.sql"),
-        "-- a comment; with a semicolon\nSELECT 2 AS a;\nSELECT 3 AS a",
-    )
-    .unwrap();
+    std::fs::write(place.path("script.sql"), "-- a comment; with a semicolon\nSELECT 2 AS a;\nSELECT 3 AS a").unwrap();
     let output = place.run(&[
         "--format",
         "csv",
@@ -196,19 +157,11 @@ fn standard_input_is_a_script_with_commands() {
     let place = Place::new();
     let mut child = place.command(&[]).stdin(Stdio::piped()).spawn().unwrap();
     let script = ".mode csv\nCREATE TABLE t AS SELECT 1 AS a;\n.tables\nSELECT a + 1\n  AS b FROM t;\n.output other.csv\nSELECT 'x' AS y;\n";
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(script.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_success(&output);
     assert_eq!(stdout(&output), "name,type\nt,BASE TABLE\nb\n2\n");
-    assert_eq!(
-        std::fs::read_to_string(place.path("other.csv")).unwrap(),
-        "y\nx\n"
-    );
+    assert_eq!(std::fs::read_to_string(place.path("other.csv")).unwrap(), "y\nx\n");
 }
 
 #[test]
@@ -217,10 +170,7 @@ fn output_goes_to_a_file() {
     let output = place.run(&["--format", "csv", "-o", "out.csv", "-c", "SELECT 7 AS a"]);
     assert_success(&output);
     assert!(output.stdout.is_empty());
-    assert_eq!(
-        std::fs::read_to_string(place.path("out.csv")).unwrap(),
-        "a\n7\n"
-    );
+    assert_eq!(std::fs::read_to_string(place.path("out.csv")).unwrap(), "a\n7\n");
 }
 
 #[test]
@@ -231,10 +181,7 @@ fn statistics_are_one_line_of_json_per_statement() {
     let output = place.run(&["--stats", "--memory-limit", "700MB", "-c", sql]);
     assert_success(&output);
     let text = stderr(&output);
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2, "{text}");
     let keys = [
         "elapsed_s",
@@ -248,12 +195,7 @@ fn statistics_are_one_line_of_json_per_statement() {
         "strategies",
     ];
     for line in &lines {
-        let mut found: Vec<&str> = line
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let mut found: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
         let mut expected = keys.to_vec();
         found.sort_unstable();
         expected.sort_unstable();
@@ -274,13 +216,7 @@ fn the_timer_reports_every_statement() {
     let place = Place::new();
     let output = place.run(&["--timer", "-c", "SELECT 1; SELECT 2"]);
     assert_success(&output);
-    assert_eq!(
-        stderr(&output)
-            .lines()
-            .filter(|line| line.starts_with("Run time: "))
-            .count(),
-        2
-    );
+    assert_eq!(stderr(&output).lines().filter(|line| line.starts_with("Run time: ")).count(), 2);
 }
 
 #[test]
@@ -295,17 +231,8 @@ fn wrong_usage_has_code_2() {
         &["-o", "no/such/directory/file", "-c", "SELECT 1"],
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
-        let output = command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(!output.stderr.is_empty(), "{arguments:?} says nothing");
     }
     assert_success(&place.run(&[":memory:", "-c", "SELECT 1"]));
@@ -316,19 +243,10 @@ fn errors_in_sql_have_code_1_and_end_the_script() {
     let place = Place::new();
     for (sql, words) in [
         ("SELEC 1", &["SELEC"][..]),
-        (
-            "SELECT nothing FROM (SELECT 1 AS something)",
-            &["nothing", "something"],
-        ),
+        ("SELECT nothing FROM (SELECT 1 AS something)", &["nothing", "something"]),
         ("SELECT * FROM no_such_table", &["no_such_table"]),
-        (
-            "SELECT * FROM 'no_such_file.parquet'",
-            &["no_such_file.parquet"],
-        ),
-        (
-            "SELECT 9223372036854775807 + i FROM generate_series(1, 2) AS g(i)",
-            &["overflow"],
-        ),
+        ("SELECT * FROM 'no_such_file.parquet'", &["no_such_file.parquet"]),
+        ("SELECT 9223372036854775807 + i FROM generate_series(1, 2) AS g(i)", &["overflow"]),
     ] {
         let output = place.run(&["-c", &format!("{sql}; SELECT 'not reached' AS a")]);
         assert_query_error(&output, words);
@@ -343,116 +261,56 @@ fn errors_in_sql_have_code_1_and_end_the_script() {
 fn a_truncated_parquet_file_is_an_error_that_names_it() {
     let place = Place::new();
     place.parquet("whole.parquet", 20_000);
-    let length = std::fs::metadata(place.path("whole.parquet"))
-        .unwrap()
-        .len();
+    let length = std::fs::metadata(place.path("whole.parquet")).unwrap().len();
     // Without its footer, and with a footer but without the middle.
     std::fs::copy(place.path("whole.parquet"), place.path("headless.parquet")).unwrap();
-    OpenOptions::new()
-        .write(true)
-        .open(place.path("headless.parquet"))
-        .unwrap()
-        .set_len(length / 2)
-        .unwrap();
+    OpenOptions::new().write(true).open(place.path("headless.parquet")).unwrap().set_len(length / 2).unwrap();
     let bytes = std::fs::read(place.path("whole.parquet")).unwrap();
     let mut torn = bytes[..1000].to_vec();
     torn.extend_from_slice(&bytes[bytes.len() - 3000..]);
     std::fs::write(place.path("torn.parquet"), torn).unwrap();
     for name in ["headless.parquet", "torn.parquet"] {
-        let output = place.run(&[
-            "-c",
-            &format!("SELECT t, count(*) FROM '{name}' GROUP BY t"),
-        ]);
+        let output = place.run(&["-c", &format!("SELECT t, count(*) FROM '{name}' GROUP BY t")]);
         assert_query_error(&output, &[name]);
     }
 }
 
 /// A grouping whose state is well above what a limit of 150 MB leaves.
-const LARGE: &str = "SELECT count(*), max(n), min(t) FROM (SELECT t, i, count(*) AS n FROM 'large.parquet' GROUP BY t, i)";
+const LARGE: &str =
+    "SELECT count(*), max(n), min(t) FROM (SELECT t, i, count(*) AS n FROM 'large.parquet' GROUP BY t, i)";
 const LARGE_ROWS: usize = 1_500_000;
 
 #[test]
 fn what_does_not_fit_is_spilled() {
     let place = Place::new();
     place.parquet("large.parquet", LARGE_ROWS);
-    let output = place.run(&[
-        "--format",
-        "csv",
-        "--stats",
-        "--memory-limit",
-        "150MB",
-        "-c",
-        LARGE,
-    ]);
+    let output = place.run(&["--format", "csv", "--stats", "--memory-limit", "150MB", "-c", LARGE]);
     assert_success(&output);
-    assert_eq!(
-        stdout(&output).lines().nth(1),
-        Some("1500000,1,\"a text of some length, number 1\"")
-    );
+    assert_eq!(stdout(&output).lines().nth(1), Some("1500000,1,\"a text of some length, number 1\""));
     let stats: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
-    assert!(
-        stats["spilled_bytes"].as_u64().unwrap() > 10_000_000,
-        "{stats}"
-    );
-    assert!(
-        stats["temp_peak_bytes"].as_u64().unwrap() > 10_000_000,
-        "{stats}"
-    );
+    assert!(stats["spilled_bytes"].as_u64().unwrap() > 10_000_000, "{stats}");
+    assert!(stats["temp_peak_bytes"].as_u64().unwrap() > 10_000_000, "{stats}");
     let excess = stats["peak_rss_bytes"].as_i64().unwrap() - 150_000_000;
     assert!(excess < 64 << 20, "{excess} bytes beyond the limit");
 
     // The same with too little temporary space, and with none that can be had.
-    let output = place.run(&[
-        "--memory-limit",
-        "150MB",
-        "--max-temp-size",
-        "2MB",
-        "-c",
-        LARGE,
-    ]);
+    let output = place.run(&["--memory-limit", "150MB", "--max-temp-size", "2MB", "-c", LARGE]);
     assert_query_error(&output, &["temp"]);
     std::fs::write(place.path("file"), "in the way").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
-    command.current_dir(place.directory.path()).args([
-        "--memory-limit",
-        "150MB",
-        "--temp-directory",
-        "file/below",
-    ]);
-    let output = command
-        .args(["-c", LARGE])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    command.current_dir(place.directory.path()).args(["--memory-limit", "150MB", "--temp-directory", "file/below"]);
+    let output = command.args(["-c", LARGE]).stdin(Stdio::null()).output().unwrap();
     assert_ne!(output.status.code(), Some(0));
-    assert!(
-        stderr(&output).contains("file/below"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("file/below"), "{}", stderr(&output));
 
     // After such an error the handle is usable.
     let script = format!("{LARGE};\n");
     let mut child = place
-        .command(&[
-            "--memory-limit",
-            "150MB",
-            "--max-temp-size",
-            "2MB",
-            "--format",
-            "csv",
-            "-f",
-            "/dev/stdin",
-        ])
+        .command(&["--memory-limit", "150MB", "--max-temp-size", "2MB", "--format", "csv", "-f", "/dev/stdin"])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(script.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     assert_query_error(&child.wait_with_output().unwrap(), &["temp"]);
 }
 
@@ -460,34 +318,16 @@ fn what_does_not_fit_is_spilled() {
 fn a_limit_too_small_is_an_error_that_says_so() {
     let place = Place::new();
     place.parquet("t.parquet", 100_000);
-    let output = place.run(&[
-        "--memory-limit",
-        "1MB",
-        "-c",
-        "SELECT t, count(*) FROM 't.parquet' GROUP BY t",
-    ]);
-    assert!(
-        matches!(output.status.code(), Some(1 | 2)),
-        "{:?}",
-        output.status
-    );
-    assert!(
-        stderr(&output).contains("memory") && stderr(&output).starts_with("Error [OGEE_"),
-        "{}",
-        stderr(&output)
-    );
+    let output = place.run(&["--memory-limit", "1MB", "-c", "SELECT t, count(*) FROM 't.parquet' GROUP BY t"]);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{:?}", output.status);
+    assert!(stderr(&output).contains("memory") && stderr(&output).starts_with("Error [OGEE_"), "{}", stderr(&output));
 }
 
 #[test]
 fn a_reader_that_leaves_ends_the_shell_quietly() {
     let place = Place::new();
     let mut child = place
-        .command(&[
-            "--format",
-            "csv",
-            "-c",
-            "SELECT i FROM generate_series(1, 100000000) AS g(i)",
-        ])
+        .command(&["--format", "csv", "-c", "SELECT i FROM generate_series(1, 100000000) AS g(i)"])
         .spawn()
         .unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -512,30 +352,19 @@ fn wait(mut child: Child, patience: Duration) -> (Option<i32>, String) {
         thread::sleep(Duration::from_millis(10));
     };
     let mut text = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     (status.code(), text)
 }
 
 fn signal(child: &Child, name: &str) {
-    let done = Command::new("kill")
-        .args([name, &child.id().to_string()])
-        .status()
-        .unwrap();
+    let done = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
     assert!(done.success());
 }
 
 /// Starts a query that never ends, waits until it has surely begun to spill, and sends a signal.
 fn interrupt(place: &Place, name: &str) -> (Option<i32>, Duration) {
     let sql = "SELECT count(*) FROM (SELECT i, count(*) FROM generate_series(1, 100000000000) AS g(i) GROUP BY i)";
-    let child = place
-        .command(&["--memory-limit", "128MB", "-c", sql])
-        .spawn()
-        .unwrap();
+    let child = place.command(&["--memory-limit", "128MB", "-c", sql]).spawn().unwrap();
     thread::sleep(Duration::from_millis(2500));
     let sent = Instant::now();
     signal(&child, name);

@@ -9,21 +9,15 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::{
-    arrow::{
-        compute::kernels::numeric,
-        datatypes::DataType,
-    },
+    arrow::{compute::kernels::numeric, datatypes::DataType},
     common::{
         DFSchema, Result, ScalarValue,
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-        Signature, Volatility,
-        expr::ScalarFunction,
-        expr_rewriter::NamePreserver,
-        utils::merge_schema,
+        BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+        ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, expr_rewriter::NamePreserver, utils::merge_schema,
     },
     optimizer::AnalyzerRule,
     physical_expr_common::datum::apply,

@@ -15,8 +15,8 @@ use datafusion::{
     common::{Result, ScalarValue, not_impl_err},
     functions_aggregate::sum::sum_udaf,
     logical_expr::{
-        Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF, SetMonotonicity,
-        Signature, StatisticsArgs,
+        Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
+        SetMonotonicity, Signature, StatisticsArgs,
         function::{AccumulatorArgs, StateFieldsArgs},
         utils::AggregateOrderSensitivity,
     },
@@ -221,7 +221,9 @@ impl Accumulator for DistinctSum {
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let (mut sum, mut count) = (0, 0);
         for state in self.inner.state()? {
-            let ScalarValue::List(list) = state else { return not_impl_err!("a state of distinct values that is no list") };
+            let ScalarValue::List(list) = state else {
+                return not_impl_err!("a state of distinct values that is no list");
+            };
             for_each(list.values(), |_, v| {
                 sum += v;
                 count += 1;

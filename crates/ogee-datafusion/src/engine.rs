@@ -21,19 +21,26 @@ pub struct Engine {
     memory: Arc<BufferManager>,
     scheduler: Arc<Scheduler>,
     settings: RwLock<ExecSettings>,
+    release: Option<fn()>,
     runtime: OnceLock<Runtime>,
 }
 
 impl Engine {
     /// An engine on `memory`, with as many workers as `settings` say. Threads start with the first statement.
-    pub fn new(memory: Arc<BufferManager>, settings: ExecSettings) -> Arc<Self> {
+    /// `release`, if there is one, makes the allocator give memory back that nobody uses.
+    pub fn new(memory: Arc<BufferManager>, settings: ExecSettings, release: Option<fn()>) -> Arc<Self> {
         let scheduler = Scheduler::new(settings.threads);
-        Arc::new(Self { memory, scheduler, settings: RwLock::new(settings), runtime: OnceLock::new() })
+        Arc::new(Self { memory, scheduler, settings: RwLock::new(settings), release, runtime: OnceLock::new() })
     }
 
     /// The pool.
     pub fn memory(&self) -> &Arc<BufferManager> {
         &self.memory
+    }
+
+    /// Makes the allocator give memory back that nobody uses.
+    pub(crate) fn release(&self) -> Option<fn()> {
+        self.release
     }
 
     /// The workers.

@@ -106,7 +106,10 @@ impl From<&ArrowError> for Error {
         match error {
             ArrowError::ExternalError(inner) => from_any(&**inner),
             ArrowError::ArithmeticOverflow(message) => Self::overflow(message),
-            ArrowError::IoError(message, _) => Self::Source(message.clone()),
+            ArrowError::IoError(message, inner) => match inner.get_ref() {
+                Some(wrapped) => from_any(wrapped),
+                None => Self::Source(message.clone()),
+            },
             ArrowError::DivideByZero => Self::Execution("division by zero".to_owned()),
             ArrowError::ParseError(message)
             | ArrowError::CastError(message)

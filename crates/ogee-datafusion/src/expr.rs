@@ -74,15 +74,20 @@ fn comparison(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Option<Exp
         _ => return Ok(None),
     };
     let (left, right) = (binary.left(), binary.right());
-    let (column, literal, op) =
-        match (left.downcast_ref::<Column>(), left.downcast_ref::<Literal>(), right.downcast_ref::<Column>(), right.downcast_ref::<Literal>()) {
-            (Some(column), _, _, Some(literal)) => (column, literal, op),
-            (_, Some(literal), Some(column), _) => (column, literal, flip(op)),
-            _ => return Ok(None),
-        };
+    let (column, literal, op) = match (
+        left.downcast_ref::<Column>(),
+        left.downcast_ref::<Literal>(),
+        right.downcast_ref::<Column>(),
+        right.downcast_ref::<Literal>(),
+    ) {
+        (Some(column), _, _, Some(literal)) => (column, literal, op),
+        (_, Some(literal), Some(column), _) => (column, literal, flip(op)),
+        _ => return Ok(None),
+    };
     let Some(field) = input.fields().get(column.index()) else { return Ok(None) };
     let data_type = normalize_type(field.data_type());
-    if literal.value().is_null() || normalize_type(&literal.value().data_type()) != data_type || !has_kernel(&data_type) {
+    if literal.value().is_null() || normalize_type(&literal.value().data_type()) != data_type || !has_kernel(&data_type)
+    {
         return Ok(None);
     }
     Ok(Some(Expr::Compare { op, column: column.index(), literal: constant(literal)? }))
@@ -121,18 +126,12 @@ fn foreign(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
         })
         .data()?;
     // Nullability is not checked again per batch: what DataFusion inferred from it is already in the plan.
-    let fields: Vec<Field> =
-        columns.iter().map(|&index| input.field(index).clone().with_nullable(true)).collect();
+    let fields: Vec<Field> = columns.iter().map(|&index| input.field(index).clone().with_nullable(true)).collect();
     let declared = fields
         .iter()
         .map(|field| (normalize_type(field.data_type()) != *field.data_type()).then(|| field.data_type().clone()))
         .collect();
-    Ok(Expr::Foreign(Arc::new(Foreign {
-        expr: reindexed,
-        columns,
-        declared,
-        schema: Arc::new(Schema::new(fields)),
-    })))
+    Ok(Expr::Foreign(Arc::new(Foreign { expr: reindexed, columns, declared, schema: Arc::new(Schema::new(fields)) })))
 }
 
 /// A physical expression evaluated on the columns that it reads, in the types that it was planned for.

@@ -62,15 +62,16 @@ impl UrlTableFactory for FileTables {
             return plan_err!("no table and no file is named '{url}'");
         }
         let Some((format, extension)) = files.iter().find_map(|file| format_of(&file.location, &state)) else {
-            return plan_err!("'{url}' has an extension that is not known; use one of .parquet, .csv, .tsv, .json, .ndjson, .arrow");
+            return plan_err!(
+                "'{url}' has an extension that is not known; use one of .parquet, .csv, .tsv, .json, .ndjson, .arrow"
+            );
         };
         let files: Vec<&Path> =
             files.iter().map(|file| &file.location).filter(|path| path.as_ref().ends_with(&extension)).collect();
         let options = ListingOptions::new(format?).with_file_extension(extension);
         let partitions = partition_columns(&location, &files);
         let options = options.with_table_partition_cols(partitions);
-        let config =
-            ListingTableConfig::new(location).with_listing_options(options).infer_schema(&state).await?;
+        let config = ListingTableConfig::new(location).with_listing_options(options).infer_schema(&state).await?;
         let cache = state.runtime_env().cache_manager.get_file_statistic_cache();
         Ok(Some(Arc::new(ListingTable::try_new(config)?.with_cache(cache))))
     }
@@ -114,7 +115,8 @@ fn partition_columns(location: &ListingTableUrl, files: &[&Path]) -> Vec<(String
         let mut parts: Vec<&str> = parts.collect();
         parts.pop();
         let pairs: Vec<_> = parts.into_iter().filter_map(|part| part.split_once('=')).collect();
-        let columns = columns.get_or_insert_with(|| pairs.iter().map(|(key, _)| ((*key).to_owned(), Vec::new())).collect());
+        let columns =
+            columns.get_or_insert_with(|| pairs.iter().map(|(key, _)| ((*key).to_owned(), Vec::new())).collect());
         if columns.len() != pairs.len() || columns.iter().zip(&pairs).any(|(column, pair)| column.0 != pair.0) {
             return Vec::new();
         }

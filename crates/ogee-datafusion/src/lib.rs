@@ -17,6 +17,7 @@ mod error;
 mod expr;
 mod files;
 mod island;
+mod names;
 mod order;
 mod page_chain;
 mod pool;

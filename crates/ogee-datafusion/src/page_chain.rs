@@ -39,6 +39,12 @@ impl PageChain {
         self.state.lock().len
     }
 
+    /// Starts to bring back what was spilled, as far as room is free.
+    pub(crate) fn prefetch(&self) {
+        let pages = self.state.lock().pages.clone();
+        self.memory.prefetch(pages);
+    }
+
     /// Appends at the end.
     pub(crate) fn writer(&self) -> ChainWriter {
         ChainWriter { chain: self.clone(), pinned: None }

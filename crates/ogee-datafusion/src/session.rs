@@ -5,15 +5,18 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::{array::{AsArray, RecordBatch}, datatypes::UInt64Type},
+    arrow::{
+        array::{AsArray, RecordBatch},
+        datatypes::{Field, Schema, SchemaRef, UInt64Type},
+    },
     catalog::DynamicFileCatalog,
-    common::{TableReference, config::Dialect},
+    common::{
+        TableReference,
+        config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
+    },
     execution::{
-        SendableRecordBatchStream, SessionState, SessionStateBuilder,
-        cache::cache_manager::CacheManagerConfig,
-        disk_manager::DiskManagerBuilder,
-        memory_pool::MemoryPool,
-        runtime_env::RuntimeEnvBuilder,
+        SendableRecordBatchStream, SessionState, SessionStateBuilder, cache::cache_manager::CacheManagerConfig,
+        disk_manager::DiskManagerBuilder, memory_pool::MemoryPool, runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan},
     physical_optimizer::optimizer::PhysicalOptimizer,
@@ -35,6 +38,7 @@ use crate::{
     engine::{Engine, StatementContext},
     files::FileTables,
     island::OgeeRule,
+    names::name_apart,
     order::ClearOrderings,
     pool::{OgeePool, PoolFiles},
     table::PagedTable,
@@ -42,6 +46,15 @@ use crate::{
 
 /// Bytes of Parquet footers that listing may keep between statements; heap memory outside the pool.
 const FOOTER_CACHE_BYTES: usize = 8 << 20;
+
+/// Rows of a batch between DataFusion's operators.
+const BATCH_ROWS: usize = 8192;
+
+/// What a sort of DataFusion's keeps for merging its runs, where the limit is large.
+const SORT_RESERVATION: usize = 10 << 20;
+
+/// Rows of a row group that `COPY` writes: a morsel for those who read it, and what the writer holds at a time.
+const ROW_GROUP_ROWS: usize = 122_880;
 
 /// A catalog of tables and the statements over it.
 pub struct Session {
@@ -51,7 +64,7 @@ pub struct Session {
 
 /// One parsed statement.
 #[derive(Clone, Debug)]
-pub struct Statement(ParsedStatement);
+pub struct Statement(pub(crate) ParsedStatement);
 
 impl std::fmt::Display for Statement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -91,13 +104,15 @@ impl Session {
     pub fn new(engine: Arc<Engine>) -> Result<Self> {
         let memory = engine.memory();
         let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(OgeePool::new(Arc::clone(memory))) as Arc<dyn MemoryPool>)
+            .with_memory_pool(Arc::new(OgeePool::new(Arc::clone(memory), engine.release())) as Arc<dyn MemoryPool>)
             .with_disk_manager_builder(
                 DiskManagerBuilder::default().with_temp_file_factory(Arc::new(PoolFiles::new(Arc::clone(memory)))),
             )
             // Which files a directory has is asked anew for every statement.
             .with_cache_manager(
-                CacheManagerConfig::default().with_metadata_cache_limit(FOOTER_CACHE_BYTES).with_list_files_cache_limit(0),
+                CacheManagerConfig::default()
+                    .with_metadata_cache_limit(FOOTER_CACHE_BYTES)
+                    .with_list_files_cache_limit(0),
             )
             .build_arc()?;
 
@@ -135,9 +150,11 @@ impl Session {
     ///
     /// # Errors
     /// Those of planning, and of running where the outcome is not rows.
-    pub async fn run(&self, statement: Statement, context: &Arc<StatementContext>) -> Result<Outcome> {
+    pub async fn run(&self, mut statement: Statement, context: &Arc<StatementContext>) -> Result<Outcome> {
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::clone(context));
+        fit_to_limit(state.config_mut().options_mut(), self.engine.memory().limit());
+        name_apart(&mut statement.0);
         let plan = state.statement_to_plan(statement.0).await?;
         self.run_plan(state, plan).await
     }
@@ -180,7 +197,9 @@ impl Session {
             return Ok(Outcome::Done(None));
         }
         if exists && !or_replace {
-            return Err(Error::Plan(format!("table '{name}' exists already; use CREATE OR REPLACE TABLE to replace it")));
+            return Err(Error::Plan(format!(
+                "table '{name}' exists already; use CREATE OR REPLACE TABLE to replace it"
+            )));
         }
         let mut names = std::collections::HashSet::new();
         if let Some(field) = input.schema().fields().iter().find(|field| !names.insert(field.name().as_str())) {
@@ -189,9 +208,14 @@ impl Session {
                 field.name()
             )));
         }
-        let schema = Arc::clone(input.schema().inner());
-        let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), constraints, column_defaults);
+        // The types are known only now: coercion may change those of the statement as it was written.
         let physical = single_partition(state.create_physical_plan(&input).await?);
+        // Columns take NULL unless they were declared not to; that a query cannot give NULL is no declaration.
+        let schema = match &*input {
+            LogicalPlan::EmptyRelation(_) => Arc::clone(input.schema().inner()),
+            _ => nullable(&physical.schema()),
+        };
+        let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), constraints, column_defaults);
         let rows = affected(&drain(execute_stream(table.sink(physical, false), state.task_ctx())?).await?);
         if exists {
             self.context.deregister_table(name.clone())?;
@@ -205,6 +229,26 @@ impl Session {
         let table = name.table().to_owned();
         Ok(self.context.state().schema_for_ref(name.clone())?.table_exist(&table))
     }
+}
+
+/// Batches, and buffers whose size nobody accounts for, in proportion to the limit. What the user has set stays.
+fn fit_to_limit(options: &mut ConfigOptions, limit: usize) {
+    let execution = &mut options.execution;
+    if execution.batch_size.get() == BATCH_ROWS {
+        // 8192 rows from 1 GiB on, 1024 below 128 MiB.
+        let rows = (limit >> 17).clamp(1024, BATCH_ROWS).next_power_of_two();
+        execution.batch_size = ConfigNonZeroUsize::try_new(rows).expect("between the bounds above");
+    }
+    if execution.sort_spill_reservation_bytes == SORT_RESERVATION {
+        execution.sort_spill_reservation_bytes = SORT_RESERVATION.min(limit / 64);
+    }
+    // Otherwise every column of a file that is written has buffers in several tasks.
+    execution.parquet.allow_single_file_parallelism &= limit >= 1 << 30;
+}
+
+fn nullable(schema: &Schema) -> SchemaRef {
+    let fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 fn single_partition(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
@@ -236,12 +280,15 @@ fn config() -> SessionConfig {
         .with_target_partitions(1)
         .with_information_schema(true)
         .with_default_catalog_and_schema("ogee", "public")
-        .with_batch_size(8192);
+        .with_batch_size(BATCH_ROWS);
     let options = config.options_mut();
     options.sql_parser.parse_float_as_decimal = true;
     options.sql_parser.default_null_ordering = "nulls_max".to_owned();
     options.sql_parser.dialect = Dialect::Generic;
     options.explain.physical_plan_only = true;
+    options.execution.sort_spill_reservation_bytes = SORT_RESERVATION;
+    options.execution.objectstore_writer_buffer_size = 2 << 20;
+    options.execution.parquet.max_row_group_size = ROW_GROUP_ROWS;
     options.execution.collect_statistics = true;
     options.execution.parquet.schema_force_view_types = true;
     options.execution.parquet.pushdown_filters = false;

@@ -24,11 +24,7 @@ use datafusion::{
         ipc::{reader::StreamReader, writer::StreamWriter},
     },
     catalog::{Session, TableProvider},
-    common::{
-        Constraints, Statistics, not_impl_err,
-        stats::Precision,
-        tree_node::TreeNodeRecursion,
-    },
+    common::{Constraints, Statistics, exec_err, not_impl_err, stats::Precision, tree_node::TreeNodeRecursion},
     datasource::{
         TableType,
         sink::{DataSink, DataSinkExec},
@@ -39,8 +35,7 @@ use datafusion::{
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-        statistics::StatisticsArgs,
-        stream::RecordBatchStreamAdapter,
+        statistics::StatisticsArgs, stream::RecordBatchStreamAdapter,
     },
 };
 use futures::StreamExt;
@@ -180,7 +175,13 @@ impl DataSink for PagedSink {
         let mut coalescer = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
         while let Some(batch) = rows.next().await.transpose()? {
             // The input's field names and nullability may differ from the table's.
-            let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?;
+            let columns = batch.columns().to_vec();
+            for (column, field) in columns.iter().zip(self.schema.fields()) {
+                if !field.is_nullable() && column.null_count() > 0 {
+                    return exec_err!("column '{}' is NOT NULL, and a row has NULL for it", field.name());
+                }
+            }
+            let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
             coalescer.push_batch(batch)?;
             while let Some(batch) = coalescer.next_completed_batch() {
                 writer.write(&batch)?;
@@ -354,7 +355,8 @@ impl ExecutionPlan for TableExec {
 
     fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let scan = self.scan.clone();
-        let batches = scan.blocks.to_vec().into_iter().flat_map(move |block| match scan.reader(&block) {
+        let blocks: Vec<_> = scan.blocks.iter().cloned().collect();
+        let batches = blocks.into_iter().flat_map(move |block| match scan.reader(&block) {
             Ok(reader) => boxed(reader.map(|batch| batch.map_err(DataFusionError::from))),
             Err(error) => boxed(std::iter::once(Err(error))),
         });
@@ -383,6 +385,10 @@ impl Source for TableSource {
 
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    fn rows_estimate(&self) -> Option<u64> {
+        Some(self.scan.rows() as u64)
     }
 
     fn lanes(&self, threads: usize) -> usize {
@@ -448,6 +454,9 @@ impl SourceLocal for TableLocal {
             }
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(block) = self.scan.blocks.get(index) else { return Ok(SourceStep::Exhausted) };
+            if let Some(following) = self.scan.blocks.get(index + 1) {
+                following.bytes.prefetch();
+            }
             // The batch and the bytes that it is decoded from.
             self.reservation = Some(self.scan.memory.reserve("table scan", 2 * block.batch_bytes)?);
             self.block = Some(self.scan.reader(block).map_err(crate::error::to_exec)?);

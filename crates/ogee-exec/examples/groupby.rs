@@ -46,12 +46,9 @@ fn main() {
             Chunk::new(arrays.iter().map(|a| a.slice(start, len)).collect(), len)
         })
         .collect();
-    let memory = BufferManager::new(MemoryConfig {
-        limit: limit << 20,
-        counts_process: false,
-        ..MemoryConfig::default()
-    })
-    .unwrap();
+    let memory =
+        BufferManager::new(MemoryConfig { limit: limit << 20, counts_process: false, ..MemoryConfig::default() })
+            .unwrap();
     let scheduler = Scheduler::new(threads);
     for round in 0..3 {
         let ctx = ExecContext::new(Arc::clone(&memory), ExecSettings { threads, ..ExecSettings::default() });

@@ -81,12 +81,18 @@ impl Source for UnionSource {
     }
 }
 
+/// A lane's position in one input.
+struct OpenInput {
+    source: Box<dyn SourceLocal>,
+    operators: Vec<Box<dyn OperatorLocal>>,
+}
+
 struct UnionLocal {
     inputs: Arc<Vec<Input>>,
     ctx: ExecContext,
     lane: usize,
     at: usize,
-    open: Option<(Box<dyn SourceLocal>, Vec<Box<dyn OperatorLocal>>)>,
+    open: Option<OpenInput>,
     /// What the last chunk of the input became.
     ready: VecDeque<Chunk>,
 }
@@ -111,9 +117,9 @@ impl SourceLocal for UnionLocal {
             };
             if self.open.is_none() {
                 let operators = input.operators.iter().map(|o| o.local(&self.ctx)).collect();
-                self.open = Some((input.source.local(&self.ctx, self.lane)?, operators));
+                self.open = Some(OpenInput { source: input.source.local(&self.ctx, self.lane)?, operators });
             }
-            let (source, operators) = self.open.as_mut().expect("opened above");
+            let OpenInput { source, operators } = self.open.as_mut().expect("opened above");
             match source.next(task)? {
                 SourceStep::Chunk(chunk) => {
                     if collect(operators, chunk, &mut self.ready)? == Flow::Stop {

@@ -170,9 +170,11 @@ fn retained_rows_stay_where_they_are_until_they_are_released() {
 #[test]
 fn keys_are_equal_if_their_values_are() {
     let mut builder = RowLayoutBuilder::default();
-    let numbers: ArrayRef = Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), None, None, Some(f64::NAN), Some(-f64::NAN)]));
+    let numbers: ArrayRef =
+        Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), None, None, Some(f64::NAN), Some(-f64::NAN)]));
     let long = "a string that is not inlined";
-    let words: ArrayRef = Arc::new(StringViewArray::from(vec![Some(long), Some(long), None, Some(""), Some("x"), Some("x")]));
+    let words: ArrayRef =
+        Arc::new(StringViewArray::from(vec![Some(long), Some(long), None, Some(""), Some("x"), Some("x")]));
     builder.key(numbers.data_type().clone());
     builder.key(words.data_type().clone());
     let layout = builder.build().unwrap();

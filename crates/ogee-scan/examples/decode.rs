@@ -1,18 +1,31 @@
-//! Decodes columns of Parquet files on a number of threads and prints the seconds: what a scan costs without operators.
+//! Decodes columns of Parquet files on a number of threads and prints the seconds, and what memory was
+//! reserved and used: what a scan costs without operators.
 //!
 //! `cargo run --release -p ogee-scan --example decode -- FILE[,FILE...] THREADS [COLUMN,...] [MEMORY_LIMIT_MIB]`
 
-use std::{error::Error, fs::File, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    error::Error,
+    fs::File,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 
 use arrow_schema::Schema;
 use ogee_exec::{ExecContext, ExecSettings, Source, SourceStep};
-use ogee_memory::{BufferManager, CountingAllocator, MemoryConfig};
+use ogee_memory::{BufferManager, CountingAllocator, MemoryConfig, format_bytes};
 use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource};
 use ogee_scheduler::{Cancellation, TaskContext};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<mimalloc::MiMalloc> = CountingAllocator::new(mimalloc::MiMalloc);
+
+/// The most that readers had reserved, seen at their chunks.
+static RESERVED_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs whose times are printed.
 const RUNS: usize = 5;
@@ -44,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .into_iter()
         .map(|path| {
             let size = path.metadata()?.len();
-            Ok(ParquetFile { path, size, row_groups: None, partition_values: Vec::new() })
+            Ok(ParquetFile { path, size, rows: None, row_groups: None, partition_values: Vec::new() })
         })
         .collect::<Result<_, std::io::Error>>()?;
     for _ in 0..RUNS {
@@ -69,9 +82,17 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .collect();
             lanes.into_iter().map(|lane| lane.join().expect("a lane does not panic")).collect()
         });
-        println!("{:.3} s, {} rows, per lane {rows:?}", start.elapsed().as_secs_f64(), rows.iter().sum::<usize>());
+        let account = ogee_memory::process_account();
+        println!(
+            "{:.3} s, {} rows, per lane {rows:?}; reserved at most {}, on the heap at most {}, resident now {}",
+            start.elapsed().as_secs_f64(),
+            rows.iter().sum::<usize>(),
+            format_bytes(RESERVED_PEAK.swap(0, Ordering::Relaxed)),
+            format_bytes(account.allocator_peak_bytes()),
+            format_bytes(account.anonymous_bytes()),
+        );
+        account.reset_peaks();
     }
-    println!("pool: {:?}", ctx.memory.stats());
     Ok(())
 }
 
@@ -83,7 +104,11 @@ fn drain(source: &dyn Source, ctx: &ExecContext, lane: usize) -> usize {
     let mut rows = 0;
     loop {
         match local.next(&task).expect("the files are readable") {
-            SourceStep::Chunk(chunk) => rows += chunk.len(),
+            SourceStep::Chunk(chunk) => {
+                rows += chunk.len();
+                let reserved = ogee_memory::process_account().reserved_bytes();
+                RESERVED_PEAK.fetch_max(reserved, Ordering::Relaxed);
+            }
             SourceStep::MorselEnd => ctx.memory.revise(),
             SourceStep::Blocked => std::thread::yield_now(),
             SourceStep::Exhausted => return rows,

@@ -68,7 +68,7 @@ pub enum ScanError {
         /// The memory limit in bytes.
         limit: usize,
         /// Why no more was granted.
-        source: MemoryError,
+        source: Box<MemoryError>,
     },
     /// Not even one reader gets the memory it needs to start.
     #[error(
@@ -87,7 +87,7 @@ pub enum ScanError {
         /// The memory limit in bytes.
         limit: usize,
         /// Why they were not granted.
-        source: MemoryError,
+        source: Box<MemoryError>,
     },
 }
 

@@ -120,7 +120,7 @@ impl Reader {
             page: refused.page,
             needed: refused.needed,
             limit: refused.limit,
-            source: refused.source,
+            source: Box::new(refused.source),
         }
     }
 }

@@ -79,6 +79,10 @@ impl Source for ParquetSource {
         Arc::clone(&self.shared.spec.schema)
     }
 
+    fn rows_estimate(&self) -> Option<u64> {
+        self.shared.spec.files.iter().map(|file| file.rows).sum()
+    }
+
     fn lanes(&self, threads: usize) -> usize {
         self.shared.admission.lanes(self.shared.work.lanes(threads))
     }
@@ -131,7 +135,7 @@ impl Shared {
         wanted.clamp(1, BATCH_ROWS_MAX)
     }
 
-    /// Loads the footer of a file; false: others wait no more in vain.
+    /// Loads the footer of a file, and tells the lanes that wait what there is to read in it.
     fn load(&self, file: usize) -> Result<(), ExecError> {
         let work = footer::load(self.admission.memory(), &self.spec, &self.spec.files[file])?;
         if let Some(work) = work.first()
@@ -167,7 +171,7 @@ impl Shared {
                     column,
                     column_bytes,
                     limit: self.admission.memory().limit(),
-                    source,
+                    source: Box::new(source),
                 };
                 return Err(error.into());
             }

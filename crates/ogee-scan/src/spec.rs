@@ -18,6 +18,8 @@ pub struct ParquetFile {
     pub path: PathBuf,
     /// Bytes it had when it was listed; a shorter file is refused as truncated.
     pub size: u64,
+    /// Rows that it has, if that was learnt when it was listed.
+    pub rows: Option<u64>,
     /// Only row groups that begin at a byte in this range are read; `None` reads all.
     pub row_groups: Option<Range<u64>>,
     /// Values of the partition columns, one row each, in the order in which they follow the columns in files.

@@ -58,6 +58,7 @@ fn listed(path: &Path) -> ParquetFile {
     ParquetFile {
         path: path.to_owned(),
         size: path.metadata().unwrap().len(),
+        rows: None,
         row_groups: None,
         partition_values: Vec::new(),
     }
@@ -230,7 +231,7 @@ fn every_type_comes_in_its_normalized_form_with_its_nulls() {
     ];
     let batch =
         RecordBatch::try_from_iter_with_nullable(columns.iter().map(|(n, a)| (*n, Arc::clone(a), true))).unwrap();
-    let file = write(&dir.path().join("types.parquet"), &[batch.clone()], WriterProperties::builder());
+    let file = write(&dir.path().join("types.parquet"), std::slice::from_ref(&batch), WriterProperties::builder());
     let normalized = ogee_vector::normalize_schema(&batch.schema());
     assert_eq!(normalized.field(9).data_type(), &DataType::Utf8View);
     assert_eq!(normalized.field(11).data_type(), &DataType::Utf8View);

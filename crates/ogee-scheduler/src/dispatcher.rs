@@ -131,9 +131,7 @@ struct JobEntry {
 
 impl JobEntry {
     fn cell(&self) -> &Arc<JobCell> {
-        self.cell
-            .as_ref()
-            .expect("a job is kept until it has finished")
+        self.cell.as_ref().expect("a job is kept until it has finished")
     }
 
     /// A lane that can be run now: the preferred one, else one that has state already, else a new one.
@@ -148,10 +146,8 @@ impl JobEntry {
         }
         if self.started > self.running + self.exhausted {
             let idle = |&lane: &usize| cell.lane(lane).is_idle();
-            let started = preferred
-                .filter(|&lane| lane < self.started)
-                .filter(idle)
-                .or_else(|| (0..self.started).find(idle));
+            let started =
+                preferred.filter(|&lane| lane < self.started).filter(idle).or_else(|| (0..self.started).find(idle));
             if started.is_some() {
                 return started;
             }
@@ -212,11 +208,7 @@ impl ActiveQuery {
     fn into_ended(self) -> EndedQuery {
         EndedQuery {
             control: self.control,
-            jobs: self
-                .jobs
-                .into_iter()
-                .filter_map(|entry| entry.cell)
-                .collect(),
+            jobs: self.jobs.into_iter().filter_map(|entry| entry.cell).collect(),
             failure: self.failure,
             on_done: self.on_done,
         }
@@ -240,15 +232,11 @@ struct State {
 
 impl State {
     fn position(&self, query: u64) -> Option<usize> {
-        self.queries
-            .iter()
-            .position(|active| active.control.id == query)
+        self.queries.iter().position(|active| active.control.id == query)
     }
 
     fn query(&mut self, query: u64) -> &mut ActiveQuery {
-        let position = self
-            .position(query)
-            .expect("a query with a running lane is active");
+        let position = self.position(query).expect("a query with a running lane is active");
         &mut self.queries[position]
     }
 
@@ -278,32 +266,19 @@ impl State {
         entry.started = entry.started.max(lane + 1);
         let cell = Arc::clone(entry.cell());
         cell.lane(lane).start();
-        Some(Morsel {
-            at: LaneId {
-                query: query.control.id,
-                job,
-                lane,
-            },
-            lanes: cell.lanes(),
-            cell,
-        })
+        Some(Morsel { at: LaneId { query: query.control.id, job, lane }, lanes: cell.lanes(), cell })
     }
 
     /// Takes the query out if it is over. Its caller has lowered `running`.
     fn end_if_over(&mut self, query: u64) -> Option<EndedQuery> {
         let position = self.position(query)?;
-        self.queries[position]
-            .is_over()
-            .then(|| self.queries.swap_remove(position).into_ended())
+        self.queries[position].is_over().then(|| self.queries.swap_remove(position).into_ended())
     }
 
     /// Whether a worker might get something else than its own lane.
     fn competing(&self) -> bool {
         let alone = matches!(self.queries.as_slice(), [query] if query.executable == 1);
-        !alone
-            || self.shutdown
-            || !self.ended.is_empty()
-            || self.alive.iter().skip(self.threads).any(|&alive| alive)
+        !alone || self.shutdown || !self.ended.is_empty() || self.alive.iter().skip(self.threads).any(|&alive| alive)
     }
 }
 
@@ -356,10 +331,7 @@ impl Dispatcher {
             state.submitted
         };
         let control = Arc::new(QueryControl::new(id, jobs.len()));
-        let handle = QueryHandle {
-            control: Arc::clone(&control),
-            dispatcher: Arc::clone(self),
-        };
+        let handle = QueryHandle { control: Arc::clone(&control), dispatcher: Arc::clone(self) };
         let mut entries: Vec<JobEntry> = Vec::with_capacity(jobs.len());
         for (index, planned) in jobs.into_iter().enumerate() {
             let waker: JobWaker = handle.waker(crate::JobId(index));
@@ -392,10 +364,7 @@ impl Dispatcher {
         }
         let query = ActiveQuery {
             control,
-            executable: entries
-                .iter()
-                .filter(|entry| entry.phase == Phase::Executable)
-                .count(),
+            executable: entries.iter().filter(|entry| entry.phase == Phase::Executable).count(),
             unfinished: entries.len(),
             jobs: entries,
             running: 0,
@@ -445,11 +414,7 @@ impl Dispatcher {
 
     /// Gives a lane back after a run that ended with a step and the job's number of lanes, or badly. The worker holds no
     /// reference to the job any more.
-    pub(crate) fn release(
-        &self,
-        at: LaneId,
-        outcome: Result<(Step, usize), QueryError>,
-    ) -> Boundary {
+    pub(crate) fn release(&self, at: LaneId, outcome: Result<(Step, usize), QueryError>) -> Boundary {
         let mut state = self.state.lock();
         let query = state.query(at.query);
         let entry = &mut query.jobs[at.job];
@@ -563,10 +528,7 @@ impl Dispatcher {
     pub(crate) fn withdraw(&self, handle: &QueryHandle, failure: QueryError) -> Option<EndedQuery> {
         self.fail(handle.control.id, failure);
         let mut state = self.state.lock();
-        let position = state
-            .ended
-            .iter()
-            .position(|ended| ended.control.id == handle.control.id)?;
+        let position = state.ended.iter().position(|ended| ended.control.id == handle.control.id)?;
         Some(state.ended.swap_remove(position))
     }
 
@@ -598,9 +560,7 @@ impl Dispatcher {
         if state.alive.len() < threads {
             state.alive.resize(threads, false);
         }
-        let missing: Vec<usize> = (0..threads)
-            .filter(|&worker| !state.alive[worker])
-            .collect();
+        let missing: Vec<usize> = (0..threads).filter(|&worker| !state.alive[worker]).collect();
         for &worker in &missing {
             state.alive[worker] = true;
         }

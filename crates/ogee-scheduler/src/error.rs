@@ -17,9 +17,7 @@ pub enum QueryError {
     #[error("the query was cancelled")]
     Cancelled,
     /// A job panicked: a bug in that job. The scheduler and other queries go on.
-    #[error(
-        "job `{job}` panicked: {message}; the query is given up, the engine stays usable; please report this bug"
-    )]
+    #[error("job `{job}` panicked: {message}; the query is given up, the engine stays usable; please report this bug")]
     Panicked {
         /// What the panic said.
         message: String,
@@ -59,9 +57,6 @@ impl QueryError {
             .map(|text| (*text).to_owned())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no message".to_owned());
-        Self::Panicked {
-            message,
-            job: job.to_owned(),
-        }
+        Self::Panicked { message, job: job.to_owned() }
     }
 }

@@ -39,10 +39,7 @@ impl LaneState {
     /// `Idle -> Running`, before a run of a lane that another worker may have run last.
     pub(crate) fn start(&self) {
         let before = self.0.swap(RUNNING, Ordering::AcqRel);
-        assert!(
-            before == IDLE,
-            "a lane is started only when idle, not in state {before}"
-        );
+        assert!(before == IDLE, "a lane is started only when idle, not in state {before}");
         fence(Ordering::SeqCst);
     }
 
@@ -59,10 +56,7 @@ impl LaneState {
 
     /// `Running -> Blocked`, or `RunningWoken -> Idle` when a wake came during the run. Tells whether it is blocked.
     pub(crate) fn block(&self) -> bool {
-        let blocked = self
-            .0
-            .compare_exchange(RUNNING, BLOCKED, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
+        let blocked = self.0.compare_exchange(RUNNING, BLOCKED, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if !blocked {
             // Woken: no waker changes this state any more, so a store cannot overwrite one.
             self.0.store(IDLE, Ordering::Release);
@@ -85,10 +79,7 @@ impl LaneState {
                 BLOCKED => IDLE,
                 _ => return false,
             };
-            match self
-                .0
-                .compare_exchange_weak(seen, woken, Ordering::AcqRel, Ordering::Relaxed)
-            {
+            match self.0.compare_exchange_weak(seen, woken, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return seen == BLOCKED,
                 Err(now) => seen = now,
             }
@@ -113,11 +104,8 @@ impl LaneTable {
     /// The state of `lane`, made when it is asked for first.
     pub(crate) fn lane(&self, lane: usize) -> &LaneState {
         let (bucket, at) = place(lane);
-        &self.buckets[bucket].get_or_init(|| {
-            (0..1usize << bucket)
-                .map(|_| CachePadded::new(LaneState::new()))
-                .collect()
-        })[at]
+        &self.buckets[bucket]
+            .get_or_init(|| (0..1usize << bucket).map(|_| CachePadded::new(LaneState::new())).collect())[at]
     }
 
     /// Wakes every lane; returns how many were blocked and are idle now. One fence and one load per lane when none is
@@ -125,12 +113,7 @@ impl LaneTable {
     pub(crate) fn wake(&self) -> usize {
         fence(Ordering::SeqCst);
         // A bucket not yet made has no lane that ran before the fence, by the same argument as for a state.
-        self.buckets
-            .iter()
-            .map_while(OnceLock::get)
-            .flatten()
-            .filter(|lane| lane.wake())
-            .count()
+        self.buckets.iter().map_while(OnceLock::get).flatten().filter(|lane| lane.wake()).count()
     }
 }
 

@@ -49,10 +49,7 @@ impl MorselRanges {
     /// # Panics
     /// If `total` exceeds `usize::MAX / 2`.
     pub fn new(total: usize, lanes: usize, morsel: usize) -> Self {
-        assert!(
-            total <= usize::MAX / 2,
-            "{total} indices cannot be divided into morsels"
-        );
+        assert!(total <= usize::MAX / 2, "{total} indices cannot be divided into morsels");
         let lanes = lanes.max(1);
         let (share, longer) = (total / lanes, total % lanes);
         let mut start = 0;
@@ -75,9 +72,7 @@ impl MorselRanges {
     /// number of shares (a job that grew) begins at the share it maps to.
     pub fn next(&self, lane: usize) -> Option<Range<usize>> {
         let (before, from) = self.shares.split_at(lane % self.shares.len());
-        from.iter()
-            .chain(before)
-            .find_map(|share| share.take(self.morsel))
+        from.iter().chain(before).find_map(|share| share.take(self.morsel))
     }
 }
 
@@ -101,15 +96,9 @@ mod tests {
         let ranges = MorselRanges::new(3, 0, 0);
         assert_eq!(std::iter::from_fn(|| ranges.next(7)).count(), 3);
         let ranges = MorselRanges::new(5, 2, usize::MAX);
-        assert_eq!(
-            std::iter::from_fn(|| ranges.next(0)).collect::<Vec<_>>(),
-            [0..3, 3..5]
-        );
+        assert_eq!(std::iter::from_fn(|| ranges.next(0)).collect::<Vec<_>>(), [0..3, 3..5]);
         let ranges = MorselRanges::new(2, 8, 100);
-        assert_eq!(
-            std::iter::from_fn(|| ranges.next(5)).collect::<Vec<_>>(),
-            [0..1, 1..2]
-        );
+        assert_eq!(std::iter::from_fn(|| ranges.next(5)).collect::<Vec<_>>(), [0..1, 1..2]);
     }
 
     #[test]
@@ -120,14 +109,10 @@ mod tests {
             let lanes: Vec<_> = (0..lanes)
                 .map(|lane| {
                     let ranges = &ranges;
-                    scope
-                        .spawn(move || std::iter::from_fn(|| ranges.next(lane)).collect::<Vec<_>>())
+                    scope.spawn(move || std::iter::from_fn(|| ranges.next(lane)).collect::<Vec<_>>())
                 })
                 .collect();
-            lanes
-                .into_iter()
-                .flat_map(|lane| lane.join().expect("no panic in a lane"))
-                .collect()
+            lanes.into_iter().flat_map(|lane| lane.join().expect("no panic in a lane")).collect()
         });
         taken.sort_by_key(|range| range.start);
         let mut end = 0;
@@ -153,11 +138,7 @@ mod model {
             let ranges = Arc::new(MorselRanges::new(5, 2, 2));
             let other = {
                 let ranges = Arc::clone(&ranges);
-                thread::spawn(move || {
-                    std::iter::from_fn(|| ranges.next(1))
-                        .flatten()
-                        .collect::<Vec<_>>()
-                })
+                thread::spawn(move || std::iter::from_fn(|| ranges.next(1)).flatten().collect::<Vec<_>>())
             };
             let mut taken: Vec<_> = std::iter::from_fn(|| ranges.next(0)).flatten().collect();
             taken.extend(other.join().expect("no panic"));

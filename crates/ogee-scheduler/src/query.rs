@@ -55,10 +55,7 @@ impl QueryBuilder {
 
 impl fmt::Debug for QueryBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let jobs = self
-            .jobs
-            .iter()
-            .map(|planned| (planned.job.name(), &planned.dependencies));
+        let jobs = self.jobs.iter().map(|planned| (planned.job.name(), &planned.dependencies));
         f.debug_map().entries(jobs).finish()
     }
 }
@@ -130,10 +127,7 @@ impl QueryHandle {
     /// # Panics
     /// If `job` is not a job of this query.
     pub fn waker(&self, job: JobId) -> JobWaker {
-        JobWaker {
-            lanes: Arc::clone(&self.control.lanes[job.0]),
-            dispatcher: Arc::downgrade(&self.dispatcher),
-        }
+        JobWaker { lanes: Arc::clone(&self.control.lanes[job.0]), dispatcher: Arc::downgrade(&self.dispatcher) }
     }
 }
 

@@ -37,11 +37,7 @@ impl Scheduler {
     }
 
     fn with_spawn(threads: usize, spawn: Spawn) -> Arc<Self> {
-        Arc::new(Self {
-            dispatcher: Arc::new(Dispatcher::new(threads)),
-            workers: Mutex::new(Vec::new()),
-            spawn,
-        })
+        Arc::new(Self { dispatcher: Arc::new(Dispatcher::new(threads)), workers: Mutex::new(Vec::new()), spawn })
     }
 
     /// Number of workers, as set last.
@@ -66,10 +62,7 @@ impl Scheduler {
     pub fn submit(self: &Arc<Self>, query: QueryBuilder, on_done: OnDone) -> QueryHandle {
         let handle = self.dispatcher.submit(query.jobs, on_done);
         if let Err(source) = self.start_missing() {
-            let failure = QueryError::NoWorkers {
-                threads: self.threads(),
-                source: Arc::new(source),
-            };
+            let failure = QueryError::NoWorkers { threads: self.threads(), source: Arc::new(source) };
             if let Some(ended) = self.dispatcher.withdraw(&handle, failure) {
                 worker::end(ended);
             }
@@ -161,11 +154,7 @@ mod tests {
     }
 
     fn second_only(name: String, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-        if name == "ogee-worker-1" {
-            spawn_thread(name, body)
-        } else {
-            refuse(name, body)
-        }
+        if name == "ogee-worker-1" { spawn_thread(name, body) } else { refuse(name, body) }
     }
 
     #[test]

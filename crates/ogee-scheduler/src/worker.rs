@@ -42,10 +42,7 @@ fn run_lane(dispatcher: &Dispatcher, worker: usize, morsel: Morsel) {
     let at = morsel.at;
     let outcome = {
         let cell = &morsel.cell;
-        let ctx = TaskContext {
-            worker,
-            cancelled: &cell.control.cancellation,
-        };
+        let ctx = TaskContext { worker, cancelled: &cell.control.cancellation };
         guarded(&cell.name, || {
             loop {
                 let step = cell.job.run(morsel.lane(), &ctx)?;
@@ -75,12 +72,8 @@ fn run_lane(dispatcher: &Dispatcher, worker: usize, morsel: Morsel) {
 
 /// Finishes a job whose lanes are all exhausted and makes the jobs that waited only for it executable.
 fn finish(dispatcher: &Dispatcher, worker: usize, at: LaneId, cell: Arc<JobCell>) -> Boundary {
-    let finished = guarded(&cell.name, || {
-        cell.job.finish(&TaskContext {
-            worker,
-            cancelled: &cell.control.cancellation,
-        })
-    });
+    let finished =
+        guarded(&cell.name, || cell.job.finish(&TaskContext { worker, cancelled: &cell.control.cancellation }));
     let ready = finished.and_then(|()| {
         let (last, ready) = dispatcher.job_finished(at);
         drop(cell);
@@ -107,12 +100,7 @@ fn drop_job(cell: Arc<JobCell>) -> Result<(), QueryError> {
 
 /// Frees what the query holds, reports, then releases those who wait.
 pub(crate) fn end(ended: EndedQuery) {
-    let EndedQuery {
-        control,
-        jobs,
-        failure,
-        on_done,
-    } = ended;
+    let EndedQuery { control, jobs, failure, on_done } = ended;
     let mut outcome = failure.map_or(Ok(()), Err);
     for job in jobs {
         let dropped = drop_job(job);

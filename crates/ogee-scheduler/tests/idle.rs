@@ -65,13 +65,7 @@ fn workers() -> (Vec<String>, u64) {
             switches += status
                 .lines()
                 .filter(|line| line.contains("ctxt_switches"))
-                .map(|line| {
-                    line.split_whitespace()
-                        .last()
-                        .unwrap()
-                        .parse::<u64>()
-                        .unwrap()
-                })
+                .map(|line| line.split_whitespace().last().unwrap().parse::<u64>().unwrap())
                 .sum::<u64>();
             names.push(name.trim().to_owned());
         }
@@ -100,9 +94,7 @@ fn idle_and_blocked_workers_are_parked() {
     query.add_job(Arc::new(Ranges(MorselRanges::new(10_000, 4, 1))), &[]);
     scheduler.submit(query, Box::new(drop)).wait().unwrap();
     // A worker names itself when it begins to run, perhaps after the query has ended.
-    let expected: Vec<_> = (0..4)
-        .map(|worker| format!("ogee-worker-{worker}"))
-        .collect();
+    let expected: Vec<_> = (0..4).map(|worker| format!("ogee-worker-{worker}")).collect();
     while workers().0 != expected {
         std::thread::sleep(Duration::from_millis(1));
     }

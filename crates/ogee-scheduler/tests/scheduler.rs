@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ogee_scheduler::{
-    Cancellation, Job, JobError, JobWaker, MorselRanges, QueryBuilder, QueryError, QueryHandle,
-    Scheduler, Step, TaskContext,
+    Cancellation, Job, JobError, JobWaker, MorselRanges, QueryBuilder, QueryError, QueryHandle, Scheduler, Step,
+    TaskContext,
 };
 
 type Run = dyn Fn(usize, &TaskContext) -> Result<Step, JobError> + Send + Sync;
@@ -62,19 +62,13 @@ impl TestJob {
         self
     }
 
-    fn finish(
-        mut self,
-        finish: impl Fn(&TaskContext) -> Result<(), JobError> + Send + Sync + 'static,
-    ) -> Self {
+    fn finish(mut self, finish: impl Fn(&TaskContext) -> Result<(), JobError> + Send + Sync + 'static) -> Self {
         self.finish = Box::new(finish);
         self
     }
 
     fn lanes_started(&self) -> usize {
-        self.seen
-            .iter()
-            .filter(|seen| seen.started.load(SeqCst))
-            .count()
+        self.seen.iter().filter(|seen| seen.started.load(SeqCst)).count()
     }
 }
 
@@ -89,14 +83,8 @@ impl Job for TestJob {
 
     fn run(&self, lane: usize, ctx: &TaskContext) -> Result<Step, JobError> {
         let seen = &self.seen[lane];
-        assert!(
-            !seen.running.swap(true, SeqCst),
-            "lane {lane} run twice at once"
-        );
-        assert!(
-            !seen.exhausted.load(SeqCst),
-            "exhausted lane {lane} run again"
-        );
+        assert!(!seen.running.swap(true, SeqCst), "lane {lane} run twice at once");
+        assert!(!seen.exhausted.load(SeqCst), "exhausted lane {lane} run again");
         assert!(!self.finished.load(SeqCst), "lane {lane} run after the end");
         seen.started.store(true, SeqCst);
         let running = self.running.fetch_add(1, SeqCst) + 1;
@@ -115,16 +103,8 @@ impl Job for TestJob {
         assert_eq!(self.running.load(SeqCst), 0);
         let started = self.lanes_started();
         for (lane, seen) in self.seen.iter().enumerate() {
-            assert_eq!(
-                seen.started.load(SeqCst),
-                lane < started,
-                "lanes start in order"
-            );
-            assert_eq!(
-                seen.exhausted.load(SeqCst),
-                lane < started,
-                "finished too early"
-            );
+            assert_eq!(seen.started.load(SeqCst), lane < started, "lanes start in order");
+            assert_eq!(seen.exhausted.load(SeqCst), lane < started, "finished too early");
         }
         (self.finish)(ctx)
     }
@@ -151,10 +131,7 @@ fn run(scheduler: &Arc<Scheduler>, job: TestJob) -> Result<(), QueryError> {
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "never happened: {what}"
-        );
+        assert!(start.elapsed() < Duration::from_secs(60), "never happened: {what}");
         thread::sleep(Duration::from_micros(100));
     }
 }
@@ -229,10 +206,7 @@ fn zero_lanes_count_as_one() {
 fn a_query_without_jobs_ends_well() {
     let scheduler = Scheduler::new(1);
     let (sender, receiver) = mpsc::channel();
-    let handle = scheduler.submit(
-        QueryBuilder::new(),
-        Box::new(move |outcome| sender.send(outcome).unwrap()),
-    );
+    let handle = scheduler.submit(QueryBuilder::new(), Box::new(move |outcome| sender.send(outcome).unwrap()));
     handle.wait().unwrap();
     assert!(handle.is_finished());
     receiver.recv().unwrap().unwrap();
@@ -281,12 +255,10 @@ fn lanes_of_a_dependent_are_asked_when_it_becomes_executable() {
             Ok(())
         }
     });
-    let second = Arc::new(
-        TestJob::new("second", 0, |_, _| Ok(Step::Exhausted)).lanes(move || {
-            assert_ne!(known.load(SeqCst), 0, "asked too early");
-            known.load(SeqCst)
-        }),
-    );
+    let second = Arc::new(TestJob::new("second", 0, |_, _| Ok(Step::Exhausted)).lanes(move || {
+        assert_ne!(known.load(SeqCst), 0, "asked too early");
+        known.load(SeqCst)
+    }));
     let mut query = QueryBuilder::new();
     let first = query.add_job(Arc::new(first), &[]);
     query.add_job(second.clone(), &[first]);
@@ -327,15 +299,8 @@ fn an_error_ends_the_query_and_keeps_its_type() {
     let first = query.add_job(Arc::new(first), &[]);
     query.add_job(Arc::new(second), &[first]);
     let (sender, receiver) = mpsc::channel();
-    let handle = scheduler.submit(
-        query,
-        Box::new(move |outcome| sender.send(outcome).unwrap()),
-    );
-    for outcome in [
-        handle.wait(),
-        handle.clone().wait(),
-        receiver.recv().unwrap(),
-    ] {
+    let handle = scheduler.submit(query, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    for outcome in [handle.wait(), handle.clone().wait(), receiver.recv().unwrap()] {
         let error = outcome.unwrap_err();
         assert_eq!(error.code(), "OGEE_W003");
         assert_eq!(error.to_string(), "broken at 20");
@@ -388,10 +353,7 @@ fn panics_are_caught_wherever_they_come_from() {
 fn a_panic_while_a_dependent_is_asked_is_the_dependents() {
     let scheduler = Scheduler::new(2);
     let mut query = QueryBuilder::new();
-    let first = query.add_job(
-        Arc::new(TestJob::new("first", 1, |_, _| Ok(Step::Exhausted))),
-        &[],
-    );
+    let first = query.add_job(Arc::new(TestJob::new("first", 1, |_, _| Ok(Step::Exhausted))), &[]);
     let second = TestJob::new("second", 1, |_, _| Ok(Step::Exhausted)).lanes(|| panic!("no lanes"));
     query.add_job(Arc::new(second), &[first]);
     let error = scheduler.submit(query, Box::new(drop)).wait().unwrap_err();
@@ -430,14 +392,9 @@ fn jobs_are_dropped_before_on_done() {
             drop(state);
             let (sender, receiver) = mpsc::channel();
             let on_done = Box::new(move |outcome: Result<(), QueryError>| {
-                sender
-                    .send((outcome.is_err(), weak.strong_count()))
-                    .unwrap();
+                sender.send((outcome.is_err(), weak.strong_count())).unwrap();
             });
-            scheduler
-                .submit(query, on_done)
-                .wait()
-                .unwrap_or_else(|_| assert!(failing));
+            scheduler.submit(query, on_done).wait().unwrap_or_else(|_| assert!(failing));
             assert_eq!(receiver.try_recv(), Ok((failing, 0)));
         }
     }
@@ -525,10 +482,7 @@ fn a_failure_is_seen_by_the_other_lanes() {
 fn the_marker_can_be_made_by_hand() {
     for raised in [false, true] {
         let cancelled = &Cancellation::new(raised);
-        let ctx = TaskContext {
-            worker: 0,
-            cancelled,
-        };
+        let ctx = TaskContext { worker: 0, cancelled };
         assert_eq!(ctx.is_cancelled(), raised);
     }
 }
@@ -562,10 +516,7 @@ fn a_query_is_not_cancelled_by_dropping_its_handle() {
     let mut query = QueryBuilder::new();
     query.add_job(Arc::new(job), &[]);
     let (sender, receiver) = mpsc::channel();
-    drop(scheduler.submit(
-        query,
-        Box::new(move |outcome| sender.send(outcome).unwrap()),
-    ));
+    drop(scheduler.submit(query, Box::new(move |outcome| sender.send(outcome).unwrap())));
     receiver.recv().unwrap().unwrap();
     assert_eq!(count.load(SeqCst), 1_000);
 }
@@ -619,11 +570,7 @@ fn producer_and_consumer_wake_each_other() {
                 move |_, _| {
                     let mut queue = channel.queue.lock().unwrap();
                     let Some(item) = queue.0.pop_front() else {
-                        return Ok(if queue.1 {
-                            Step::Exhausted
-                        } else {
-                            Step::Blocked
-                        });
+                        return Ok(if queue.1 { Step::Exhausted } else { Step::Blocked });
                     };
                     drop(queue);
                     channel.producer.get().unwrap().wake();
@@ -792,9 +739,7 @@ fn a_new_query_gets_half_of_the_workers() {
     let first = submit(&scheduler, &long(&here));
     eventually("all on the first", || here.load(SeqCst) == 4);
     let second = submit(&scheduler, &long(&there));
-    eventually("half on each", || {
-        here.load(SeqCst) == 2 && there.load(SeqCst) == 2
-    });
+    eventually("half on each", || here.load(SeqCst) == 2 && there.load(SeqCst) == 2);
     // Sampled often enough that a wrong division would show; a worker between morsels is on neither.
     for _ in 0..100 {
         assert!(here.load(SeqCst) <= 3 && there.load(SeqCst) <= 3);
@@ -885,11 +830,7 @@ fn lanes_shrink_and_grow() {
             running.fetch_add(1, SeqCst);
             thread::sleep(Duration::from_micros(500));
             running.fetch_sub(1, SeqCst);
-            Ok(if stop.load(SeqCst) {
-                Step::Exhausted
-            } else {
-                Step::Again
-            })
+            Ok(if stop.load(SeqCst) { Step::Exhausted } else { Step::Again })
         }
     });
     let job = Arc::new(job.lanes({
@@ -1009,10 +950,7 @@ fn dropping_the_scheduler_cancels_and_joins() {
         assert!(matches!(handle.wait(), Err(QueryError::Cancelled)));
     }
     // Only the test's own references are left: the workers are gone with theirs.
-    assert_eq!(
-        (Arc::strong_count(&endless), Arc::strong_count(&stuck)),
-        (1, 1)
-    );
+    assert_eq!((Arc::strong_count(&endless), Arc::strong_count(&stuck)), (1, 1));
 }
 
 #[test]
@@ -1020,10 +958,7 @@ fn the_last_reference_may_be_dropped_by_a_worker() {
     // In a job.
     let scheduler = Scheduler::new(3);
     let held = Arc::new(Mutex::new(Some(Arc::clone(&scheduler))));
-    let (go, returned) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicUsize::new(0)),
-    );
+    let (go, returned) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let job = TestJob::new("holding", 1, {
         let (go, returned) = (Arc::clone(&go), Arc::clone(&returned));
         move |_, _| {
@@ -1066,15 +1001,9 @@ fn a_query_can_be_submitted_from_a_worker() {
         let (job, count) = counting(50, 2);
         let mut query = QueryBuilder::new();
         query.add_job(Arc::new(job), &[]);
-        inner.submit(
-            query,
-            Box::new(move |outcome| sender.send((outcome, count)).unwrap()),
-        );
+        inner.submit(query, Box::new(move |outcome| sender.send((outcome, count)).unwrap()));
     });
-    scheduler
-        .submit(QueryBuilder::new(), on_done)
-        .wait()
-        .unwrap();
+    scheduler.submit(QueryBuilder::new(), on_done).wait().unwrap();
     let (outcome, count) = receiver.recv().unwrap();
     outcome.unwrap();
     assert_eq!(count.load(SeqCst), 50);
@@ -1113,11 +1042,7 @@ fn stress() {
                                 counted.fetch_add(range.len(), SeqCst);
                                 Ok(Step::Again)
                             });
-                            let deps = if seed % 2 == 0 {
-                                previous.as_slice()
-                            } else {
-                                &[]
-                            };
+                            let deps = if seed % 2 == 0 { previous.as_slice() } else { &[] };
                             let id = query.add_job(Arc::new(run), deps);
                             if job < 2 {
                                 previous.push(id);

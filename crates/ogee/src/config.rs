@@ -48,7 +48,8 @@ impl Config {
         self
     }
 
-    /// Called at the end of each statement, for an allocator that can give memory back to the system.
+    /// Called at the end of each statement and when memory runs short, for an allocator that can give memory back to the system.
+    /// Default: what the C library's can do, where it is glibc.
     #[must_use]
     pub fn release_memory(mut self, release: fn()) -> Self {
         self.release_memory = Some(release);

@@ -10,7 +10,7 @@ use ogee_exec::ExecSettings;
 use ogee_memory::{BufferManager, MemoryConfig, MemoryStats};
 use ogee_vector::HashSeed;
 
-use crate::{Config, Connection, Result, settings::Settings};
+use crate::{Config, Connection, Result, release, settings::Settings};
 
 /// A database in memory, which spills.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct Inner {
     pub(crate) session: Session,
     pub(crate) memory: Arc<BufferManager>,
     pub(crate) settings: Settings,
-    pub(crate) release_memory: Option<fn()>,
+    pub(crate) release_memory: fn(),
 }
 
 impl Database {
@@ -46,6 +46,7 @@ impl Database {
             seed: RandomState::new().hash_one("ogee"),
             mask: config.hash_mask.unwrap_or(u64::MAX),
         };
+        let release_memory = config.release_memory.unwrap_or(release::give_back);
         let engine = Engine::new(
             Arc::clone(&memory),
             ExecSettings {
@@ -53,12 +54,12 @@ impl Database {
                 chunk_capacity: config.chunk_capacity.unwrap_or(defaults.chunk_capacity),
                 hash,
                 aggregate_strategy: config.aggregate_strategy,
-                ..defaults
             },
+            Some(release_memory),
         );
         let session = Session::new(engine)?;
         let settings = Settings::new(config.temp_directory, config.max_temp_size);
-        Ok(Self { inner: Arc::new(Inner { session, memory, settings, release_memory: config.release_memory }) })
+        Ok(Self { inner: Arc::new(Inner { session, memory, settings, release_memory }) })
     }
 
     /// A connection. Connections of a database see the same tables and settings.

@@ -22,6 +22,7 @@ mod connection;
 mod database;
 mod error;
 mod monitor;
+mod release;
 mod result;
 mod settings;
 mod size;

@@ -88,9 +88,7 @@ impl Monitor {
             self.finished = Some(self.measure());
             self.sampler = None;
             self.inner.memory.trim();
-            if let Some(release) = self.inner.release_memory {
-                release();
-            }
+            (self.inner.release_memory)();
         }
     }
 

@@ -9,10 +9,7 @@ use datafusion::arrow::{
 use futures::executor::block_on;
 use tokio::sync::{mpsc, watch};
 
-use crate::{
-    Error, Result, StatementStats,
-    monitor::Monitor,
-};
+use crate::{Error, Result, StatementStats, monitor::Monitor};
 
 /// What a running statement tells.
 pub(crate) enum Event {
@@ -64,13 +61,8 @@ pub struct QueryResult {
 impl QueryResult {
     /// Of a statement that was an effect.
     pub(crate) fn done(monitor: Monitor, affected: Option<u64>) -> Self {
-        let mut result = Self {
-            schema: Arc::new(Schema::empty()),
-            affected,
-            ready: VecDeque::new(),
-            rows: None,
-            monitor,
-        };
+        let mut result =
+            Self { schema: Arc::new(Schema::empty()), affected, ready: VecDeque::new(), rows: None, monitor };
         result.monitor.add_rows(affected.unwrap_or(0));
         result.monitor.finish();
         result

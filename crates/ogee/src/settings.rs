@@ -155,7 +155,9 @@ impl Settings {
             Setting::TempDirectory => {
                 self.temp.lock().directory.clone().unwrap_or_else(std::env::temp_dir).display().to_string()
             }
-            Setting::MaxTempSize => self.temp.lock().max_bytes.map_or_else(|| "90% of what is free".to_owned(), format_size),
+            Setting::MaxTempSize => {
+                self.temp.lock().max_bytes.map_or_else(|| "90% of what is free".to_owned(), format_size)
+            }
         }
     }
 
@@ -172,9 +174,11 @@ impl Settings {
             Setting::Threads => {
                 let threads = match value {
                     None => ogee_memory::default_threads(),
-                    Some(value) => value.parse().ok().filter(|threads| (1..=4096).contains(threads)).ok_or_else(|| {
-                        Error::setting(format!("'{value}' is not a number of threads; set 1 to 4096"))
-                    })?,
+                    Some(value) => {
+                        value.parse().ok().filter(|threads| (1..=4096).contains(threads)).ok_or_else(|| {
+                            Error::setting(format!("'{value}' is not a number of threads; set 1 to 4096"))
+                        })?
+                    }
                 };
                 inner.session.engine().set_threads(threads);
             }

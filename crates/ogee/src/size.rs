@@ -8,7 +8,9 @@ use crate::{Error, Result};
 /// A setting error that names what is accepted.
 pub fn parse_size(text: &str) -> Result<u64> {
     parse(text).ok_or_else(|| {
-        Error::setting(format!("'{text}' is not a size; write a number with a unit, as 512MB (10^6 bytes), 512MiB (2^20) or 2GB"))
+        Error::setting(format!(
+            "'{text}' is not a size; write a number with a unit, as 512MB (10^6 bytes), 512MiB (2^20) or 2GB"
+        ))
     })
 }
 
@@ -18,9 +20,12 @@ pub fn parse_size(text: &str) -> Result<u64> {
 /// A setting error that names what is accepted.
 pub fn parse_memory_limit(text: &str) -> Result<usize> {
     if let Some(percent) = text.trim().strip_suffix('%') {
-        let share: Option<f64> = percent.trim().parse().ok().filter(|share| (0.0..=100.0).contains(share) && *share > 0.0);
+        let share: Option<f64> =
+            percent.trim().parse().ok().filter(|share| (0.0..=100.0).contains(share) && *share > 0.0);
         let Some(share) = share else {
-            return Err(Error::setting(format!("'{text}' is not a share of memory; write a number up to 100 with %, as 80%")));
+            return Err(Error::setting(format!(
+                "'{text}' is not a share of memory; write a number up to 100 with %, as 80%"
+            )));
         };
         // The default is 80 % of what there is.
         return Ok((ogee_memory::default_limit() as f64 / 80.0 * share) as usize);

@@ -41,11 +41,7 @@ impl ResultWriter for Csv {
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> io::Result<()> {
         let columns = formatters(batch, "")?;
-        let nulls: Vec<_> = batch
-            .columns()
-            .iter()
-            .map(|column| column.logical_nulls())
-            .collect();
+        let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         let (mut line, mut value) = (String::new(), String::new());
         for row in 0..batch.num_rows() {
             line.clear();
@@ -53,10 +49,7 @@ impl ResultWriter for Csv {
                 if index > 0 {
                     line.push(',');
                 }
-                if nulls[index]
-                    .as_ref()
-                    .is_some_and(|nulls| nulls.is_null(row))
-                {
+                if nulls[index].as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     continue;
                 }
                 value.clear();
@@ -85,9 +78,6 @@ mod tests {
             quoted(value, &mut line);
             line.push('|');
         }
-        assert_eq!(
-            line,
-            "plain|\"a,b\"|\"say \"\"hi\"\"\"|\"\"|\"two\nlines\"|"
-        );
+        assert_eq!(line, "plain|\"a,b\"|\"say \"\"hi\"\"\"|\"\"|\"two\nlines\"|");
     }
 }

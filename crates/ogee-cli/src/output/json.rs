@@ -22,10 +22,7 @@ impl ResultWriter for Ndjson {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> io::Result<()> {
-        builder()
-            .build::<_, LineDelimited>(out)
-            .write(batch)
-            .map_err(to_io)
+        builder().build::<_, LineDelimited>(out).write(batch).map_err(to_io)
     }
 
     fn end(&mut self, _: &mut dyn Write) -> io::Result<()> {
@@ -57,10 +54,7 @@ impl ResultWriter for Json {
         writer.write(batch).map_err(to_io)?;
         writer.finish().map_err(to_io)?;
         drop(writer);
-        let inner = bytes
-            .strip_prefix(b"[")
-            .and_then(|bytes| bytes.strip_suffix(b"]"))
-            .unwrap_or(&bytes);
+        let inner = bytes.strip_prefix(b"[").and_then(|bytes| bytes.strip_suffix(b"]")).unwrap_or(&bytes);
         out.write_all(inner)
     }
 

@@ -15,17 +15,8 @@ pub struct Line {
 
 impl ResultWriter for Line {
     fn begin(&mut self, schema: &SchemaRef, _: &mut dyn Write) -> io::Result<()> {
-        let width = schema
-            .fields()
-            .iter()
-            .map(|field| field.name().chars().count())
-            .max()
-            .unwrap_or(0);
-        self.names = schema
-            .fields()
-            .iter()
-            .map(|field| format!("{:>width$}", field.name()))
-            .collect();
+        let width = schema.fields().iter().map(|field| field.name().chars().count()).max().unwrap_or(0);
+        self.names = schema.fields().iter().map(|field| format!("{:>width$}", field.name())).collect();
         Ok(())
     }
 

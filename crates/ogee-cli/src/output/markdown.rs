@@ -10,11 +10,7 @@ use super::{ResultWriter, formatters};
 pub struct Markdown;
 
 fn cell(value: &str, out: &mut dyn Write) -> io::Result<()> {
-    write!(
-        out,
-        " {} |",
-        value.replace('|', "\\|").replace('\n', "<br>")
-    )
+    write!(out, " {} |", value.replace('|', "\\|").replace('\n', "<br>"))
 }
 
 impl ResultWriter for Markdown {

@@ -63,12 +63,6 @@ fn to_io(error: ArrowError) -> io::Error {
 
 /// One formatter per column; NULL is written as `null`.
 fn formatters<'a>(batch: &'a RecordBatch, null: &'a str) -> io::Result<Vec<ArrayFormatter<'a>>> {
-    let options = FormatOptions::default()
-        .with_null(null)
-        .with_display_error(true);
-    batch
-        .columns()
-        .iter()
-        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).map_err(to_io))
-        .collect()
+    let options = FormatOptions::default().with_null(null).with_display_error(true);
+    batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).map_err(to_io)).collect()
 }

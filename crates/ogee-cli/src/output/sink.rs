@@ -15,19 +15,13 @@ impl Sink {
     pub fn stdout() -> Self {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        Self {
-            out: BufWriter::with_capacity(64 << 10, Box::new(stdout)),
-            terminal,
-        }
+        Self { out: BufWriter::with_capacity(64 << 10, Box::new(stdout)), terminal }
     }
 
     /// A file, emptied first.
     pub fn file(path: &Path) -> io::Result<Self> {
         let file = File::create(path)?;
-        Ok(Self {
-            out: BufWriter::with_capacity(64 << 10, Box::new(file)),
-            terminal: false,
-        })
+        Ok(Self { out: BufWriter::with_capacity(64 << 10, Box::new(file)), terminal: false })
     }
 
     /// Whether a person is looking.

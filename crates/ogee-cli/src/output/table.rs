@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
+use arrow_cast::display::ArrayFormatter;
 use arrow_schema::SchemaRef;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Drawing};
@@ -42,6 +43,11 @@ impl Table {
     }
 }
 
+/// Whether this is what `EXPLAIN` gives: text of many lines, which a table would only spoil.
+fn is_plan(schema: &SchemaRef) -> bool {
+    schema.fields().iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"])
+}
+
 fn shorten(mut value: String) -> String {
     if let Some((end, _)) = value.char_indices().nth(CELL_CHARACTERS_MAX) {
         value.truncate(end);
@@ -60,11 +66,10 @@ impl ResultWriter for Table {
         let columns = formatters(batch, "NULL")?;
         let count = batch.num_rows();
         let to_head = count.min(self.head_max - self.head.len());
+        let whole = self.schema.as_ref().is_some_and(is_plan);
         let format = |row: usize| {
-            columns
-                .iter()
-                .map(|column| shorten(column.value(row).to_string()))
-                .collect()
+            let value = |column: &ArrayFormatter| column.value(row).to_string();
+            columns.iter().map(|column| if whole { value(column) } else { shorten(value(column)) }).collect()
         };
         self.head.extend((0..to_head).map(format));
         for row in to_head.max(count.saturating_sub(self.tail_max))..count {
@@ -81,12 +86,13 @@ impl ResultWriter for Table {
         let Some(schema) = self.schema.take() else {
             return Ok(());
         };
+        if is_plan(&schema) {
+            return self.head.iter().chain(&self.tail).try_for_each(|row| writeln!(out, "{}", row[1].trim_end()));
+        }
         let mut drawing = Drawing::new();
         drawing.load_style(UTF8_FULL_CONDENSED);
         match self.width {
-            Some(width) => drawing
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_width(width),
+            Some(width) => drawing.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
             None => drawing.set_content_arrangement(ContentArrangement::Disabled),
         };
         drawing.set_header(schema.fields().iter().map(|field| Cell::new(field.name())));
@@ -101,10 +107,7 @@ impl ResultWriter for Table {
             drawing.add_row(row);
         }
         for (index, field) in schema.fields().iter().enumerate() {
-            if let Some(column) = drawing
-                .column_mut(index)
-                .filter(|_| field.data_type().is_numeric())
-            {
+            if let Some(column) = drawing.column_mut(index).filter(|_| field.data_type().is_numeric()) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
@@ -144,19 +147,14 @@ mod tests {
     }
 
     fn numbers(text: &str) -> Vec<i32> {
-        text.lines()
-            .filter_map(|line| line.trim_matches(['│', ' ']).parse().ok())
-            .collect()
+        text.lines().filter_map(|line| line.trim_matches(['│', ' ']).parse().ok()).collect()
     }
 
     #[test]
     fn shows_the_first_and_the_last_rows() {
         let text = draw(4, &[0..3, 3..5, 5..100, 100..101]);
         assert_eq!(numbers(&text), vec![0, 1, 99, 100]);
-        assert!(
-            text.contains('⋮') && text.ends_with("101 rows (4 shown)\n"),
-            "{text}"
-        );
+        assert!(text.contains('⋮') && text.ends_with("101 rows (4 shown)\n"), "{text}");
     }
 
     #[test]

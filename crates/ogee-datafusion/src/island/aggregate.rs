@@ -7,11 +7,7 @@ use datafusion::{
         array::{ArrayRef, UInt8Array, UInt16Array, UInt32Array, UInt64Array},
         datatypes::{DataType, Schema},
     },
-    physical_expr::{
-        PhysicalExpr,
-        aggregate::AggregateFunctionExpr,
-        expressions::Literal,
-    },
+    physical_expr::{PhysicalExpr, aggregate::AggregateFunctionExpr, expressions::Literal},
     physical_plan::{
         ExecutionPlan,
         aggregates::{AggregateExec, AggregateInputMode, AggregateMode as DataFusionMode, PhysicalGroupBy},
@@ -19,7 +15,9 @@ use datafusion::{
 };
 use ogee_exec::{
     Expr,
-    aggregate::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, RegrKind, supports},
+    aggregate::{
+        AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, RegrKind, supports,
+    },
 };
 use ogee_vector::{PhysicalType, normalize_schema, normalize_type};
 
@@ -66,11 +64,14 @@ impl Aggregate {
                 let states = function.state_fields().ok()?;
                 let first = next_state;
                 next_state += states.len();
-                call_of(function, AggregateCallInput {
-                    args: (first..next_state).map(Expr::Column).collect(),
-                    arg_types: states.iter().map(|field| normalize_type(field.data_type())).collect(),
-                    filter: None,
-                })?
+                call_of(
+                    function,
+                    AggregateCallInput {
+                        args: (first..next_state).map(Expr::Column).collect(),
+                        arg_types: states.iter().map(|field| normalize_type(field.data_type())).collect(),
+                        filter: None,
+                    },
+                )?
             } else {
                 let filter = match filter {
                     Some(filter) => Some(translate_predicate(filter, &input).ok()?),
@@ -85,11 +86,7 @@ impl Aggregate {
         }
         let expressions = expressions(node);
         let description = describe(node, mode);
-        Some(Self {
-            spec: AggregateSpec { keys, grouping_sets, aggregates, mode, schema },
-            expressions,
-            description,
-        })
+        Some(Self { spec: AggregateSpec { keys, grouping_sets, aggregates, mode, schema }, expressions, description })
     }
 
     /// The specification, for one run.
@@ -169,10 +166,8 @@ struct AggregateCallInput {
 
 fn raw_input(function: &AggregateFunctionExpr, filter: Option<Expr>, input: &Schema) -> Option<AggregateCallInput> {
     let exprs = function.expressions();
-    let arg_types = exprs
-        .iter()
-        .map(|expr| expr.data_type(input).ok().map(|t| normalize_type(&t)))
-        .collect::<Option<Vec<_>>>()?;
+    let arg_types =
+        exprs.iter().map(|expr| expr.data_type(input).ok().map(|t| normalize_type(&t))).collect::<Option<Vec<_>>>()?;
     let args = exprs.iter().map(|expr| translate(expr, input).ok()).collect::<Option<Vec<_>>>()?;
     Some(AggregateCallInput { args, arg_types, filter })
 }
@@ -185,14 +180,11 @@ fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<Ag
     let function = match call.fun().name() {
         "count" => {
             // count(*) arrives as count(1).
-            let counts_rows = call.expressions().iter().all(|expr| {
-                expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
-            });
-            if counts_rows && !distinct {
-                F::CountStar
-            } else {
-                F::Count
-            }
+            let counts_rows = call
+                .expressions()
+                .iter()
+                .all(|expr| expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null()));
+            if counts_rows && !distinct { F::CountStar } else { F::Count }
         }
         "sum" => F::Sum,
         "avg" => F::Avg,
@@ -231,7 +223,14 @@ fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<Ag
         args.clear();
         arg_types.clear();
     }
-    Some(AggregateCall { function, args, arg_types, filter, distinct, output: normalize_type(call.field().data_type()) })
+    Some(AggregateCall {
+        function,
+        args,
+        arg_types,
+        filter,
+        distinct,
+        output: normalize_type(call.field().data_type()),
+    })
 }
 
 /// The sets with the values of `__grouping_id`: a bit for each key that is NULL in the set, the last key's lowest, and above them how

@@ -7,25 +7,23 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 
 use datafusion::{
     arrow::{
         array::{ArrayRef, RecordBatch, RecordBatchOptions},
-        compute::cast,
+        compute::{BatchCoalescer, cast},
         datatypes::SchemaRef,
     },
-    common::{
-        Statistics, assert_eq_or_internal_err, internal_err,
-        tree_node::TreeNodeRecursion,
-    },
+    common::{Statistics, assert_eq_or_internal_err, internal_err, tree_node::TreeNodeRecursion},
     error::{DataFusionError, Result},
     execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         execute_stream,
-        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput},
+        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput, Time},
         statistics::StatisticsArgs,
     },
 };
@@ -49,6 +47,7 @@ pub(crate) struct IslandExec {
     properties: Arc<PlanProperties>,
     /// What the replaced subtree expected.
     statistics: Arc<Statistics>,
+    feeds: bool,
     metrics: ExecutionPlanMetricsSet,
     /// Decisions of the latest run, for `EXPLAIN ANALYZE`.
     latest: Arc<Mutex<Option<Arc<QueryCounters>>>>,
@@ -58,13 +57,19 @@ pub(crate) struct IslandExec {
 const OUTPUT_CAPACITY: usize = 16;
 
 impl IslandExec {
-    /// The island whose topmost operator is `root`.
-    pub(crate) fn new(root: Arc<dyn ExecutionPlan>, engine: Arc<Engine>, statistics: Arc<Statistics>) -> Self {
+    /// The island whose topmost operator is `root`. `feeds`: whether an operator of DataFusion's reads it, and not the user.
+    pub(crate) fn new(
+        root: Arc<dyn ExecutionPlan>,
+        engine: Arc<Engine>,
+        statistics: Arc<Statistics>,
+        feeds: bool,
+    ) -> Self {
         Self {
             properties: operator::properties(root.schema()),
             root,
             engine,
             statistics,
+            feeds,
             metrics: ExecutionPlanMetricsSet::new(),
             latest: Arc::default(),
         }
@@ -104,7 +109,12 @@ impl ExecutionPlan for IslandExec {
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         assert_eq_or_internal_err!(children.len(), 1, "an island has one topmost operator");
-        Ok(Arc::new(Self::new(children.swap_remove(0), Arc::clone(&self.engine), Arc::clone(&self.statistics))))
+        Ok(Arc::new(Self::new(
+            children.swap_remove(0),
+            Arc::clone(&self.engine),
+            Arc::clone(&self.statistics),
+            self.feeds,
+        )))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -130,16 +140,19 @@ impl ExecutionPlan for IslandExec {
         if partition != 0 {
             return internal_err!("an island has one partition, not {partition}");
         }
+        let schema = self.schema();
+        let rows = context.session_config().batch_size();
+        // Batches that only count rows have nothing to compact.
+        let compactor =
+            (self.feeds && !schema.fields().is_empty()).then(|| BatchCoalescer::new(Arc::clone(&schema), rows));
         Ok(Box::pin(IslandStream {
-            schema: self.schema(),
+            schema,
+            compactor,
             metrics: BaselineMetrics::new(&self.metrics, partition),
             spilled: MetricBuilder::new(&self.metrics).counter("spilled_bytes", partition),
+            elapsed: MetricBuilder::new(&self.metrics).subset_time("elapsed", partition),
             engine: Arc::clone(&self.engine),
-            state: State::Waiting(Start {
-                root: Arc::clone(&self.root),
-                latest: Arc::clone(&self.latest),
-                context,
-            }),
+            state: State::Waiting(Start { root: Arc::clone(&self.root), latest: Arc::clone(&self.latest), context }),
         }))
     }
 }
@@ -157,6 +170,7 @@ struct Run {
     /// Tasks that run the DataFusion nodes below; dropping the set ends them.
     feeds: JoinSet<()>,
     spilled_before: u64,
+    started: Instant,
 }
 
 /// An island starts when it is first polled, not when it is made: DataFusion makes all streams of a plan at once, long before some of them
@@ -169,8 +183,13 @@ enum State {
 
 struct IslandStream {
     schema: SchemaRef,
+    /// Makes larger batches of chunks, with buffers of their own: DataFusion's operators account for all of the buffers that a batch
+    /// refers to, and a chunk may refer to a few strings of each of many pages.
+    compactor: Option<BatchCoalescer>,
     metrics: BaselineMetrics,
     spilled: Count,
+    /// From the first poll to the end.
+    elapsed: Time,
     engine: Arc<Engine>,
     state: State,
 }
@@ -191,7 +210,7 @@ impl Start {
         for Feed { plan, sender } in feeds {
             tasks.spawn_on(feed(plan, Arc::clone(&self.context), sender, capacity), engine.runtime());
         }
-        Ok(Run { output, live, feeds: tasks, spilled_before })
+        Ok(Run { output, live, feeds: tasks, spilled_before, started: Instant::now() })
     }
 }
 
@@ -201,12 +220,8 @@ async fn feed(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, mut sende
     let rows = async {
         let mut stream = execute_stream(plan, context)?;
         while let Some(batch) = stream.next().await.transpose()? {
-            let columns = batch
-                .columns()
-                .iter()
-                .map(normalize_array)
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(to_datafusion)?;
+            let columns =
+                batch.columns().iter().map(normalize_array).collect::<Result<Vec<_>, _>>().map_err(to_datafusion)?;
             let rows = Chunk::new(columns, batch.num_rows());
             for offset in (0..rows.len()).step_by(capacity) {
                 if !sender.send(rows.slice(offset, capacity.min(rows.len() - offset))).await {
@@ -243,12 +258,37 @@ impl IslandStream {
                 Err(error) => return Poll::Ready(Some(Err(to_datafusion(error)))),
             }
         }
+        loop {
+            if let Some(batch) = self.compactor.as_mut().and_then(BatchCoalescer::next_completed_batch) {
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            let batch = match ready!(self.poll_chunk(cx)) {
+                Some(Ok(batch)) => batch,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => match &mut self.compactor {
+                    Some(compactor) if !compactor.is_empty() => {
+                        compactor.finish_buffered_batch()?;
+                        continue;
+                    }
+                    _ => return Poll::Ready(None),
+                },
+            };
+            match &mut self.compactor {
+                Some(compactor) => compactor.push_batch(batch)?,
+                None => return Poll::Ready(Some(Ok(batch))),
+            }
+        }
+    }
+
+    /// The next chunk as a batch.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         let State::Running(run) = &mut self.state else { return Poll::Ready(None) };
         match ready!(run.output.poll_next(cx)) {
             Some(Ok(chunk)) => Poll::Ready(Some(self.to_batch(&chunk))),
             end => {
                 let spilled = self.engine.memory().stats().spilled_bytes - run.spilled_before;
                 self.spilled.add(spilled as usize);
+                self.elapsed.add_duration(run.started.elapsed());
                 self.state = State::Ended;
                 Poll::Ready(end.and_then(Result::err).map(|error| Err(to_datafusion(error))))
             }

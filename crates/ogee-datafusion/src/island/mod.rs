@@ -18,5 +18,5 @@ mod rule;
 mod scan;
 
 pub(crate) use exec::IslandExec;
-pub(crate) use rule::OgeeRule;
 pub(crate) use operator::properties as table_properties;
+pub(crate) use rule::OgeeRule;

@@ -4,10 +4,7 @@ use std::{fmt, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::SchemaRef,
-    common::{
-        internal_err,
-        tree_node::TreeNodeRecursion,
-    },
+    common::{internal_err, tree_node::TreeNodeRecursion},
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{EquivalenceProperties, PhysicalExpr},
@@ -17,7 +14,9 @@ use datafusion::{
         execution_plan::{Boundedness, EmissionType},
     },
 };
-use ogee_exec::{ChannelSender, ChannelSource, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query, UnionSource};
+use ogee_exec::{
+    ChannelSender, ChannelSource, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query, UnionSource,
+};
 use ogee_vector::normalize_schema;
 
 use super::{aggregate::Aggregate, scan::ParquetScan};
@@ -92,7 +91,11 @@ pub(super) struct Feed {
 const FEED_CAPACITY: usize = 8;
 
 /// Adds the pipelines of `node` and everything below it to `query`; what is left open is the one that ends in `node`.
-pub(super) fn open(node: &Arc<dyn ExecutionPlan>, query: &mut Query, feeds: &mut Vec<Feed>) -> Result<OpenPipeline, ExecError> {
+pub(super) fn open(
+    node: &Arc<dyn ExecutionPlan>,
+    query: &mut Query,
+    feeds: &mut Vec<Feed>,
+) -> Result<OpenPipeline, ExecError> {
     let Some(operator) = node.downcast_ref::<OperatorExec>() else {
         let schema = normalize_schema(&node.schema());
         let (source, sender) = ChannelSource::new(node.name(), schema, FEED_CAPACITY);

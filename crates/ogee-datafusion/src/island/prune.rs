@@ -8,7 +8,8 @@ use datafusion::{
     arrow::datatypes::SchemaRef,
     common::tree_node::{TreeNode, TreeNodeRecursion},
     datasource::physical_plan::parquet::{
-        PagePruningAccessPlanFilter, ParquetAccessPlan, ParquetFileMetrics, RowGroupAccess as Access, RowGroupAccessPlanFilter,
+        PagePruningAccessPlanFilter, ParquetAccessPlan, ParquetFileMetrics, RowGroupAccess as Access,
+        RowGroupAccessPlanFilter,
     },
     parquet::arrow::arrow_reader::ArrowReaderMetadata,
     physical_expr::{PhysicalExpr, conjunction, expressions::Column, split_conjunction},
@@ -47,7 +48,10 @@ impl PredicatePruner {
             return None;
         }
         let predicate = conjunction(parts);
-        let pruning = PruningPredicateBuilder::new().with_file_schema(Arc::clone(file_schema)).try_build(Arc::clone(&predicate)).ok()?;
+        let pruning = PruningPredicateBuilder::new()
+            .with_file_schema(Arc::clone(file_schema))
+            .try_build(Arc::clone(&predicate))
+            .ok()?;
         if pruning.always_true() {
             return None;
         }
@@ -81,7 +85,9 @@ impl RowPruner for PredicatePruner {
         let Ok(predicate) = adapted else { return Ok(everything()) };
         let metrics = ParquetFileMetrics::new(0, &path.to_string_lossy(), &ExecutionPlanMetricsSet::new());
         let mut by_group = RowGroupAccessPlanFilter::new(ParquetAccessPlan::new_all(groups.len()));
-        if let Ok(pruning) = PruningPredicateBuilder::new().with_file_schema(Arc::clone(physical)).try_build(Arc::clone(&predicate)) {
+        if let Ok(pruning) =
+            PruningPredicateBuilder::new().with_file_schema(Arc::clone(physical)).try_build(Arc::clone(&predicate))
+        {
             by_group.prune_by_statistics(physical, metadata.parquet_schema(), groups, &pruning, &metrics);
         }
         let mut plan = by_group.build();

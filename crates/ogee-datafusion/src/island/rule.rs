@@ -8,7 +8,7 @@ use datafusion::{
     error::Result,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
+        ExecutionPlan, ExecutionPlanProperties, Partitioning,
         aggregates::AggregateExec,
         coalesce_partitions::CoalescePartitionsExec,
         coop::CooperativeExec,
@@ -16,12 +16,18 @@ use datafusion::{
         limit::{GlobalLimitExec, LocalLimitExec},
         projection::ProjectionExec,
         repartition::RepartitionExec,
+        replace_children_if_necessary,
         statistics::{StatisticsArgs, StatisticsContext},
         union::UnionExec,
     },
 };
 
-use super::{IslandExec, aggregate::Aggregate, operator::{Op, OperatorExec}, scan::ParquetScan};
+use super::{
+    IslandExec,
+    aggregate::Aggregate,
+    operator::{Op, OperatorExec},
+    scan::ParquetScan,
+};
 use crate::{engine::Engine, order::is_ordered, table::TableExec};
 
 /// Replaces what the engine has operators for. The last rule of all.
@@ -37,11 +43,18 @@ impl OgeeRule {
     }
 
     /// Places islands in `plan`. `order_matters`: whether somebody above relies on the order of its rows, if they have one.
-    fn place(&self, plan: &Arc<dyn ExecutionPlan>, order_matters: bool) -> Result<Arc<dyn ExecutionPlan>> {
+    ///
+    /// `to_operator`: whether an operator of DataFusion's reads them, and not the user.
+    fn place(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        order_matters: bool,
+        to_operator: bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         if !(order_matters && is_ordered(plan)) && is_worthwhile(plan) {
             let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
             let root = self.operator(plan)?;
-            return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics)));
+            return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics, to_operator)));
         }
         let requires = plan.required_input_ordering();
         let maintains = plan.maintains_input_order();
@@ -56,7 +69,7 @@ impl OgeeRule {
                     || is_limit(plan)
                     || plan.name() == "AnalyzeExec"
                     || (maintains[i] && order_matters);
-                self.place(child, matters)
+                self.place(child, matters, true)
             })
             .collect::<Result<Vec<_>>>()?;
         replace_children_if_necessary(Arc::clone(plan), children)
@@ -65,14 +78,13 @@ impl OgeeRule {
     /// `plan`, whose order does not matter, as an operator of an island, or as a DataFusion node that feeds it.
     fn operator(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(ops) = operators(plan) else {
-            let feed = self.place(plan, false)?;
+            let feed = self.place(plan, false, true)?;
             return Ok(match feed.output_partitioning().partition_count() {
                 1 => feed,
                 _ => Arc::new(CoalescePartitionsExec::new(feed)),
             });
         };
-        let mut inputs =
-            plan.children().into_iter().map(|child| self.operator(child)).collect::<Result<Vec<_>>>()?;
+        let mut inputs = plan.children().into_iter().map(|child| self.operator(child)).collect::<Result<Vec<_>>>()?;
         for op in ops {
             if let Op::Pass = op {
                 continue;
@@ -85,7 +97,7 @@ impl OgeeRule {
 
 impl PhysicalOptimizerRule for OgeeRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        self.place(&plan, true)
+        self.place(&plan, true, false)
     }
 
     fn name(&self) -> &str {
@@ -122,9 +134,7 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
             projection: filter.projection().as_ref().map(|columns| columns.to_vec()),
         });
     } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        ops.push(Op::Project(
-            projection.expr().iter().map(|p| (Arc::clone(&p.expr), p.alias.clone())).collect(),
-        ));
+        ops.push(Op::Project(projection.expr().iter().map(|p| (Arc::clone(&p.expr), p.alias.clone())).collect()));
     } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         ops.push(Op::Aggregate(Box::new(Aggregate::of(aggregate)?)));
     } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
@@ -136,7 +146,9 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
     } else if plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() {
         ops.push(Op::Pass);
     } else if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
-        if repartition.preserve_order() || !matches!(repartition.partitioning(), Partitioning::Hash(_, 1) | Partitioning::RoundRobinBatch(1)) {
+        if repartition.preserve_order()
+            || !matches!(repartition.partitioning(), Partitioning::Hash(_, 1) | Partitioning::RoundRobinBatch(1))
+        {
             return None;
         }
         ops.push(Op::Pass);

@@ -57,7 +57,8 @@ impl ParquetScan {
         if foreign {
             return None;
         }
-        let files = config.file_groups.iter().flat_map(FileGroup::iter).map(parquet_file).collect::<Option<Vec<_>>>()?;
+        let files =
+            config.file_groups.iter().flat_map(FileGroup::iter).map(parquet_file).collect::<Option<Vec<_>>>()?;
         let table_schema = tables.table_schema();
 
         let predicate = source.filter();
@@ -82,9 +83,8 @@ impl ParquetScan {
                 .map(|(expr, name)| Ok((reindex(expr, &projection)?, name.clone())))
                 .collect::<Result<Vec<_>>>()
         });
-        let pruner = predicate
-            .and_then(|predicate| PredicatePruner::new(&predicate, tables.file_schema()))
-            .map(Arc::new);
+        let pruner =
+            predicate.and_then(|predicate| PredicatePruner::new(&predicate, tables.file_schema())).map(Arc::new);
         Some(Self {
             files,
             file_schema: normalize_schema(tables.file_schema()),
@@ -189,7 +189,9 @@ fn parquet_file(file: &PartitionedFile) -> Option<ParquetFile> {
         .iter()
         .map(|value| normalize_array(&value.to_array_of_size(1).ok()?).ok())
         .collect::<Option<Vec<_>>>()?;
+    let rows = file.statistics.as_ref().and_then(|known| known.num_rows.get_value().copied());
     Some(ParquetFile {
+        rows: rows.map(|rows| rows as u64),
         // Locations of the local store are paths from the root, without a leading slash.
         path: PathBuf::from("/").join(file.object_meta.location.as_ref()),
         size: file.object_meta.size,

@@ -5,10 +5,7 @@
 //! stay where they are and their pages may leave memory), and from what was seen the lane decides once how many partitions to
 //! use from now on and whether looking rows up is worth it.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Arc, OnceLock};
 
 use ogee_memory::{MemoryError, PAGE_SIZE};
 use ogee_row::{PartitionedRows, RadixBits, RowPartition, RowStage};
@@ -54,13 +51,19 @@ pub(crate) struct AggregateSink {
 
 /// What the lanes agree on, and what they leave behind.
 struct Shared {
-    /// Lanes that the grant allows; decided when first asked.
-    lanes: OnceLock<usize>,
+    /// Lanes, and what each may pin; decided when first asked.
+    grant: OnceLock<Grant>,
     /// The partitioning after the first reset of any lane.
     radix: OnceLock<RadixBits>,
-    /// Lanes that have begun.
-    started: AtomicUsize,
     done: Mutex<Vec<LaneRows>>,
+}
+
+/// What the memory at hand allows.
+#[derive(Clone, Copy)]
+struct Grant {
+    lanes: usize,
+    /// Bytes that a lane may keep pinned: half for open pages, half for what its table points to.
+    lane_bytes: usize,
 }
 
 /// What a lane leaves behind.
@@ -78,19 +81,21 @@ impl AggregateSink {
         rows_estimate: Option<u64>,
         partitions: Arc<Partitions>,
     ) -> Self {
-        let shared = Shared {
-            lanes: OnceLock::new(),
-            radix: OnceLock::new(),
-            started: AtomicUsize::new(0),
-            done: Mutex::default(),
-        };
+        let shared = Shared { grant: OnceLock::new(), radix: OnceLock::new(), done: Mutex::default() };
         Self { plan, ctx, rows_estimate, shared: Arc::new(shared), partitions }
     }
 
-    fn granted_lanes(&self, threads: usize) -> usize {
-        *self.shared.lanes.get_or_init(|| {
-            let lane = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * partition_pages(&self.plan) * PAGE_SIZE;
-            (self.ctx.memory.available() / lane).clamp(1, threads)
+    /// Half of the memory that is to be had is for the lanes, the other half for those who feed them and for what flows onward. A
+    /// lane is worth having if it can keep a reasonable number of partitions open; more lanes than that would only split again.
+    fn grant(&self, threads: usize) -> Grant {
+        *self.shared.grant.get_or_init(|| {
+            let half = self.ctx.memory.available() / 2;
+            let wanted = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * partition_pages(&self.plan) * PAGE_SIZE;
+            let lanes = match self.plan.layout.num_keys() {
+                0 => threads,
+                _ => (half / wanted).clamp(1, threads),
+            };
+            Grant { lanes, lane_bytes: half / lanes }
         })
     }
 }
@@ -106,12 +111,11 @@ impl Sink for AggregateSink {
     }
 
     fn lanes(&self, threads: usize) -> usize {
-        self.granted_lanes(threads)
+        self.grant(threads).lanes
     }
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
-        let lanes = self.granted_lanes(ctx.settings.threads.max(1));
-        self.shared.started.fetch_add(1, Ordering::Relaxed);
+        let grant = self.grant(ctx.settings.threads.max(1));
         let has_keys = self.plan.layout.num_keys() > 0;
         let append_only = has_keys && ctx.settings.aggregate_strategy == Some(AggregateStrategy::PartitionOnly);
         let radix = RadixBits::new(INITIAL_BITS);
@@ -124,7 +128,8 @@ impl Sink for AggregateSink {
             ctx: ctx.clone(),
             shared: Arc::clone(&self.shared),
             rows_estimate: self.rows_estimate,
-            grant: ctx.memory.available() / 2 / lanes,
+            grant: grant.lane_bytes,
+            lanes: grant.lanes,
             rows,
             table,
             rounds: 0,
@@ -239,6 +244,8 @@ struct AggregateLocal {
     rows_estimate: Option<u64>,
     /// Bytes that the lane may keep pinned.
     grant: usize,
+    /// Lanes that share the work.
+    lanes: usize,
     rows: PartitionedRows,
     /// `None` once rows are only appended.
     table: Option<SaltedTable>,
@@ -279,8 +286,11 @@ impl AggregateLocal {
     fn choose_partitions(&mut self, survivors: f64) -> Result<(), ExecError> {
         let radix = *self.shared.radix.get_or_init(|| {
             let rows = self.rows_estimate.unwrap_or(UNKNOWN_ROWS) as f64 * survivors;
-            let wanted = (rows * self.plan.layout.width() as f64 / PARTITION_BYTES as f64) as usize;
-            let allowed = self.grant / (partition_pages(&self.plan) * PAGE_SIZE);
+            let bytes = rows * self.plan.layout.width() as f64;
+            // The last page of each partition of each lane is half empty: no more than the rows themselves may go to waste.
+            let waste = partition_pages(&self.plan) * PAGE_SIZE * self.lanes;
+            let wanted = (bytes / PARTITION_BYTES.max(waste) as f64) as usize;
+            let allowed = self.grant / 2 / (partition_pages(&self.plan) * PAGE_SIZE);
             let bits = wanted.next_power_of_two().ilog2().min(allowed.max(1).ilog2());
             RadixBits::new(bits.clamp(INITIAL_BITS, MAX_BITS))
         });

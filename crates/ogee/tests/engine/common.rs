@@ -1,5 +1,4 @@
 //! What the tests share: handles, small files, answers as text.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{fs::File, path::Path, sync::Arc};
 

@@ -1,0 +1,7 @@
+//! The public face, from SQL to Arrow: statements, islands and their plans, random groupings against DataFusion.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod differential;
+mod islands;
+mod statements;
