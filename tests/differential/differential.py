@@ -126,8 +126,8 @@ def condition(rng, columns):
     return text
 
 
-def aggregate(rng, columns):
-    """SQL of one aggregate call and the kind of its result."""
+def aggregate(rng, columns, distinct):
+    """SQL of one aggregate call, with DISTINCT at times if `distinct`, and the kind of its result."""
     column = rng.choice(columns)
     other = rng.choice([c for c in columns if c.kind in (INTEGER, FLOAT)])
     choices = [("count({c})", INTEGER), ("min({c})", column.kind), ("max({c})", column.kind), ("count({d}{c})", INTEGER)]
@@ -144,7 +144,7 @@ def aggregate(rng, columns):
     if column.kind == INTEGER:
         choices += [(f"{name}({{c}})", INTEGER) for name in ("bit_and", "bit_or", "bit_xor")]
     template, kind = rng.choice(choices)
-    sql = template.format(c=column.name, d="DISTINCT ")
+    sql = template.format(c=column.name, d="DISTINCT " if distinct else "")
     if rng.random() < 0.2:
         sql += f" FILTER (WHERE {condition(rng, columns)})"
     return sql, kind
@@ -167,7 +167,9 @@ def make_query(rng, columns, source, rows):
             group = f" GROUP BY {rng.choice(['ROLLUP', 'CUBE'])} ({', '.join(names)})"
             outputs += [(f"grouping({name})", INTEGER) for name in names]
     identity = len(outputs)
-    outputs += [aggregate(rng, columns) for _ in range(rng.randrange(0 if keys else 1, 6))]
+    # Distinct values of grouping sets are DataFusion's to find for now, in memory that does not spill.
+    distinct = "(" not in group or rows <= 3000
+    outputs += [aggregate(rng, columns, distinct) for _ in range(rng.randrange(0 if keys else 1, 6))]
     having = " HAVING count(*) > 2" if keys and rng.random() < 0.15 else ""
     select = ", ".join(f"{sql} AS c{position}" for position, (sql, _) in enumerate(outputs))
     query = Query()

@@ -36,7 +36,10 @@ const LARGE: &str = "SELECT l_orderkey, count(*) AS items, sum(l_quantity) AS qu
     sum(l_extendedprice * (1 - l_discount)) AS revenue FROM lineitem \
     GROUP BY l_orderkey ORDER BY revenue DESC, l_orderkey LIMIT 5";
 /// Every row is a group and every column is kept; of the groups only a summary comes out.
-const LARGEST: &str = "SELECT count(*) AS groups, sum(quantity) AS quantity, min(shipdate) AS first, \
+const LARGEST: &str = "SELECT count(*) AS groups, sum(linenumber) AS linenumber, sum(quantity) AS quantity, \
+    sum(price) AS price, sum(discount) AS discount, sum(tax) AS tax, max(returnflag) AS returnflag, \
+    max(linestatus) AS linestatus, max(shipdate) AS shipdate, max(commitdate) AS commitdate, \
+    max(receiptdate) AS receiptdate, max(shipinstruct) AS shipinstruct, max(shipmode) AS shipmode, \
     max(comment) AS comment FROM (SELECT l_suppkey, l_partkey, l_orderkey, min(l_linenumber) AS linenumber, \
     min(l_quantity) AS quantity, min(l_extendedprice) AS price, min(l_discount) AS discount, min(l_tax) AS tax, \
     min(l_returnflag) AS returnflag, min(l_linestatus) AS linestatus, min(l_shipdate) AS shipdate, \
@@ -132,8 +135,13 @@ fn megabytes(bytes: u64) -> String {
     }
 }
 
-/// Runs one query with the bar; prints its result when `print`.
-fn run(database: &Database, sql: &str, interrupts: &Interrupts, print: bool) -> Result<StatementStats, RunError> {
+/// Runs one query with the bar; prints its result when a format is given.
+fn run(
+    database: &Database,
+    sql: &str,
+    interrupts: &Interrupts,
+    print: Option<Format>,
+) -> Result<StatementStats, RunError> {
     let connection = database.connect();
     let done = AtomicBool::new(false);
     let result = thread::scope(|scope| {
@@ -170,9 +178,9 @@ fn run(database: &Database, sql: &str, interrupts: &Interrupts, print: bool) -> 
         return Err(RunError::Interrupted(signal));
     }
     let (schema, batches, stats) = result?;
-    if print {
+    if let Some(format) = print {
         let mut sink = Sink::stdout();
-        let mut writer = output::writer(&Style { format: Format::Table, rows_max: 10, width: None });
+        let mut writer = output::writer(&Style { format, rows_max: 10, width: None });
         writer.begin(&schema, &mut sink)?;
         for batch in &batches {
             writer.batch(batch, &mut sink)?;
@@ -205,7 +213,7 @@ pub fn demo(args: &DemoArgs, interrupts: &Interrupts) -> Result<(), RunError> {
     let database = open(None, args, &data)?;
     for (title, sql) in [("A small grouping", SMALL), ("A large grouping", LARGE)] {
         println!("\n{title}\n  {sql}");
-        let stats = run(&database, sql, interrupts, true)?;
+        let stats = run(&database, sql, interrupts, Some(Format::Table))?;
         println!("{:.2} s, peak memory {}", stats.elapsed.as_secs_f64(), megabytes(stats.peak_rss_bytes as u64));
     }
     drop(database);
@@ -216,7 +224,7 @@ pub fn demo(args: &DemoArgs, interrupts: &Interrupts) -> Result<(), RunError> {
     table.set_header(["memory limit", "seconds", "peak memory of the process", "spilled", "temporary space"]);
     for (index, limit) in LIMITS.into_iter().enumerate() {
         let database = open(limit, args, &data)?;
-        let stats = run(&database, LARGEST, interrupts, index == 0)?;
+        let stats = run(&database, LARGEST, interrupts, (index == 0).then_some(Format::Line))?;
         let shown =
             limit.map_or_else(|| format!("{} (default)", megabytes(stats.memory_limit_bytes as u64)), str::to_owned);
         table.add_row(

@@ -19,12 +19,14 @@ use datafusion::{
         file_format::FileFormat,
         listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl},
     },
-    error::Result,
+    error::{DataFusionError, Result},
     execution::SessionState,
     object_store::{ObjectMeta, path::Path},
 };
 use futures::TryStreamExt;
 use parking_lot::RwLock;
+
+use crate::Error;
 
 /// Makes tables of paths.
 #[derive(Debug, Default)]
@@ -71,7 +73,14 @@ impl UrlTableFactory for FileTables {
         let options = ListingOptions::new(format?).with_file_extension(extension);
         let partitions = partition_columns(&location, &files);
         let options = options.with_table_partition_cols(partitions);
-        let config = ListingTableConfig::new(location).with_listing_options(options).infer_schema(&state).await?;
+        let config = ListingTableConfig::new(location).with_listing_options(options);
+        // What DataFusion says of a broken file does not name it.
+        let config = config.infer_schema(&state).await.map_err(|error| match Error::from(error) {
+            Error::Source(message) => {
+                DataFusionError::External(Box::new(Error::Source(format!("cannot read '{url}': {message}"))))
+            }
+            other => DataFusionError::External(Box::new(other)),
+        })?;
         let cache = state.runtime_env().cache_manager.get_file_statistic_cache();
         Ok(Some(Arc::new(ListingTable::try_new(config)?.with_cache(cache))))
     }

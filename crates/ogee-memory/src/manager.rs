@@ -150,12 +150,9 @@ impl BufferManager {
         self.pool.shrink_now();
     }
 
-    /// Changes the cap on temporary space; `None`: 90 % of what is free when spilling begins.
-    ///
-    /// # Errors
-    /// Something is spilled.
-    pub fn set_max_temp_bytes(&self, bytes: Option<u64>) -> Result<(), MemoryError> {
-        self.pool.temp.set_bytes_max(bytes)
+    /// Changes the cap on temporary space; `None`: 90 % of what is free. What is spilled already stays, also above the cap.
+    pub fn set_max_temp_bytes(&self, bytes: Option<u64>) {
+        self.pool.temp.set_bytes_max(bytes);
     }
 
     /// Changes where pages are spilled; `None`: the system's temporary directory.

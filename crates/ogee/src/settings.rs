@@ -189,7 +189,7 @@ impl Settings {
             }
             Setting::MaxTempSize => {
                 let bytes = value.map(parse_size).transpose()?;
-                inner.memory.set_max_temp_bytes(bytes)?;
+                inner.memory.set_max_temp_bytes(bytes);
                 self.temp.lock().max_bytes = bytes;
             }
         }
