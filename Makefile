@@ -9,6 +9,7 @@ VENV := .venv
 SCALE ?= 1
 THREADS ?= 2
 LIMITS ?= none,4GB,1GB,512MB,256MB
+LOOM := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target-loom
 DATA := data/tpch-$(SCALE)
 
 .DEFAULT_GOAL := help
@@ -56,7 +57,8 @@ slt: ## The SQL suite alone
 
 .PHONY: loom
 loom: ## Model checks of pinning, eviction and scheduling
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target-loom $(CARGO) test --release -p ogee-memory -p ogee-scheduler --test 'loom*'
+	$(LOOM) $(CARGO) test --release -p ogee-memory --test 'loom*'
+	$(LOOM) $(CARGO) test --release -p ogee-scheduler --lib
 
 $(VENV)/.done: tests/differential/requirements.txt crates/ogee-bench/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
@@ -69,7 +71,8 @@ suite-duckdb: $(VENV)/.done ## The expected answers of the SQL suite are DuckDB'
 
 .PHONY: differential
 differential: $(VENV)/.done ## Random groupings against DuckDB; more with ARGS="--rounds 1000 --seconds 3600"
-	$(CARGO) build -p ogee-cli
+	@# As in test-rust, so that features are the same and nothing is built twice.
+	$(CARGO) test --workspace --no-run --quiet
 	$(VENV)/bin/python tests/differential/differential.py --shell target/debug/ogee $(ARGS)
 
 .PHONY: release

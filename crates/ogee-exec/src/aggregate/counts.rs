@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, cast::AsArray, types::Int64Type};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int64Array, UInt64Array,
+    cast::AsArray,
+    types::{Int64Type, UInt64Type},
+};
+use arrow_schema::DataType;
 
-use super::kernel::{Kernel, Targets};
+use super::kernel::{Kernel, Targets, for_each_valid};
 use crate::ExecError;
 
 /// Number of rows whose argument is not NULL; of all rows if there is no argument.
 pub(crate) struct CountKernel {
     pub(crate) offset: usize,
+    /// `Int64`, or `UInt64` for `regr_count`.
+    pub(crate) output: DataType,
 }
 
 impl CountKernel {
@@ -47,15 +54,18 @@ impl Kernel for CountKernel {
     }
 
     unsafe fn merge(&self, states: &[ArrayRef], targets: Targets<'_>) -> Result<(), ExecError> {
-        let counts = states[0].as_primitive::<Int64Type>();
-        super::kernel::for_each_valid(counts, |row, count| {
+        let add = |row: usize, count: u64| {
             let target = match targets {
                 Targets::Each(rows) => rows[row] as usize as *mut u8,
                 Targets::One(target) => target,
             };
             // SAFETY: the caller vouches for the targets.
-            unsafe { self.add(target, count as u64) };
-        });
+            unsafe { self.add(target, count) };
+        };
+        match states[0].data_type() {
+            DataType::UInt64 => for_each_valid(states[0].as_primitive::<UInt64Type>(), add),
+            _ => for_each_valid(states[0].as_primitive::<Int64Type>(), |row, count| add(row, count as u64)),
+        }
         Ok(())
     }
 
@@ -68,8 +78,11 @@ impl Kernel for CountKernel {
 
     unsafe fn results(&self, rows: &[*const u8]) -> Result<ArrayRef, ExecError> {
         // SAFETY: the caller vouches for the rows.
-        let counts = rows.iter().map(|row| unsafe { row.add(self.offset).cast::<i64>().read_unaligned() });
-        Ok(Arc::new(Int64Array::from_iter_values(counts)))
+        let counts = rows.iter().map(|row| unsafe { row.add(self.offset).cast::<u64>().read_unaligned() });
+        Ok(match self.output {
+            DataType::UInt64 => Arc::new(UInt64Array::from_iter_values(counts)),
+            _ => Arc::new(Int64Array::from_iter_values(counts.map(|count| count as i64))),
+        })
     }
 
     unsafe fn states(&self, rows: &[*const u8]) -> Result<Vec<ArrayRef>, ExecError> {

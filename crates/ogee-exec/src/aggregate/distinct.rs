@@ -11,7 +11,7 @@ use arrow_array::{ArrayRef, Int8Array};
 use arrow_schema::{DataType, Field, Schema};
 
 use super::{
-    AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey,
+    AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, RegrKind,
     expand::{Appended, Expand},
 };
 use crate::{CompareOp, Expr, Operator};
@@ -76,7 +76,9 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
             let own_set = Expr::Compare { op: CompareOp::Eq, column: set_column, literal: literal(0) };
             let function = match call.function {
                 // Of no rows it is 0, not NULL.
-                AggregateFunction::Count | AggregateFunction::CountStar => AggregateFunction::MergeCounts,
+                AggregateFunction::Count
+                | AggregateFunction::CountStar
+                | AggregateFunction::Regression(RegrKind::Count) => AggregateFunction::MergeCounts,
                 _ => AggregateFunction::FirstValue { ignore_nulls: true },
             };
             over(next_plain - 1, function, &call.output, Some(own_set))

@@ -350,7 +350,7 @@ fn state_bytes(call: &AggregateCall) -> usize {
 
 fn bind(call: &AggregateCall, offset: usize) -> Box<dyn Kernel> {
     match call.function {
-        F::CountStar | F::Count | F::MergeCounts => Box::new(CountKernel { offset }),
+        F::CountStar | F::Count | F::MergeCounts => Box::new(CountKernel { offset, output: call.output.clone() }),
         F::BoolAnd => Box::new(BooleanKernel { offset, decides: false }),
         F::BoolOr => Box::new(BooleanKernel { offset, decides: true }),
         F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => {
