@@ -212,9 +212,9 @@ impl Session {
     }
 }
 
-/// Columns of the terminal on standard output.
+/// Columns of the terminal on standard output, unless it does not know or is too narrow to fold a table into.
 fn terminal_width() -> Option<u16> {
-    comfy_table::Table::new().width()
+    comfy_table::Table::new().width().filter(|width| *width >= 20)
 }
 
 /// The statistics of a statement as one line of JSON; its keys are an interface.

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use arrow_array::{Array, ArrayRef, BooleanArray, Scalar, cast::AsArray, make_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{Chunk, Column, normalize_array};
+use ogee_vector::{Chunk, Column, Domain, normalize_array};
 
 use crate::ExecError;
 
@@ -105,6 +105,15 @@ impl Expr {
                 Column::flat(normalize_array(&foreign.evaluate(&columns, chunk.len())?)?)
             }
         })
+    }
+
+    /// What is known of its values, given what is known of the columns.
+    pub fn domain(&self, columns: &[Domain]) -> Domain {
+        match self {
+            Self::Column(index) => columns.get(*index).copied().unwrap_or(Domain::UNKNOWN),
+            Self::NullUnless { value, .. } => Domain { nulls: true, ..value.domain(columns) },
+            _ => Domain::UNKNOWN,
+        }
     }
 
     /// One bit a row: whether the expression, a boolean, is true; neither false nor NULL.

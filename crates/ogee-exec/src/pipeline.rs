@@ -7,7 +7,7 @@ use std::sync::{
 
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{Job, JobError, JobWaker, Step, TaskContext};
-use ogee_vector::Chunk;
+use ogee_vector::{Chunk, Domain};
 use parking_lot::Mutex;
 
 use crate::{ExecContext, ExecError};
@@ -36,6 +36,11 @@ pub trait Source: Send + Sync {
     /// About how many rows will come, if that is known.
     fn rows_estimate(&self) -> Option<u64> {
         None
+    }
+
+    /// What statistics say about its columns, in order; columns that are missing at the end are unknown.
+    fn domains(&self) -> Vec<Domain> {
+        Vec::new()
     }
 
     /// Lanes that have something to do, at most `threads`. Asked again at each morsel boundary.
@@ -83,6 +88,11 @@ pub trait Operator: Send + Sync {
 
     /// Columns of the chunks that it emits, given those that it gets.
     fn columns(&self, input: usize) -> usize {
+        input
+    }
+
+    /// What is known of its columns, given that of the columns it gets. As they are, unless it computes columns.
+    fn domains(&self, input: Vec<Domain>) -> Vec<Domain> {
         input
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ogee_vector::Chunk;
+use ogee_vector::{Chunk, Domain};
 
 use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal};
 
@@ -26,6 +26,10 @@ impl Operator for Project {
 
     fn columns(&self, _input: usize) -> usize {
         self.exprs.len()
+    }
+
+    fn domains(&self, input: Vec<Domain>) -> Vec<Domain> {
+        self.exprs.iter().map(|expr| expr.domain(&input)).collect()
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {

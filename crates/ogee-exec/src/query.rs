@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ogee_scheduler::{QueryBuilder, QueryError, QueryHandle, Scheduler};
+use ogee_vector::Domain;
 
 use crate::{ExecContext, ExecError, Operator, OutputStream, Pipeline, Sink, Source, output::output_channel};
 
@@ -26,6 +27,11 @@ impl OpenPipeline {
     /// Columns of the chunks that come out.
     pub fn columns(&self) -> usize {
         self.operators.iter().fold(self.source.schema().fields().len(), |columns, op| op.columns(columns))
+    }
+
+    /// What statistics say about the columns that come out; see [`Source::domains`].
+    pub fn domains(&self) -> Vec<Domain> {
+        self.operators.iter().fold(self.source.domains(), |domains, op| op.domains(domains))
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{JobWaker, TaskContext};
-use ogee_vector::Chunk;
+use ogee_vector::{Chunk, Domain};
 
 use crate::{
     ExecContext, ExecError, Flow, Operator, OperatorLocal, Source, SourceLocal, SourceStep, query::OpenPipeline,
@@ -54,6 +54,13 @@ impl Source for UnionSource {
 
     fn rows_estimate(&self) -> Option<u64> {
         self.inputs.iter().map(|input| input.source.rows_estimate()).sum()
+    }
+
+    fn domains(&self) -> Vec<Domain> {
+        let known = self.inputs.iter().map(|input| {
+            input.operators.iter().fold(input.source.domains(), |domains, operator| operator.domains(domains))
+        });
+        known.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a.union(b)).collect()).unwrap_or_default()
     }
 
     fn lanes(&self, threads: usize) -> usize {

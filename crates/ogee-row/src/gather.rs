@@ -21,11 +21,11 @@ const BUFFER_MAX: usize = 1 << 30;
 /// `rows` must point to rows of `layout` on pinned pages, their long strings rebased.
 pub unsafe fn gather_column(layout: &RowLayout, index: usize, rows: &[*const u8]) -> Result<ArrayRef, VectorError> {
     let column = layout.column(index);
-    let (byte, mask) = column.validity;
+    let bit = column.validity;
     // SAFETY: here and below, the caller vouches for the rows, and the layout's offsets are within them.
-    let valid = |row: &*const u8| unsafe { *row.add(byte) & mask != 0 };
+    let valid = |row: &*const u8| bit.is_none_or(|(byte, mask)| unsafe { *row.add(byte) & mask != 0 });
     let nulls = || {
-        if rows.iter().all(valid) {
+        if bit.is_none() || rows.iter().all(valid) {
             return None;
         }
         Some(NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), |i| valid(&rows[i]))))

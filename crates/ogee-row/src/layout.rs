@@ -14,45 +14,45 @@ pub struct RowColumn {
     pub physical: PhysicalType,
     /// Byte offset in the row.
     pub offset: usize,
-    /// Byte and mask of its validity bit (set: not NULL).
-    pub validity: (usize, u8),
+    /// Byte and mask of its validity bit (set: not NULL); `None` if the column has no NULLs.
+    pub validity: Option<(usize, u8)>,
 }
 
-/// Byte offsets of columns, hash and state in a row. Types and widths only; it does not know what an operator does with them.
+/// Byte offsets of columns and state in a row. Types and widths only; it does not know what an operator does with them.
 #[derive(Debug)]
 pub struct RowLayout {
     columns: Vec<RowColumn>,
     keys: usize,
-    /// Bytes of the key region without its views, a multiple of 8: equal keys have equal bytes here.
-    fixed_key_bytes: usize,
+    /// Bytes from the start of the row to the end of the keys that are no views.
+    fixed_key_end: usize,
     /// Offsets of the key columns that are views.
     key_views: Vec<usize>,
     /// Offsets of all columns that are views.
     views: Vec<usize>,
-    hash_offset: usize,
     state_offset: usize,
+    state_bytes: usize,
     width: usize,
 }
 
 /// Collects what a row must hold.
 #[derive(Debug, Default)]
 pub struct RowLayoutBuilder {
-    keys: Vec<DataType>,
-    payload: Vec<DataType>,
+    keys: Vec<(DataType, bool)>,
+    payload: Vec<(DataType, bool)>,
     state_bytes: usize,
 }
 
 impl RowLayoutBuilder {
     /// Adds a key column; returns the column's index. All keys come before payload columns.
-    pub fn key(&mut self, data_type: DataType) -> usize {
+    pub fn key(&mut self, data_type: DataType, nullable: bool) -> usize {
         assert!(self.payload.is_empty(), "keys come first");
-        self.keys.push(data_type);
+        self.keys.push((data_type, nullable));
         self.keys.len() - 1
     }
 
     /// Adds a payload column; returns the column's index.
-    pub fn payload(&mut self, data_type: DataType) -> usize {
-        self.payload.push(data_type);
+    pub fn payload(&mut self, data_type: DataType, nullable: bool) -> usize {
+        self.payload.push((data_type, nullable));
         self.keys.len() + self.payload.len() - 1
     }
 
@@ -69,42 +69,69 @@ impl RowLayoutBuilder {
     /// [`VectorError::UnsupportedType`].
     pub fn build(self) -> Result<Arc<RowLayout>, VectorError> {
         let keys = self.keys.len();
-        let types = |types: Vec<DataType>| {
-            types.into_iter().map(|t| Ok((PhysicalType::of(&t)?, t))).collect::<Result<Vec<_>, VectorError>>()
-        };
-        let key_types = types(self.keys)?;
-        let payload_types = types(self.payload)?;
-        let mut columns: Vec<Option<RowColumn>> = vec![None; keys + payload_types.len()];
-        // Validity of the keys, the keys that are equal if their bytes are, then the keys that may point elsewhere.
-        let mut offset = keys.div_ceil(8);
-        let mut key_views = Vec::new();
-        let place = |offset: &mut usize, (physical, data_type): &(PhysicalType, DataType), validity| {
-            let at = *offset;
-            *offset += physical.row_width();
-            RowColumn { data_type: data_type.clone(), physical: *physical, offset: at, validity }
-        };
-        for (i, key) in key_types.iter().enumerate().filter(|(_, (physical, _))| !physical.has_heap()) {
-            columns[i] = Some(place(&mut offset, key, (i / 8, 1 << (i % 8))));
+        let mut validity = [Validity::default(), Validity::default()];
+        let mut columns = Vec::with_capacity(keys + self.payload.len());
+        for (i, (data_type, nullable)) in self.keys.into_iter().chain(self.payload).enumerate() {
+            let physical = PhysicalType::of(&data_type)?;
+            let bit = (nullable || physical == PhysicalType::Null).then(|| validity[usize::from(i >= keys)].next());
+            columns.push(RowColumn { data_type, physical, offset: 0, validity: bit });
         }
+        let (key_columns, payload_columns) = columns.split_at_mut(keys);
+        let [key_validity, payload_validity] = validity;
+        // The keys that are equal if their bytes are come first, then those that may point elsewhere.
+        let mut offset = HASH_BYTES;
+        offset = place(offset, key_columns, key_validity, |column| !column.physical.has_heap());
+        let fixed_key_end = offset;
+        // Words that are compared as a part of the key must hold nothing else.
         offset = offset.next_multiple_of(8);
-        let fixed_key_bytes = offset;
-        for (i, key) in key_types.iter().enumerate().filter(|(_, (physical, _))| physical.has_heap()) {
-            key_views.push(offset);
-            columns[i] = Some(place(&mut offset, key, (i / 8, 1 << (i % 8))));
-        }
-        let hash_offset = offset;
-        offset += 8;
-        let payload_validity = offset;
-        offset += payload_types.len().div_ceil(8);
-        for (i, payload) in payload_types.iter().enumerate() {
-            columns[keys + i] = Some(place(&mut offset, payload, (payload_validity + i / 8, 1 << (i % 8))));
-        }
-        let columns: Vec<RowColumn> = columns.into_iter().map(|c| c.expect("every column was placed")).collect();
+        offset = place(offset, key_columns, Validity::default(), |column| column.physical.has_heap());
+        offset = place(offset, payload_columns, payload_validity, |_| true);
+        let key_views = columns[..keys].iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
         let views = columns.iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
         let state_offset = offset;
         let width = (offset + self.state_bytes).next_multiple_of(8);
-        Ok(Arc::new(RowLayout { columns, keys, fixed_key_bytes, key_views, views, hash_offset, state_offset, width }))
+        Ok(Arc::new(RowLayout {
+            columns,
+            keys,
+            fixed_key_end,
+            key_views,
+            views,
+            state_offset,
+            state_bytes: self.state_bytes,
+            width,
+        }))
     }
+}
+
+/// Bytes of the hash, which a row begins with.
+const HASH_BYTES: usize = 4;
+
+/// Validity bits given out so far.
+#[derive(Clone, Copy, Default)]
+struct Validity {
+    bits: usize,
+}
+
+impl Validity {
+    /// Byte (counted from the first of these) and mask of the next bit.
+    fn next(&mut self) -> (usize, u8) {
+        let bit = self.bits;
+        self.bits += 1;
+        (bit / 8, 1 << (bit % 8))
+    }
+}
+
+/// Places `validity` at `offset`, then those of `columns` that are `wanted`; returns where they end.
+fn place(offset: usize, columns: &mut [RowColumn], validity: Validity, wanted: impl Fn(&RowColumn) -> bool) -> usize {
+    let mut end = offset + validity.bits.div_ceil(8);
+    if validity.bits > 0 {
+        columns.iter_mut().filter_map(|column| column.validity.as_mut()).for_each(|(byte, _)| *byte += offset);
+    }
+    for column in columns.iter_mut().filter(|column| wanted(column)) {
+        column.offset = end;
+        end += column.physical.row_width();
+    }
+    end
 }
 
 impl RowLayout {
@@ -133,9 +160,9 @@ impl RowLayout {
         self.state_offset
     }
 
-    /// Offset of the hash, 8 bytes.
-    pub fn hash_offset(&self) -> usize {
-        self.hash_offset
+    /// Bytes of the operator's state.
+    pub fn state_bytes(&self) -> usize {
+        self.state_bytes
     }
 
     /// Whether rows may have bytes on heap pages.
@@ -152,17 +179,20 @@ impl RowLayout {
         &self.key_views
     }
 
-    pub(crate) fn fixed_key_bytes(&self) -> usize {
-        self.fixed_key_bytes
+    /// Words of 8 bytes at the start of a row that are equal if hash and keys are, but for the keys that are views.
+    #[inline(always)]
+    pub fn key_words(&self) -> usize {
+        self.fixed_key_end.div_ceil(8)
     }
 
-    /// The hash that is stored in a row.
-    ///
-    /// # Safety
-    /// `row` must point to a row of this layout on a pinned page.
+    /// Whether some key may point to a heap page.
     #[inline(always)]
-    pub unsafe fn hash(&self, row: *const u8) -> u64 {
-        // SAFETY: the caller vouches for the row; the offset is within its width.
-        unsafe { row.add(self.hash_offset).cast::<u64>().read_unaligned() }
+    pub fn has_key_views(&self) -> bool {
+        !self.key_views.is_empty()
+    }
+
+    /// Where the bytes of the keys and their validity are, if no key is a view.
+    pub fn key_bytes(&self) -> Option<std::ops::Range<usize>> {
+        self.key_views.is_empty().then_some(HASH_BYTES..self.fixed_key_end)
     }
 }

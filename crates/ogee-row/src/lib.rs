@@ -1,7 +1,8 @@
 //! Spillable rows: the one form in which blocking operators keep state.
 //!
-//! A row is `[key validity | key columns | padding | hash | payload validity | payload columns | padding | operator's state]` on a
-//! row page; strings longer than 12 bytes have their bytes on a heap page, and the row holds length, 4 bytes of prefix and a
+//! A row is `[hash | key validity | keys | padding | keys that are strings | payload validity | payload | state | padding]` on a row page:
+//! 4 bytes of hash (see [`RadixBits::stored_hash`]), validity bits of those columns only that may be NULL, columns as narrow as
+//! [`Narrowing`] found possible. Strings longer than 12 bytes have their bytes on a heap page, and the row holds length, 4 bytes of prefix and a
 //! pointer. Pages belong to the buffer manager: when they are not pinned they may be evicted and come back at another address.
 //!
 //! 1. No row address outlives the pin it was read under.
@@ -15,9 +16,11 @@
 //! Not here: what a state means, comparison order, when to spill (the buffer manager's business).
 #![expect(unsafe_code, reason = "rows are raw bytes on pages of the buffer manager")]
 
+mod dictionary;
 mod equal;
 mod gather;
 mod layout;
+mod narrow;
 mod nested;
 mod partition;
 mod radix;
@@ -25,9 +28,11 @@ mod rows;
 mod stage;
 mod view;
 
-pub use equal::keys_equal;
+pub use dictionary::{CodeCache, Dictionary};
+pub use equal::{keys_equal, keys_equal_words, row_hash};
 pub use gather::gather_column;
 pub use layout::{RowColumn, RowLayout, RowLayoutBuilder};
+pub use narrow::{Misfit, Narrowing};
 pub use nested::NestedCodec;
 pub use partition::{PinnedRows, RowPartition};
 pub use radix::RadixBits;

@@ -7,6 +7,7 @@ use ogee_memory::{BufferManager, MemoryError, PAGE_SIZE, PinnedPage};
 use crate::{
     RadixBits, RowLayout, RowPartition, RowView,
     partition::{RowPage, Segment},
+    row_hash,
 };
 
 /// Where the next row of a partition goes.
@@ -135,7 +136,7 @@ impl PartitionedRows {
             for source in sources {
                 // SAFETY: the caller vouches for the source; the target has room for a row.
                 unsafe {
-                    let partition = self.radix.partition(self.layout.hash(source));
+                    let partition = self.radix.partition(row_hash(source));
                     let target = self.next_row(partition)?;
                     copy_row(source, target, width);
                     addresses.push(target);
@@ -151,7 +152,7 @@ impl PartitionedRows {
     unsafe fn append_with_heap(&mut self, source: *const u8, width: usize) -> Result<*mut u8, MemoryError> {
         // SAFETY: the caller vouches for the source and its pointers.
         unsafe {
-            let partition = self.radix.partition(self.layout.hash(source));
+            let partition = self.radix.partition(row_hash(source));
             let mut heap_bytes = 0;
             for &offset in self.layout.views() {
                 let view = source.add(offset).cast::<RowView>().read_unaligned();
@@ -265,20 +266,12 @@ impl PartitionedRows {
         }
     }
 
-    /// Calls `each` with every row appended so far.
-    ///
-    /// # Errors
-    /// When a page must be read back and cannot be.
-    pub fn for_each_row(&mut self, mut each: impl FnMut(*mut u8)) -> Result<(), MemoryError> {
+    /// Ends appending: hands over the partitions with the pins of all pages retained, so that addresses of rows stay valid.
+    pub fn into_retained(mut self) -> (Vec<RowPartition>, Vec<PinnedPage>) {
         (0..self.partitions.len()).for_each(|p| self.count_rows(p));
-        for row_page in self.partitions.iter().flat_map(|partition| &partition.row_pages) {
-            let page = row_page.page.pin()?;
-            for row in 0..row_page.rows as usize {
-                // SAFETY: the row lies on the pinned page.
-                each(unsafe { page.as_ptr().add(row * self.layout.width()) });
-            }
-        }
-        Ok(())
+        let open = self.cursors.into_iter().flat_map(|cursor| [cursor.row_page, cursor.heap_page]).flatten();
+        self.retained.extend(open);
+        (self.partitions, self.retained)
     }
 
     /// Ends appending: unpins everything and hands over the partitions, by number.

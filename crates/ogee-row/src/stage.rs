@@ -8,7 +8,7 @@ use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use ogee_vector::PhysicalType;
 
-use crate::{RowLayout, RowView};
+use crate::{RadixBits, RowLayout, RowView};
 
 /// Dense rows of one chunk. Long strings still point into the chunk's Arrow buffers, which must outlive the staged rows' use.
 #[derive(Debug, Default)]
@@ -46,12 +46,17 @@ impl RowStage {
         unsafe { self.bytes.as_mut_ptr().cast::<u8>().add(row * self.width) }
     }
 
-    /// Writes the hashes.
-    pub fn write_hashes(&mut self, layout: &RowLayout, hashes: &[u64]) {
+    /// Writes what rows keep of their 64-bit hashes.
+    pub fn write_hashes(&mut self, hashes: &[u64]) {
+        self.write_stored_hashes(hashes.iter().map(|&hash| RadixBits::stored_hash(hash)));
+    }
+
+    /// Writes hashes that come from other rows.
+    pub fn write_stored_hashes(&mut self, hashes: impl ExactSizeIterator<Item = u32>) {
         assert!(hashes.len() <= self.rows);
-        for (row, hash) in hashes.iter().enumerate() {
-            // SAFETY: the row exists and has 8 bytes for its hash.
-            unsafe { self.row_mut(row).add(layout.hash_offset()).cast::<u64>().write_unaligned(*hash) };
+        for (row, hash) in hashes.enumerate() {
+            // SAFETY: the row exists and begins with its hash.
+            unsafe { self.row_mut(row).cast::<u32>().write_unaligned(hash) };
         }
     }
 
@@ -62,6 +67,7 @@ impl RowStage {
         let is_key = index < layout.num_keys();
         let nulls = array.nulls().filter(|n| n.null_count() > 0);
         assert!(array.len() >= self.rows || rows.is_some_and(|r| r.iter().all(|&r| (r as usize) < array.len())));
+        assert!(nulls.is_none() || column.validity.is_some(), "NULLs only in columns that may have them");
         let at = Place { offset: column.offset, validity: column.validity, rows, nulls };
         match column.physical {
             PhysicalType::Null => {}
@@ -139,7 +145,21 @@ impl RowStage {
 
     #[inline(always)]
     fn write<T>(&mut self, at: Place<'_>, value: impl Fn(usize) -> T) {
-        let (byte, mask) = at.validity;
+        match at.validity {
+            Some(bit) => self.write_with(
+                at,
+                |row_start: *mut u8| {
+                    // SAFETY: the validity byte lies within the row.
+                    unsafe { *row_start.add(bit.0) |= bit.1 };
+                },
+                value,
+            ),
+            None => self.write_with(at, |_| {}, value),
+        }
+    }
+
+    #[inline(always)]
+    fn write_with<T>(&mut self, at: Place<'_>, mark: impl Fn(*mut u8), value: impl Fn(usize) -> T) {
         let base = self.bytes.as_mut_ptr().cast::<u8>();
         let width = self.width;
         let count = self.rows;
@@ -149,7 +169,7 @@ impl RowStage {
             // value and its validity within the row.
             unsafe {
                 let row_start = base.add(row * width);
-                *row_start.add(byte) |= mask;
+                mark(row_start);
                 row_start.add(at.offset).cast::<T>().write_unaligned(value(row));
             }
         };
@@ -171,7 +191,7 @@ impl RowStage {
 #[derive(Clone, Copy)]
 struct Place<'a> {
     offset: usize,
-    validity: (usize, u8),
+    validity: Option<(usize, u8)>,
     rows: Option<&'a [u32]>,
     nulls: Option<&'a NullBuffer>,
 }

@@ -56,10 +56,10 @@ fn columns(rows: usize, long: usize) -> Vec<ArrayRef> {
 fn layout(columns: &[ArrayRef]) -> Arc<RowLayout> {
     let mut builder = RowLayoutBuilder::default();
     columns[..3].iter().for_each(|c| {
-        builder.key(c.data_type().clone());
+        builder.key(c.data_type().clone(), true);
     });
     columns[3..].iter().for_each(|c| {
-        builder.payload(c.data_type().clone());
+        builder.payload(c.data_type().clone(), true);
     });
     assert_eq!(builder.state(24), 0);
     builder.build().unwrap()
@@ -75,7 +75,7 @@ fn append(rows: &mut PartitionedRows, layout: &RowLayout, columns: &[ArrayRef]) 
         stage.write_column(layout, i, if i == 8 { &encoded } else { column }, None);
     }
     let hashes: Vec<u64> = (0..count as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-    stage.write_hashes(layout, &hashes);
+    stage.write_hashes(&hashes);
     let mut addresses = Vec::new();
     // SAFETY: staged rows whose arrays are alive.
     unsafe { rows.append((0..count).map(|i| stage.row(i)), &mut addresses).unwrap() };
@@ -175,8 +175,8 @@ fn keys_are_equal_if_their_values_are() {
     let long = "a string that is not inlined";
     let words: ArrayRef =
         Arc::new(StringViewArray::from(vec![Some(long), Some(long), None, Some(""), Some("x"), Some("x")]));
-    builder.key(numbers.data_type().clone());
-    builder.key(words.data_type().clone());
+    builder.key(numbers.data_type().clone(), true);
+    builder.key(words.data_type().clone(), true);
     let layout = builder.build().unwrap();
     let mut stage = RowStage::default();
     stage.reset(&layout, 6);

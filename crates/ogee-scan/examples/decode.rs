@@ -66,6 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             file_schema: Arc::clone(&file_schema),
             projection: projection.clone(),
             schema: Arc::clone(&schema),
+            domains: Vec::new(),
             pruner: None,
             limit: None,
         };

@@ -20,7 +20,7 @@ use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 use ogee_scheduler::{JobWaker, TaskContext};
-use ogee_vector::Chunk;
+use ogee_vector::{Chunk, Domain};
 
 use crate::{
     admission::Admission,
@@ -81,6 +81,10 @@ impl Source for ParquetSource {
 
     fn rows_estimate(&self) -> Option<u64> {
         self.shared.spec.files.iter().map(|file| file.rows).sum()
+    }
+
+    fn domains(&self) -> Vec<Domain> {
+        self.shared.spec.domains.clone()
     }
 
     fn lanes(&self, threads: usize) -> usize {

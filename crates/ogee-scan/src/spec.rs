@@ -9,6 +9,7 @@ use std::{
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use ogee_exec::ExecError;
+use ogee_vector::Domain;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
 
 /// A Parquet file, or the part of it that is to be read.
@@ -61,6 +62,8 @@ pub struct ParquetScanSpec {
     pub projection: Vec<usize>,
     /// The produced columns.
     pub schema: SchemaRef,
+    /// What is known of their values; columns that are missing at the end are unknown. A hint only.
+    pub domains: Vec<Domain>,
     /// Excludes row groups and rows.
     pub pruner: Option<Arc<dyn RowPruner>>,
     /// At most this many rows are produced, any of them.

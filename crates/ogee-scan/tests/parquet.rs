@@ -75,6 +75,7 @@ fn spec(files: Vec<ParquetFile>, file_schema: &SchemaRef) -> ParquetScanSpec {
         file_schema: Arc::clone(file_schema),
         projection: (0..file_schema.fields().len()).collect(),
         schema: Arc::clone(file_schema),
+        domains: Vec::new(),
         pruner: None,
         limit: None,
     }

@@ -13,11 +13,13 @@
 #![expect(unsafe_code, reason = "typed kernels read Arrow buffers without a bounds check per row")]
 
 mod chunk;
+mod domain;
 mod hash;
 mod physical;
 mod selection;
 
 pub use chunk::{Chunk, Column, ColumnRef};
+pub use domain::Domain;
 pub use hash::{HashSeed, hash_bytes, hash_column};
 pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type};
 pub use selection::{Selection, gather_array};

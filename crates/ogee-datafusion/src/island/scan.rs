@@ -20,9 +20,9 @@ use datafusion::{
 };
 use ogee_exec::{ExecContext, ExecError, Expr, Filter, Limit, OpenPipeline, Project};
 use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource as Source, RowPruner};
-use ogee_vector::{normalize_array, normalize_schema};
+use ogee_vector::{Domain, normalize_array, normalize_schema};
 
-use super::prune::PredicatePruner;
+use super::{domain, prune::PredicatePruner};
 use crate::expr::{translate, translate_predicate};
 
 /// A scan of local Parquet files, with what was pushed into it.
@@ -35,6 +35,8 @@ pub(crate) struct ParquetScan {
     projection: Vec<usize>,
     /// Those columns in the types that the table declares.
     read_schema: SchemaRef,
+    /// What is known of them.
+    domains: Vec<Domain>,
     pruner: Option<Arc<PredicatePruner>>,
     /// A predicate that nobody above applies again, over the columns read.
     filter: Option<Arc<dyn PhysicalExpr>>,
@@ -76,6 +78,8 @@ impl ParquetScan {
         let (projection, output) = columns_to_read(&wanted, filter.as_ref())?;
         let read_schema: SchemaRef =
             Arc::new(Schema::new(projection.iter().map(|&i| table_schema.field(i).clone()).collect::<Vec<_>>()));
+        let listed: Vec<&PartitionedFile> = config.file_groups.iter().flat_map(FileGroup::iter).collect();
+        let domains = projection.iter().map(|&column| domain::of_files(&listed, column)).collect();
         let filter = filter.map(|filter| reindex(&filter, &projection)).transpose().ok()?;
         let output = output.then(|| {
             wanted
@@ -90,6 +94,7 @@ impl ParquetScan {
             file_schema: normalize_schema(tables.file_schema()),
             projection,
             read_schema,
+            domains,
             pruner,
             filter,
             output: output.transpose().ok()?,
@@ -114,6 +119,7 @@ impl ParquetScan {
             file_schema: Arc::clone(&self.file_schema),
             projection: self.projection.clone(),
             schema: normalize_schema(&self.read_schema),
+            domains: self.domains.clone(),
             pruner: self.pruner.clone().map(|pruner| pruner as Arc<dyn RowPruner>),
             // Which rows a limit takes is open; those that a filter drops do not count.
             limit: self.limit.filter(|_| self.filter.is_none()),

@@ -99,5 +99,5 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
         mode: AggregateMode::Single,
         schema: spec.schema,
     };
-    TwoSteps { expand: Arc::new(Expand::new(sets, appended)), inner, outer }
+    TwoSteps { expand: Arc::new(Expand::new(sets, input_columns, appended)), inner, outer }
 }

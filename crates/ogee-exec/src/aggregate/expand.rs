@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, new_null_array};
-use ogee_vector::{Chunk, Column, Selection};
+use arrow_array::{Array, ArrayRef, new_null_array};
+use ogee_vector::{Chunk, Column, Domain, Selection};
 
 use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal};
 
@@ -27,12 +27,14 @@ impl Appended {
 #[derive(Debug)]
 pub(crate) struct Expand {
     sets: usize,
+    input_columns: usize,
     appended: Arc<[Appended]>,
 }
 
 impl Expand {
-    pub(crate) fn new(sets: usize, appended: Vec<Appended>) -> Self {
-        Self { sets, appended: appended.into() }
+    /// Over chunks of `input_columns` columns.
+    pub(crate) fn new(sets: usize, input_columns: usize, appended: Vec<Appended>) -> Self {
+        Self { sets, input_columns, appended: appended.into() }
     }
 }
 
@@ -43,6 +45,22 @@ impl Operator for Expand {
 
     fn columns(&self, input: usize) -> usize {
         input + self.appended.len()
+    }
+
+    fn domains(&self, mut input: Vec<Domain>) -> Vec<Domain> {
+        let known = self.appended.iter().map(|column| match column {
+            Appended::Value { expr, nulls, .. } => {
+                let domain = expr.domain(&input);
+                Domain { nulls: domain.nulls || nulls.contains(&true), ..domain }
+            }
+            Appended::PerSet(values) => {
+                Domain { nulls: values.iter().any(|value| value.null_count() > 0), integers: None }
+            }
+        });
+        let known: Vec<Domain> = known.collect();
+        input.resize(self.input_columns, Domain::UNKNOWN);
+        input.extend(known);
+        input
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {

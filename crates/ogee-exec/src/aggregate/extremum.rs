@@ -1,9 +1,11 @@
 //! `min`, `max`, `first_value`: their value is a payload column of the group's row, set when the row is made.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, ArrayRef, cast::AsArray, types};
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
-use ogee_row::{RowLayout, RowView};
+use ogee_row::{Dictionary, RowLayout, RowView};
 use ogee_vector::PhysicalType;
 
 /// Which value of a group is kept.
@@ -15,10 +17,12 @@ pub(crate) enum Keep {
 }
 
 /// An aggregate that keeps one of its values in column `column` of the layout.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Extremum {
     pub(crate) column: usize,
     pub(crate) keep: Keep,
+    /// The values are strings, stored as codes of this dictionary.
+    pub(crate) dictionary: Option<Arc<Dictionary>>,
 }
 
 /// Whether values of this type can be kept by their order.
@@ -36,14 +40,42 @@ fn below(a: f64, b: f64) -> bool {
     a < b || (b.is_nan() && !a.is_nan())
 }
 
+/// Order of coded strings. Codes are numbered as they came.
+#[inline(always)]
+fn code_below(dictionary: &Dictionary, a: u8, b: u8) -> bool {
+    a != b && dictionary.value(a) < dictionary.value(b)
+}
+
 /// A column of the layout as the loops need it.
 struct Place {
     offset: usize,
-    byte: usize,
-    mask: u8,
+    /// `None`: every row has a value.
+    validity: Option<(usize, u8)>,
 }
 
 impl Place {
+    /// Whether `row` has a value.
+    ///
+    /// # Safety
+    /// `row` is a row of the layout.
+    #[inline(always)]
+    unsafe fn has_value(&self, row: *const u8) -> bool {
+        // SAFETY: the validity byte lies within the row.
+        self.validity.is_none_or(|(byte, mask)| unsafe { *row.add(byte) & mask != 0 })
+    }
+
+    /// Notes that `row` has a value.
+    ///
+    /// # Safety
+    /// `row` is a row of the layout, owned by the caller.
+    #[inline(always)]
+    unsafe fn mark(&self, row: *mut u8) {
+        if let Some((byte, mask)) = self.validity {
+            // SAFETY: the validity byte lies within the row.
+            unsafe { *row.add(byte) |= mask };
+        }
+    }
+
     /// Keeps `value` in `row` if the row has none or `better(value, the row's)`.
     ///
     /// # Safety
@@ -53,8 +85,8 @@ impl Place {
         // SAFETY: validity and value lie within the row.
         unsafe {
             let place = row.add(self.offset).cast::<V>();
-            if *row.add(self.byte) & self.mask == 0 {
-                *row.add(self.byte) |= self.mask;
+            if !self.has_value(row) {
+                self.mark(row);
                 place.write_unaligned(value);
             } else if better(value, place.read_unaligned()) {
                 place.write_unaligned(value);
@@ -71,7 +103,7 @@ fn native<T: ArrowNativeType>(array: &ArrayRef) -> ScalarBuffer<T> {
 impl Extremum {
     fn place(&self, layout: &RowLayout) -> Place {
         let column = layout.column(self.column);
-        Place { offset: column.offset, byte: column.validity.0, mask: column.validity.1 }
+        Place { offset: column.offset, validity: column.validity }
     }
 
     /// Offers values `rows` of `array` to the groups at `targets[row]`. A long string that has no room in its group's row goes to
@@ -122,6 +154,12 @@ impl Extremum {
             PhysicalType::I16 => integers!(i16),
             PhysicalType::I32 => integers!(i32),
             PhysicalType::I64 => integers!(i64),
+            PhysicalType::U8 if self.dictionary.is_some() => {
+                let dictionary = self.dictionary.as_deref().expect("asked above");
+                let codes = native::<u8>(array);
+                let codes: &[u8] = &codes;
+                offer!(u8, |row: usize| codes[row], |a: u8, b: u8| code_below(dictionary, a, b));
+            }
             PhysicalType::U8 => integers!(u8),
             PhysicalType::U16 => integers!(u16),
             PhysicalType::U32 => integers!(u32),
@@ -162,7 +200,7 @@ impl Extremum {
     }
 
     /// Whether a new value is kept instead of an old one.
-    fn is_better(self, order: std::cmp::Ordering) -> bool {
+    fn is_better(&self, order: std::cmp::Ordering) -> bool {
         match self.keep {
             Keep::Min => order.is_lt(),
             Keep::Max => order.is_gt(),
@@ -179,7 +217,7 @@ impl Extremum {
         unsafe {
             let old_place = row.add(place.offset).cast::<RowView>();
             let old = old_place.read_unaligned();
-            let has_old = *row.add(place.byte) & place.mask != 0;
+            let has_old = place.has_value(row);
             if has_old && !self.is_better(bytes.cmp(old.bytes())) {
                 return true;
             }
@@ -196,7 +234,7 @@ impl Extremum {
             } else {
                 return false;
             }
-            *row.add(place.byte) |= place.mask;
+            place.mark(row);
             true
         }
     }
@@ -212,7 +250,7 @@ impl Extremum {
         let place = self.place(layout);
         // SAFETY: the caller vouches for both rows and their strings.
         unsafe {
-            let has = |row: *const u8| *row.add(place.byte) & place.mask != 0;
+            let has = |row: *const u8| place.has_value(row);
             let view = |row: *const u8| row.add(place.offset).cast::<RowView>().read_unaligned();
             has(source)
                 && view(source).is_long()
@@ -234,7 +272,7 @@ impl Extremum {
                     for (source, &target) in sources.iter().zip(targets) {
                         // SAFETY: the caller vouches for both; the type is the column's.
                         unsafe {
-                            if *source.add(place.byte) & place.mask != 0 {
+                            if place.has_value(*source) {
                                 let value = source.add(place.offset).cast::<$v>().read_unaligned();
                                 place.offer::<$v>(target, value, better);
                             }
@@ -249,6 +287,10 @@ impl Extremum {
             }};
         }
         match layout.column(self.column).physical {
+            PhysicalType::U8 if self.dictionary.is_some() => {
+                let dictionary = self.dictionary.as_deref().expect("asked above");
+                offer!(u8, |a: &u8, b: &u8| code_below(dictionary, *a, *b));
+            }
             PhysicalType::Bool | PhysicalType::U8 => offer!(u8, |a: &u8, b: &u8| a < b),
             PhysicalType::I8 => offer!(i8, |a: &i8, b: &i8| a < b),
             PhysicalType::I16 => offer!(i16, |a: &i16, b: &i16| a < b),

@@ -1,7 +1,8 @@
 //! Hash aggregation in two phases that does not care how much memory there is.
 //!
 //! `sink` is the first phase, `source` the second, after "Robust external hash aggregation in the solid state age", ICDE 2024;
-//! `table` is the salted table of both, `plan` binds a specification to a row layout. `accumulators`, `counts`, `pairs` and
+//! `lookup` is how the first phase finds groups, `table` the salted table of both. `plan` binds a specification to a row layout, whose
+//! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `accumulators`, `counts`, `pairs` and
 //! `extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
 
 mod accumulators;
@@ -10,7 +11,9 @@ mod distinct;
 mod expand;
 mod extremum;
 mod function;
+mod generations;
 mod kernel;
+mod lookup;
 mod pairs;
 mod plan;
 mod sink;
@@ -23,7 +26,7 @@ use arrow_array::Array;
 
 use self::{
     expand::{Appended, Expand},
-    plan::AggregatePlan,
+    generations::Generations,
     sink::AggregateSink,
     source::{AggregateSource, Partitions},
 };
@@ -51,12 +54,12 @@ pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) ->
         return aggregate(query, inner, steps.outer);
     }
     let rows_estimate = input.source.rows_estimate();
-    let plan = Arc::new(AggregatePlan::new(spec)?);
+    let generations = Arc::new(Generations::new(spec, &input.domains())?);
     let partitions = Arc::new(Partitions::default());
     let ctx = query.ctx().clone();
-    let sink = AggregateSink::new(Arc::clone(&plan), ctx.clone(), rows_estimate, Arc::clone(&partitions));
+    let sink = AggregateSink::new(Arc::clone(&generations), ctx.clone(), rows_estimate, Arc::clone(&partitions));
     let first = query.add(input, Arc::new(sink));
-    let mut groups = OpenPipeline::new(Arc::new(AggregateSource::new(plan, ctx, partitions)));
+    let mut groups = OpenPipeline::new(Arc::new(AggregateSource::new(&generations, ctx, partitions)));
     groups.deps.push(first);
     Ok(groups)
 }
@@ -79,6 +82,6 @@ fn aggregate_sets(
     let id = Expr::Column(columns + spec.keys.len());
     spec.keys.push(GroupKey { expr: id, data_type: id_type });
     spec.grouping_sets = None;
-    input.operators.push(Arc::new(Expand::new(sets.len(), appended)));
+    input.operators.push(Arc::new(Expand::new(sets.len(), columns, appended)));
     aggregate(query, input, spec)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, types};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, SchemaRef};
-use ogee_row::{NestedCodec, RowLayout, RowLayoutBuilder, gather_column};
+use ogee_row::{CodeCache, Misfit, Narrowing, NestedCodec, RowLayout, RowLayoutBuilder, gather_column};
 use ogee_vector::{Chunk, PhysicalType, VectorError};
 
 use super::{
@@ -50,14 +50,18 @@ enum Output {
     Kernel(usize),
 }
 
-/// A hash aggregation, bound.
+/// A hash aggregation, bound to a row layout.
 pub(crate) struct AggregatePlan {
     pub(crate) layout: Arc<RowLayout>,
+    /// How the layout's columns are stored.
+    pub(crate) narrowings: Vec<Narrowing>,
     pub(crate) kernels: Vec<BoundKernel>,
     pub(crate) extrema: Vec<BoundExtremum>,
     pub(crate) schema: SchemaRef,
     pub(crate) mode: AggregateMode,
     keys: Vec<(Expr, Option<NestedCodec>)>,
+    /// Codecs of the layout's columns.
+    codecs: Vec<Option<NestedCodec>>,
     inputs: Vec<Input>,
     filters: Vec<Expr>,
     outputs: Vec<Output>,
@@ -68,6 +72,25 @@ pub(crate) struct AggregatePlan {
 pub(crate) struct Evaluated {
     pub(crate) keys: Vec<ArrayRef>,
     pub(crate) inputs: Vec<ArrayRef>,
+    /// Keys and extrema as they are stored: the columns of the layout.
+    pub(crate) stored: Vec<ArrayRef>,
+}
+
+/// What is kept of `spec` as columns of a row, keys first: the value's expression, its type, and whether a filter hides some.
+pub(crate) fn stored_columns(spec: &AggregateSpec) -> impl Iterator<Item = (&Expr, &DataType, bool)> {
+    let keys = spec.keys.iter().map(|key| (&key.expr, &key.data_type, false));
+    let extrema = spec.aggregates.iter().filter(|call| keep(call.function).is_some());
+    keys.chain(extrema.map(|call| (&call.args[0], &call.output, call.filter.is_some())))
+}
+
+/// Which value a function keeps, if it keeps one.
+fn keep(function: F) -> Option<Keep> {
+    match function {
+        F::Min => Some(Keep::Min),
+        F::Max => Some(Keep::Max),
+        F::FirstValue { .. } => Some(Keep::First),
+        _ => None,
+    }
 }
 
 fn codec_for(data_type: &DataType) -> Result<Option<NestedCodec>, VectorError> {
@@ -135,33 +158,31 @@ pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
 }
 
 impl AggregatePlan {
-    /// Binds `spec`, which has neither grouping sets nor distinct arguments any more.
-    pub(crate) fn new(spec: AggregateSpec) -> Result<Self, ExecError> {
+    /// Binds `spec`, which has neither grouping sets nor distinct arguments any more; `narrowings` are for its
+    /// [`stored_columns`].
+    pub(crate) fn new(spec: &AggregateSpec, narrowings: Vec<Narrowing>) -> Result<Self, ExecError> {
         let mut layout = RowLayoutBuilder::default();
         let mut keys = Vec::with_capacity(spec.keys.len());
-        for key in &spec.keys {
-            layout.key(key.data_type.clone());
+        for (key, narrowing) in spec.keys.iter().zip(&narrowings) {
+            layout.key(narrowing.stored_type(), narrowing.nullable());
             keys.push((key.expr.clone(), codec_for(&key.data_type)?));
         }
+        let codecs = stored_columns(spec).map(|(_, data_type, _)| codec_for(data_type)).collect::<Result<_, _>>()?;
         let mut plan = PlanBuilder { inputs: Vec::new(), filters: Vec::new() };
         let mut extrema = Vec::new();
         let mut outputs: Vec<Output> = (0..keys.len()).map(Output::Column).collect();
         let mut pending = Vec::new();
         for call in &spec.aggregates {
-            let keep = match call.function {
-                F::Min => Keep::Min,
-                F::Max => Keep::Max,
-                F::FirstValue { .. } => Keep::First,
-                _ => {
-                    outputs.push(Output::Kernel(pending.len()));
-                    pending.push(call);
-                    continue;
-                }
+            let Some(keep) = keep(call.function) else {
+                outputs.push(Output::Kernel(pending.len()));
+                pending.push(call);
+                continue;
             };
-            let column = layout.payload(call.output.clone());
+            let narrowing = &narrowings[keys.len() + extrema.len()];
+            let column = layout.payload(narrowing.stored_type(), narrowing.nullable());
             outputs.push(Output::Column(column));
             extrema.push(BoundExtremum {
-                extremum: Extremum { column, keep },
+                extremum: Extremum { column, keep, dictionary: narrowing.dictionary().cloned() },
                 input: plan.input(Some(&call.args[0]), call.filter.as_ref(), codec_for(&call.output)?),
             });
         }
@@ -183,7 +204,42 @@ impl AggregatePlan {
             kernels.push(BoundKernel { kernel: bind(call, layout.state_offset() + offset), merges, inputs });
         }
         let PlanBuilder { inputs, filters } = plan;
-        Ok(Self { layout, kernels, extrema, schema: spec.schema, mode: spec.mode, keys, inputs, filters, outputs })
+        let schema = Arc::clone(&spec.schema);
+        let mode = spec.mode;
+        Ok(Self { layout, narrowings, kernels, extrema, schema, mode, keys, codecs, inputs, filters, outputs })
+    }
+
+    /// Makes the stored columns of what was evaluated; `caches` are the lane's, one for each column.
+    ///
+    /// # Errors
+    /// The columns with values that do not fit.
+    pub(crate) fn narrow(&self, out: &mut Evaluated, caches: &mut Vec<CodeCache>) -> Result<(), Vec<(usize, Misfit)>> {
+        caches.resize_with(self.narrowings.len(), CodeCache::default);
+        out.stored.clear();
+        let mut misfits = Vec::new();
+        let values = out.keys.iter().chain(self.extrema.iter().map(|bound| &out.inputs[bound.input]));
+        for (column, ((narrowing, array), cache)) in self.narrowings.iter().zip(values).zip(caches).enumerate() {
+            match narrowing.narrow(array, cache) {
+                Ok(stored) => out.stored.push(stored),
+                Err(misfit) => misfits.push((column, misfit)),
+            }
+        }
+        if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+    }
+
+    /// Stored column `column` of `rows`, nested values as the bytes of their encoding.
+    ///
+    /// # Safety
+    /// `rows` are rows of the plan's layout on pinned pages.
+    pub(crate) unsafe fn encoded_column(
+        &self,
+        column: usize,
+        rows: &[*const u8],
+        cache: &mut CodeCache,
+    ) -> Result<ArrayRef, ExecError> {
+        // SAFETY: the caller vouches for the rows.
+        let array = self.narrowings[column].widen(unsafe { gather_column(&self.layout, column, rows)? }, cache);
+        Ok(encode(array, self.codecs[column].as_ref())?)
     }
 
     /// Computes keys and arguments of a chunk.
@@ -211,13 +267,17 @@ impl AggregatePlan {
     ///
     /// # Safety
     /// `rows` are rows of the plan's layout on pinned pages.
-    pub(crate) unsafe fn gather(&self, rows: &[*const u8]) -> Result<Chunk, ExecError> {
+    pub(crate) unsafe fn gather(&self, rows: &[*const u8], caches: &mut Vec<CodeCache>) -> Result<Chunk, ExecError> {
+        caches.resize_with(self.narrowings.len(), CodeCache::default);
         let mut columns = Vec::with_capacity(self.schema.fields().len());
         for output in &self.outputs {
             // SAFETY: the caller vouches for the rows.
             unsafe {
                 match output {
-                    Output::Column(column) => columns.push(gather_column(&self.layout, *column, rows)?),
+                    Output::Column(column) => {
+                        let stored = gather_column(&self.layout, *column, rows)?;
+                        columns.push(self.narrowings[*column].widen(stored, &mut caches[*column]));
+                    }
                     Output::Kernel(kernel) if self.mode == AggregateMode::Partial => {
                         columns.extend(self.kernels[*kernel].kernel.states(rows)?);
                     }

@@ -4,20 +4,24 @@
 //! A lane starts with the fewest partitions and a table. When the table is two thirds full it is reset (entries only; the rows
 //! stay where they are and their pages may leave memory), and from what was seen the lane decides once how many partitions to
 //! use from now on and whether looking rows up is worth it.
+//!
+//! Columns are stored as narrow as the plan guessed; a value that does not fit ends the lane's generation (see `generations`).
 
 use std::sync::{Arc, OnceLock};
 
 use ogee_memory::{MemoryError, PAGE_SIZE};
-use ogee_row::{PartitionedRows, RadixBits, RowPartition, RowStage};
+use ogee_row::{CodeCache, Misfit, PartitionedRows, RadixBits, RowPartition, RowStage};
 use ogee_scheduler::TaskContext;
 use ogee_vector::{Chunk, hash_column};
 use parking_lot::Mutex;
 
 use super::{
+    generations::Generations,
     kernel::Targets,
+    lookup::Lookup,
     plan::{AggregatePlan, Evaluated},
-    source::Partitions,
-    table::{LOCAL_ENTRIES, SaltedTable},
+    source::{Partition, Partitions},
+    table::{Found, LOCAL_ENTRIES},
 };
 use crate::{AggregateStrategy, ExecContext, ExecError, Flow, Sink, SinkLocal};
 
@@ -37,12 +41,8 @@ const UNKNOWN_ROWS: u64 = 1 << 26;
 const SURVIVORS_MAX: f64 = 0.4;
 /// The same where survivors are written to the temporary file and read back.
 const SURVIVORS_MAX_SPILLING: f64 = 0.7;
-/// Lookups must leave empty entries: the table is reset at two thirds.
-const RESET_LEN: usize = LOCAL_ENTRIES / 3 * 2;
-
 /// First phase of a hash aggregation by keys.
 pub(crate) struct AggregateSink {
-    plan: Arc<AggregatePlan>,
     ctx: ExecContext,
     rows_estimate: Option<u64>,
     shared: Arc<Shared>,
@@ -51,6 +51,7 @@ pub(crate) struct AggregateSink {
 
 /// What the lanes agree on, and what they leave behind.
 struct Shared {
+    generations: Arc<Generations>,
     /// Lanes, and what each may pin; decided when first asked.
     grant: OnceLock<Grant>,
     /// The partitioning after the first reset of any lane.
@@ -68,6 +69,8 @@ struct Grant {
 
 /// What a lane leaves behind.
 struct LaneRows {
+    /// The plan that the rows were made by.
+    plan: Arc<AggregatePlan>,
     radix: RadixBits,
     partitions: Vec<RowPartition>,
     /// Whether no group can occur twice in these rows.
@@ -76,13 +79,13 @@ struct LaneRows {
 
 impl AggregateSink {
     pub(crate) fn new(
-        plan: Arc<AggregatePlan>,
+        generations: Arc<Generations>,
         ctx: ExecContext,
         rows_estimate: Option<u64>,
         partitions: Arc<Partitions>,
     ) -> Self {
-        let shared = Shared { grant: OnceLock::new(), radix: OnceLock::new(), done: Mutex::default() };
-        Self { plan, ctx, rows_estimate, shared: Arc::new(shared), partitions }
+        let shared = Shared { generations, grant: OnceLock::new(), radix: OnceLock::new(), done: Mutex::default() };
+        Self { ctx, rows_estimate, shared: Arc::new(shared), partitions }
     }
 
     /// Half of the memory that is to be had is for the lanes, the other half for those who feed them and for what flows onward. A
@@ -90,8 +93,9 @@ impl AggregateSink {
     fn grant(&self, threads: usize) -> Grant {
         *self.shared.grant.get_or_init(|| {
             let half = self.ctx.memory.available() / 2;
-            let wanted = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * partition_pages(&self.plan) * PAGE_SIZE;
-            let lanes = match self.plan.layout.num_keys() {
+            let plan = self.shared.generations.latest();
+            let wanted = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * partition_pages(&plan) * PAGE_SIZE;
+            let lanes = match plan.layout.num_keys() {
                 0 => threads,
                 _ => (half / wanted).clamp(1, threads),
             };
@@ -116,54 +120,45 @@ impl Sink for AggregateSink {
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         let grant = self.grant(ctx.settings.threads.max(1));
-        let has_keys = self.plan.layout.num_keys() > 0;
-        let append_only = has_keys && ctx.settings.aggregate_strategy == Some(AggregateStrategy::PartitionOnly);
+        let plan = self.shared.generations.latest();
         let radix = RadixBits::new(INITIAL_BITS);
-        let rows =
-            PartitionedRows::new(Arc::clone(&self.plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, !append_only);
-        let table =
-            if append_only || !has_keys { None } else { Some(SaltedTable::new(&ctx.memory, CONSUMER, LOCAL_ENTRIES)?) };
-        let mut local = AggregateLocal {
-            plan: Arc::clone(&self.plan),
+        let rows = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, true);
+        Ok(Box::new(AggregateLocal {
+            plan,
             ctx: ctx.clone(),
             shared: Arc::clone(&self.shared),
             rows_estimate: self.rows_estimate,
             grant: grant.lane_bytes,
             lanes: grant.lanes,
             rows,
-            table,
+            lookup: None,
+            begun: false,
             rounds: 0,
+            generation_rows: 0,
             input_rows: 0,
             only: std::ptr::null_mut(),
             scratch: Scratch::default(),
-        };
-        if append_only {
-            local.choose_partitions(1.0)?;
-        }
-        Ok(Box::new(local))
+        }))
     }
 
     fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
         let mut lanes = std::mem::take(&mut *self.shared.done.lock());
-        if self.plan.layout.num_keys() == 0 && lanes.iter().all(|l| l.partitions.iter().all(|p| p.rows() == 0)) {
-            lanes = vec![self.empty_group()?];
+        let plan = self.shared.generations.latest();
+        if plan.layout.num_keys() == 0 && lanes.iter().all(|l| l.partitions.iter().all(|p| p.rows() == 0)) {
+            lanes = vec![self.empty_group(&plan)?];
         }
         let radix = self.shared.radix.get().copied().unwrap_or(RadixBits::new(INITIAL_BITS));
         let single = lanes.len() == 1;
-        let mut partitions: Vec<Vec<RowPartition>> = (0..radix.fan_out()).map(|_| Vec::new()).collect();
-        let mut distinct = single;
+        let mut partitions: Vec<Partition> = (0..radix.fan_out()).map(|_| Partition::new(radix, single)).collect();
         for lane in lanes {
-            distinct &= lane.distinct;
             let parts = if lane.radix == radix {
                 lane.partitions
             } else {
                 // This lane ended before its first reset: few rows.
-                repartition(&self.plan, &self.ctx, lane.partitions, radix)?.into_partitions()
+                repartition(&lane.plan, &self.ctx, lane.partitions, radix)?.into_partitions()
             };
             for (all, part) in partitions.iter_mut().zip(parts) {
-                if part.rows() > 0 {
-                    all.push(part);
-                }
+                all.push(&plan, &lane.plan, part, lane.distinct);
             }
         }
         self.ctx.counters.note_strategy(format!(
@@ -171,23 +166,22 @@ impl Sink for AggregateSink {
             if self.shared.radix.get().is_some() { "partitioned," } else { "local," },
             radix.fan_out()
         ));
-        self.partitions.fill(partitions, radix, distinct);
+        self.partitions.fill(plan, partitions);
         Ok(())
     }
 }
 
 impl AggregateSink {
     /// Without keys there is a group even if there are no rows: one row, all NULL, its states empty.
-    fn empty_group(&self) -> Result<LaneRows, ExecError> {
+    fn empty_group(&self, plan: &Arc<AggregatePlan>) -> Result<LaneRows, ExecError> {
         let radix = RadixBits::new(INITIAL_BITS);
-        let plan = &self.plan;
         let mut rows =
             PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
         let mut stage = RowStage::default();
         stage.reset(&plan.layout, 1);
         // SAFETY: a staged row without strings; a hash of zero is as good as any.
         unsafe { rows.append(std::iter::once(stage.row(0)), &mut Vec::new())? };
-        Ok(LaneRows { radix, partitions: rows.into_partitions(), distinct: true })
+        Ok(LaneRows { plan: Arc::clone(plan), radix, partitions: rows.into_partitions(), distinct: true })
     }
 }
 
@@ -224,11 +218,9 @@ struct Scratch {
     evaluated: Evaluated,
     stage: RowStage,
     hashes: Vec<u64>,
-    /// Address of each row's group.
-    found: Vec<u64>,
-    /// Rows that are the first of a new group, and their slots.
-    new: Vec<u32>,
-    slots: Vec<u32>,
+    caches: Vec<CodeCache>,
+    /// The group of each row.
+    found: Found,
     addresses: Vec<*mut u8>,
     /// Rows of groups that were there before.
     old: Vec<u32>,
@@ -247,10 +239,14 @@ struct AggregateLocal {
     /// Lanes that share the work.
     lanes: usize,
     rows: PartitionedRows,
-    /// `None` once rows are only appended.
-    table: Option<SaltedTable>,
+    /// `None` once rows are only appended, and before the first.
+    lookup: Option<Lookup>,
+    /// The first rows were seen.
+    begun: bool,
     /// Times the table was reset.
     rounds: usize,
+    /// Rows of earlier generations.
+    generation_rows: usize,
     input_rows: u64,
     /// Without keys: the row of the only group, once there is one.
     only: *mut u8,
@@ -261,23 +257,71 @@ struct AggregateLocal {
 unsafe impl Send for AggregateLocal {}
 
 impl AggregateLocal {
+    /// The first rows, evaluated, are here: settles on a plan, and on how rows are looked up.
+    fn begin(&mut self) -> Result<(), ExecError> {
+        self.begun = true;
+        let plan = self.shared.generations.begin(&self.scratch.evaluated)?;
+        self.adopt(plan, self.rows.radix());
+        let forced = self.ctx.settings.aggregate_strategy;
+        match self.plan.layout.num_keys() {
+            0 => {}
+            _ if forced == Some(AggregateStrategy::PartitionOnly) => {
+                self.rows.set_retain(false);
+                self.choose_partitions(1.0)?;
+            }
+            _ => self.lookup = Some(self.new_lookup()?),
+        }
+        Ok(())
+    }
+
+    fn new_lookup(&self) -> Result<Lookup, MemoryError> {
+        let may_be_perfect = self.ctx.settings.aggregate_strategy != Some(AggregateStrategy::PreAggregate);
+        Lookup::new(&self.plan.layout, &self.ctx.memory, CONSUMER, may_be_perfect)
+    }
+
+    /// Goes on by `plan`, with no rows yet.
+    fn adopt(&mut self, plan: Arc<AggregatePlan>, radix: RadixBits) {
+        let retain = !self.begun || self.lookup.is_some() || plan.layout.num_keys() == 0 || self.rows.rows() == 0;
+        let layout = Arc::clone(&plan.layout);
+        self.rows = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, retain);
+        self.plan = plan;
+    }
+
+    /// Ends the lane's generation, since `misfits` do not fit into its rows.
+    fn widen(&mut self, misfits: &[(usize, Misfit)]) -> Result<(), ExecError> {
+        let plan = self.shared.generations.widen(&self.plan, misfits)?;
+        let radix = self.rows.radix();
+        let looks_up = self.lookup.is_some();
+        self.generation_rows += self.rows.rows();
+        let before = std::mem::replace(&mut self.plan, plan);
+        let layout = Arc::clone(&self.plan.layout);
+        let empty = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, looks_up);
+        let partitions = std::mem::replace(&mut self.rows, empty).into_partitions();
+        self.shared.done.lock().push(LaneRows { plan: before, radix, partitions, distinct: false });
+        self.lookup = None;
+        if looks_up {
+            self.lookup = Some(self.new_lookup()?);
+        }
+        self.rounds = self.rounds.max(1);
+        self.ctx.counters.note_strategy("aggregate: widened rows".to_owned());
+        Ok(())
+    }
+
     /// Empties the table and, the first time, decides how to go on.
     fn reset(&mut self) -> Result<(), ExecError> {
-        let survivors = self.rows.rows() as f64 / self.input_rows.max(1) as f64;
+        let survivors = (self.generation_rows + self.rows.rows()) as f64 / self.input_rows.max(1) as f64;
         self.rounds += 1;
         self.rows.release();
-        if self.rounds == 1 {
-            self.choose_partitions(survivors)?;
-        }
+        self.choose_partitions(survivors)?;
         let spills = self.ctx.memory.stats().temp_bytes > 0;
         let worthless = survivors > if spills { SURVIVORS_MAX_SPILLING } else { SURVIVORS_MAX };
         let forced = self.ctx.settings.aggregate_strategy;
         if worthless && forced != Some(AggregateStrategy::PreAggregate) {
-            self.table = None;
+            self.lookup = None;
             self.rows.set_retain(false);
             self.ctx.counters.note_strategy("aggregate: stopped pre-aggregating".to_owned());
-        } else if let Some(table) = &mut self.table {
-            table.reset(LOCAL_ENTRIES);
+        } else if let Some(lookup) = &mut self.lookup {
+            lookup.reset();
         }
         Ok(())
     }
@@ -295,7 +339,7 @@ impl AggregateLocal {
             RadixBits::new(bits.clamp(INITIAL_BITS, MAX_BITS))
         });
         if radix != self.rows.radix() {
-            let retain = self.table.is_some();
+            let retain = self.lookup.is_some();
             let empty = PartitionedRows::new(
                 Arc::clone(&self.plan.layout),
                 Arc::clone(&self.ctx.memory),
@@ -318,11 +362,14 @@ impl AggregateLocal {
         stage_payload(plan, scratch, None);
         let base = scratch.stage.row_mut(0) as u64;
         let width = plan.layout.width() as u64;
-        scratch.found.clear();
-        scratch.found.extend((0..rows as u64).map(|row| base + row * width));
+        let targets = &mut scratch.found.groups;
+        targets.clear();
+        if !plan.kernels.is_empty() {
+            targets.extend((0..rows as u64).map(|row| base + row * width));
+        }
         // SAFETY: the targets are the staged rows; they were staged just now, with valid pointers into the chunk's arrays.
         unsafe {
-            update_states(plan, &scratch.evaluated, Targets::Each(&scratch.found))?;
+            update_states(plan, &scratch.evaluated, Targets::Each(targets))?;
             let stage = &scratch.stage;
             store.append((0..rows).map(|row| stage.row(row)), &mut scratch.addresses)?;
         }
@@ -339,14 +386,14 @@ impl AggregateLocal {
             scratch.again.clear();
             scratch.old.clear();
             scratch.old.extend(0..rows as u32);
-            scratch.found.clear();
-            scratch.found.resize(rows, *only as u64);
+            scratch.found.groups.clear();
+            scratch.found.groups.resize(rows, *only as u64);
             for bound in &plan.extrema {
-                let array = &scratch.evaluated.inputs[bound.input];
+                let array = &scratch.evaluated.stored[bound.extremum.column];
                 // SAFETY: the group's row is on a retained page.
                 unsafe {
                     let Scratch { old, found, again, .. } = scratch;
-                    bound.extremum.update(&plan.layout, array, old, found, again);
+                    bound.extremum.update(&plan.layout, array, old, &found.groups, again);
                 }
             }
         }
@@ -372,16 +419,24 @@ impl AggregateLocal {
     }
 
     /// Looks rows up, appends the new groups, updates all.
-    fn look_up(&mut self) -> Result<(), ExecError> {
-        let Self { plan, scratch, rows: store, table, .. } = self;
-        let table = table.as_mut().expect("called while there is a table");
+    fn look_up(&mut self, rows: usize) -> Result<(), ExecError> {
+        let Self { plan, ctx, scratch, rows: store, lookup, .. } = self;
+        let lookup = lookup.as_mut().expect("called while there is a table");
         let layout = &plan.layout;
-        // SAFETY: pages of the rows in the table are retained since the last reset; the table was reset if it could fill up.
-        unsafe {
-            let Scratch { stage, hashes, found, new, slots, .. } = scratch;
-            table.find_or_claim(layout, stage, hashes, found, new, slots);
+        match lookup {
+            // SAFETY: pages of the rows in the table are retained since the last reset; the table was reset if it could fill up.
+            Lookup::Salted(table) => unsafe {
+                table.find_or_claim(layout, &scratch.stage, &scratch.hashes, &mut scratch.found);
+            },
+            Lookup::Perfect(table) => {
+                table.find_or_claim(&scratch.stage, rows, &mut scratch.found);
+                // Only the rows that are kept need a hash.
+                if !scratch.found.new.is_empty() {
+                    scratch.hash(ctx, rows)?;
+                }
+            }
         }
-        let new = std::mem::take(&mut scratch.new);
+        let new = std::mem::take(&mut scratch.found.new);
         if !new.is_empty() {
             stage_payload(plan, scratch, Some(&new));
             let stage = &scratch.stage;
@@ -390,11 +445,12 @@ impl AggregateLocal {
         } else {
             scratch.addresses.clear();
         }
-        table.settle(&new, &scratch.slots, &scratch.addresses, &mut scratch.found);
-        if !plan.extrema.is_empty() && new.len() < scratch.hashes.len() {
+        scratch.found.new = new;
+        lookup.settle(&mut scratch.found, &scratch.addresses);
+        if !plan.extrema.is_empty() && scratch.found.new.len() < rows {
             scratch.old.clear();
-            let mut next_new = new.iter().copied().peekable();
-            for row in 0..scratch.hashes.len() as u32 {
+            let mut next_new = scratch.found.new.iter().copied().peekable();
+            for row in 0..rows as u32 {
                 if next_new.peek() == Some(&row) {
                     next_new.next();
                 } else {
@@ -403,10 +459,10 @@ impl AggregateLocal {
             }
             scratch.again.clear();
             for bound in &plan.extrema {
-                let array = &scratch.evaluated.inputs[bound.input];
+                let array = &scratch.evaluated.stored[bound.extremum.column];
                 // SAFETY: `found` has addresses of rows on retained pages.
                 unsafe {
-                    bound.extremum.update(layout, array, &scratch.old, &scratch.found, &mut scratch.again);
+                    bound.extremum.update(layout, array, &scratch.old, &scratch.found.groups, &mut scratch.again);
                 }
             }
             if !scratch.again.is_empty() {
@@ -414,28 +470,45 @@ impl AggregateLocal {
                 again.sort_unstable();
                 again.dedup();
                 stage_payload(plan, scratch, Some(&again));
+                if let Lookup::Perfect(_) = lookup {
+                    scratch.hash(ctx, rows)?;
+                }
                 let stage = &scratch.stage;
                 // SAFETY: staged just now, with valid pointers into the chunk's arrays.
                 unsafe {
                     store.append(again.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)?;
                     for (&row, &address) in again.iter().zip(&scratch.addresses) {
-                        table.redirect(layout, stage.row(row as usize), address);
-                        scratch.found[row as usize] = address as u64;
+                        let row = row as usize;
+                        lookup.redirect(layout, stage.row(row), scratch.hashes[row], address);
+                        scratch.found.groups[row] = address as u64;
                     }
                 }
                 scratch.again = again;
             }
         }
-        scratch.new = new;
         // SAFETY: as above.
-        unsafe { update_states(plan, &scratch.evaluated, Targets::Each(&scratch.found)) }
+        unsafe { update_states(plan, &scratch.evaluated, Targets::Each(&scratch.found.groups)) }
+    }
+}
+
+impl Scratch {
+    /// Hashes the keys of all rows, and writes that to the staged ones.
+    fn hash(&mut self, ctx: &ExecContext, rows: usize) -> Result<(), ExecError> {
+        self.hashes.clear();
+        self.hashes.resize(rows, 0);
+        for (index, array) in self.evaluated.keys.iter().enumerate() {
+            let column = ogee_vector::ColumnRef { array, selection: None };
+            hash_column(column, ctx.settings.hash, index == 0, &mut self.hashes[..rows])?;
+        }
+        self.stage.write_hashes(&self.hashes);
+        Ok(())
     }
 }
 
 /// Writes the payload columns of staged rows `rows`, or of all.
 fn stage_payload(plan: &AggregatePlan, scratch: &mut Scratch, rows: Option<&[u32]>) {
     for bound in &plan.extrema {
-        let array = &scratch.evaluated.inputs[bound.input];
+        let array = &scratch.evaluated.stored[bound.extremum.column];
         scratch.stage.write_column(&plan.layout, bound.extremum.column, array, rows);
     }
 }
@@ -468,30 +541,34 @@ pub(crate) unsafe fn update_states(
 impl SinkLocal for AggregateLocal {
     fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
         let rows = chunk.len();
-        if let Some(table) = &self.table {
+        self.plan.evaluate(&chunk, &mut self.scratch.evaluated)?;
+        if !self.begun {
+            self.begin()?;
+        }
+        while let Err(misfits) = self.plan.narrow(&mut self.scratch.evaluated, &mut self.scratch.caches) {
+            self.widen(&misfits)?;
+        }
+        if let Some(lookup) = &self.lookup {
             // The lookup claims entries before rows are appended, so there must be room for a chunk of new groups; and what is
             // pinned since the last reset must stay within the grant.
-            if table.len() + rows > RESET_LEN || self.rows.retained_bytes() > self.grant / 2 {
+            if !lookup.has_room_for(rows) || self.rows.retained_bytes() > self.grant / 2 {
                 self.reset()?;
             }
         }
         self.input_rows += rows as u64;
         let scratch = &mut self.scratch;
-        self.plan.evaluate(&chunk, &mut scratch.evaluated)?;
-        scratch.hashes.clear();
-        scratch.hashes.resize(rows, 0);
         let layout = &self.plan.layout;
         scratch.stage.reset(layout, rows);
-        for (index, key) in scratch.evaluated.keys.iter().enumerate() {
-            let column = ogee_vector::ColumnRef { array: key, selection: None };
-            hash_column(column, self.ctx.settings.hash, index == 0, &mut scratch.hashes[..rows])?;
-            scratch.stage.write_column(layout, index, key, None);
+        for index in 0..layout.num_keys() {
+            scratch.stage.write_column(layout, index, &scratch.evaluated.stored[index], None);
         }
-        scratch.stage.write_hashes(layout, &scratch.hashes);
-        if scratch.evaluated.keys.is_empty() {
+        if !matches!(self.lookup, Some(Lookup::Perfect(_))) {
+            scratch.hash(&self.ctx, rows)?;
+        }
+        if layout.num_keys() == 0 {
             self.add_to_only(rows)?;
-        } else if self.table.is_some() {
-            self.look_up()?;
+        } else if self.lookup.is_some() {
+            self.look_up(rows)?;
         } else {
             self.append_all(rows)?;
         }
@@ -500,10 +577,10 @@ impl SinkLocal for AggregateLocal {
 
     fn combine(self: Box<Self>) -> Result<(), ExecError> {
         // Every group of the rows is in the table, once, if it was never reset, and never given up for a longer string.
-        let groups = self.table.as_ref().map_or(1, SaltedTable::len);
+        let groups = self.lookup.as_ref().map_or(1, Lookup::len);
         let distinct = self.rounds == 0 && groups == self.rows.rows();
         let radix = self.rows.radix();
-        let lane = LaneRows { radix, partitions: self.rows.into_partitions(), distinct };
+        let lane = LaneRows { plan: self.plan, radix, partitions: self.rows.into_partitions(), distinct };
         self.shared.done.lock().push(lane);
         Ok(())
     }

@@ -13,15 +13,17 @@ use std::{
 };
 
 use arrow_schema::SchemaRef;
-use ogee_memory::{MemoryError, PAGE_SIZE};
-use ogee_row::{PartitionedRows, PinnedRows, RadixBits, RowPartition};
+use ogee_memory::{MemoryError, PAGE_SIZE, PinnedPage};
+use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, row_hash};
 use ogee_scheduler::{JobWaker, TaskContext};
+use ogee_vector::Domain;
 use parking_lot::Mutex;
 
 use super::{
+    generations::{Generations, turn},
     plan::AggregatePlan,
     sink::{CONSUMER, append_partition},
-    table::SaltedTable,
+    table::{AnyKeys, KeyEqual, SaltedTable, spread, with_key_equal},
 };
 use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 
@@ -31,8 +33,10 @@ const SPLIT_BITS: u32 = 6;
 const SPLIT_BYTES_MIN: usize = 16 * PAGE_SIZE;
 
 /// Rows of one partition, from all lanes of the first phase.
-struct Partition {
+pub(crate) struct Partition {
     parts: Vec<RowPartition>,
+    /// Rows of earlier generations, with the plans they were made by.
+    earlier: Vec<(Arc<AggregatePlan>, RowPartition)>,
     /// The bits that all its rows share.
     radix: RadixBits,
     /// No group occurs twice.
@@ -40,12 +44,41 @@ struct Partition {
 }
 
 impl Partition {
+    /// Without rows yet. `distinct` says whether a group can come from one lane only.
+    pub(crate) fn new(radix: RadixBits, distinct: bool) -> Self {
+        Self { parts: Vec::new(), earlier: Vec::new(), radix, distinct }
+    }
+
+    /// Adds the rows that a lane made by plan `made_by`, without repeated groups if `distinct`; `latest` is the last plan.
+    pub(crate) fn push(
+        &mut self,
+        latest: &Arc<AggregatePlan>,
+        made_by: &Arc<AggregatePlan>,
+        rows: RowPartition,
+        distinct: bool,
+    ) {
+        if rows.rows() == 0 {
+            return;
+        }
+        self.distinct &= distinct;
+        if Arc::ptr_eq(latest, made_by) {
+            self.parts.push(rows);
+        } else {
+            self.distinct = false;
+            self.earlier.push((Arc::clone(made_by), rows));
+        }
+    }
+
+    fn all_rows(&self) -> impl Iterator<Item = &RowPartition> {
+        self.parts.iter().chain(self.earlier.iter().map(|(_, rows)| rows))
+    }
+
     fn rows(&self) -> usize {
-        self.parts.iter().map(RowPartition::rows).sum()
+        self.all_rows().map(RowPartition::rows).sum()
     }
 
     fn bytes(&self) -> usize {
-        self.parts.iter().map(RowPartition::bytes).sum()
+        self.all_rows().map(RowPartition::bytes).sum()
     }
 
     /// Bytes that aggregating it takes: pages and table.
@@ -69,6 +102,8 @@ pub(crate) struct Partitions {
 
 #[derive(Default)]
 struct State {
+    /// The last plan, once the first phase is over.
+    plan: Option<Arc<AggregatePlan>>,
     queue: VecDeque<Partition>,
     waker: Option<JobWaker>,
     /// Bytes that one lane may pin.
@@ -77,10 +112,10 @@ struct State {
 
 impl Partitions {
     /// Takes what the first phase left, by partition.
-    pub(crate) fn fill(&self, partitions: Vec<Vec<RowPartition>>, radix: RadixBits, distinct: bool) {
+    pub(crate) fn fill(&self, plan: Arc<AggregatePlan>, partitions: Vec<Partition>) {
         let mut state = self.state.lock();
-        let filled = partitions.into_iter().filter(|parts| !parts.is_empty());
-        state.queue.extend(filled.map(|parts| Partition { parts, radix, distinct }));
+        state.plan = Some(plan);
+        state.queue.extend(partitions.into_iter().filter(|partition| partition.rows() > 0));
     }
 }
 
@@ -104,15 +139,18 @@ impl Partitions {
 
 /// The groups of a hash aggregation.
 pub(crate) struct AggregateSource {
-    plan: Arc<AggregatePlan>,
+    schema: SchemaRef,
+    domains: Vec<Domain>,
     ctx: ExecContext,
     partitions: Arc<Partitions>,
     lanes: std::sync::OnceLock<usize>,
 }
 
 impl AggregateSource {
-    pub(crate) fn new(plan: Arc<AggregatePlan>, ctx: ExecContext, partitions: Arc<Partitions>) -> Self {
-        Self { plan, ctx, partitions, lanes: std::sync::OnceLock::new() }
+    pub(crate) fn new(generations: &Generations, ctx: ExecContext, partitions: Arc<Partitions>) -> Self {
+        let schema = Arc::clone(&generations.latest().schema);
+        let domains = generations.key_domains();
+        Self { schema, domains, ctx, partitions, lanes: std::sync::OnceLock::new() }
     }
 }
 
@@ -122,7 +160,11 @@ impl Source for AggregateSource {
     }
 
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.plan.schema)
+        Arc::clone(&self.schema)
+    }
+
+    fn domains(&self) -> Vec<Domain> {
+        self.domains.clone()
     }
 
     /// As many lanes as partitions, and as partitions fit into memory at once.
@@ -144,8 +186,9 @@ impl Source for AggregateSource {
     }
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        let plan = self.partitions.state.lock().plan.clone();
         Ok(Box::new(AggregateSourceLocal {
-            plan: Arc::clone(&self.plan),
+            plan: plan.expect("the second phase begins after the first"),
             ctx: ctx.clone(),
             partitions: Arc::clone(&self.partitions),
             table: None,
@@ -167,26 +210,30 @@ enum Phase {
     Emitting(Emitting),
 }
 
-/// A partition whose equal groups were combined: rows with a hash of [`GROUP`] are the groups, others are merged away.
-struct Emitting {
-    pages: Vec<PinnedRows>,
-    /// Keeps the pages until the last group is out.
-    _parts: Vec<RowPartition>,
-    distinct: bool,
-    page: usize,
-    row: usize,
+/// A partition whose equal groups were combined.
+enum Emitting {
+    /// Groups are rows of these pages.
+    Pages {
+        pages: Vec<PinnedRows>,
+        /// Keeps the pages until the last group is out.
+        _parts: Vec<RowPartition>,
+        /// A bit for each row of each page, pages at multiples of 64 bits: whether it stands for its group. `None`: all do.
+        marks: Option<Vec<u64>>,
+        page: usize,
+        row: usize,
+        /// Index into `marks` of the page's first word.
+        word: usize,
+    },
+    /// Groups are the rows that the table refers to.
+    Table { table: SaltedTable, slot: usize, _pages: Vec<PinnedPage>, _parts: Vec<RowPartition> },
 }
-
-/// Written over the hash of a row that stands for its group.
-const GROUP: u64 = 1;
-/// Written over the hash of a row that was combined into another.
-const MERGED: u64 = 0;
 
 #[derive(Default)]
 struct Scratch {
     addresses: Vec<*const u8>,
     sources: Vec<*const u8>,
     targets: Vec<*mut u8>,
+    caches: Vec<CodeCache>,
 }
 
 struct AggregateSourceLocal {
@@ -209,13 +256,14 @@ impl SourceLocal for AggregateSourceLocal {
             }
             if let Phase::Emitting(emitting) = &mut self.phase {
                 self.scratch.addresses.clear();
-                emitting.collect(&self.plan, self.ctx.settings.chunk_capacity, &mut self.scratch.addresses);
+                emitting.collect(self.ctx.settings.chunk_capacity, &mut self.scratch.addresses);
                 if self.scratch.addresses.is_empty() {
                     self.phase = Phase::Taking;
                     return Ok(SourceStep::MorselEnd);
                 }
                 // SAFETY: the addresses are of rows on pages that `emitting` keeps pinned.
-                return Ok(SourceStep::Chunk(unsafe { self.plan.gather(&self.scratch.addresses)? }));
+                let Scratch { addresses, caches, .. } = &mut self.scratch;
+                return Ok(SourceStep::Chunk(unsafe { self.plan.gather(addresses, caches)? }));
             }
             let (partition, work) = {
                 let mut state = self.partitions.state.lock();
@@ -231,7 +279,7 @@ impl SourceLocal for AggregateSourceLocal {
                 if let Work::Split { .. } = work {
                     self.partitions.splitting.fetch_add(1, Ordering::AcqRel);
                 } else if let Some(next) = state.queue.front().filter(|next| next.footprint() <= share) {
-                    self.ctx.memory.prefetch(next.parts.iter().flat_map(RowPartition::pages));
+                    self.ctx.memory.prefetch(next.all_rows().flat_map(RowPartition::pages));
                 }
                 (partition, work)
             };
@@ -278,12 +326,31 @@ impl AggregateSourceLocal {
         let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by `Work::of`");
         let layout = Arc::clone(&self.plan.layout);
         let mut target = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
+        for (plan, part) in partition.earlier {
+            turn(&plan, &self.plan, part, &mut target)?;
+        }
         for part in partition.parts {
             append_partition(part, &mut target)?;
         }
         self.ctx.counters.note_strategy("aggregate: split partitions".to_owned());
         let parts = target.into_partitions().into_iter().filter(|part| part.rows() > 0);
-        Ok(parts.map(|part| Partition { parts: vec![part], radix, distinct: partition.distinct }).collect())
+        let distinct = partition.distinct;
+        Ok(parts.map(|part| Partition { parts: vec![part], earlier: Vec::new(), radix, distinct }).collect())
+    }
+
+    /// The parts of `partition`, those of earlier generations turned into rows of the last plan.
+    fn parts(&self, partition: Partition) -> Result<Vec<RowPartition>, ExecError> {
+        let Partition { mut parts, earlier, .. } = partition;
+        if !earlier.is_empty() {
+            let layout = Arc::clone(&self.plan.layout);
+            let memory = Arc::clone(&self.ctx.memory);
+            let mut target = PartitionedRows::new(layout, memory, CONSUMER, RadixBits::new(0), false);
+            for (plan, part) in earlier {
+                turn(&plan, &self.plan, part, &mut target)?;
+            }
+            parts.extend(target.into_partitions());
+        }
+        Ok(parts)
     }
 
     /// An empty table for `rows` rows; its memory is kept from one partition to the next.
@@ -299,20 +366,27 @@ impl AggregateSourceLocal {
     }
 
     /// Pins the partition and combines the rows of each group into one.
-    fn combine(&mut self, mut partition: Partition) -> Result<Emitting, ExecError> {
+    fn combine(&mut self, partition: Partition) -> Result<Emitting, ExecError> {
         let rows = partition.rows();
-        let pages = pin_all(&mut partition.parts)?;
-        if !partition.distinct {
+        let distinct = partition.distinct;
+        let mut parts = self.parts(partition)?;
+        let pages = pin_all(&mut parts)?;
+        let mut marks = None;
+        if !distinct {
             let plan = Arc::clone(&self.plan);
             self.table(rows)?;
             let Self { table, scratch, .. } = self;
             let table = table.as_mut().expect("made above");
+            let marks = marks.insert(Vec::with_capacity(rows / 64 + pages.len()));
             for page in &pages {
                 // SAFETY: all pages of the partition are pinned, and no other lane has them.
-                unsafe { combine_page(&plan, table, page, scratch) };
+                unsafe {
+                    with_key_equal!(&*plan.layout, equal => find_groups(equal, table, page, marks, scratch));
+                    combine_rows(&plan, scratch);
+                }
             }
         }
-        Ok(Emitting { pages, _parts: partition.parts, distinct: partition.distinct, page: 0, row: 0 })
+        Ok(Emitting::Pages { pages, _parts: parts, marks, page: 0, row: 0, word: 0 })
     }
 
     /// Combines a partition that is too large to pin, page by page: only its groups are kept, on new pages.
@@ -325,7 +399,7 @@ impl AggregateSourceLocal {
             PartitionedRows::new(Arc::clone(layout), Arc::clone(&memory), CONSUMER, RadixBits::new(0), true);
         let mut table = SaltedTable::new(&memory, CONSUMER, 1 << 12)?;
         let mut addresses = Vec::new();
-        for mut part in partition.parts {
+        for mut part in self.parts(partition)? {
             while part.num_pages() > 0 {
                 if task.is_cancelled() {
                     return Err(ExecError::Cancelled);
@@ -334,10 +408,12 @@ impl AggregateSourceLocal {
                 if (table.len() + page.len()) * 2 > table.capacity() {
                     let grown = table_capacity(table.len() + page.len()) * 2;
                     let mut larger = SaltedTable::new(&memory, CONSUMER, grown)?;
-                    // SAFETY: the table's rows are on retained pages of `groups`.
-                    table.rows().for_each(|row| unsafe {
-                        larger.find_or_insert(layout, row);
-                    });
+                    let mut slot = 0;
+                    while let Some((row, next)) = table.next_row(slot) {
+                        // SAFETY: the table's rows are on retained pages of `groups`.
+                        unsafe { larger.find_or_insert(AnyKeys(layout), row) };
+                        slot = next;
+                    }
                     table = larger;
                 }
                 // The rows of a page one by one: each is a new group, or is combined into its group. Where a long string of the
@@ -346,7 +422,7 @@ impl AggregateSourceLocal {
                     let row = page.row(row);
                     // SAFETY: the page is pinned and groups are on retained pages; nobody else has either.
                     unsafe {
-                        let group = table.find_or_insert(layout, row);
+                        let group = table.find_or_insert(AnyKeys(layout), row);
                         let scratch = &mut self.scratch;
                         if group != row {
                             let moves =
@@ -360,26 +436,15 @@ impl AggregateSourceLocal {
                             }
                         }
                         groups.append(std::iter::once(row.cast_const()), &mut addresses)?;
-                        table.redirect(layout, row, addresses[0]);
+                        table.redirect(layout, row, spread(row_hash(row)), addresses[0]);
                     }
                 }
                 drop(page);
                 part.pop_page();
             }
         }
-        // Of the rows that were appended, those in the table are the groups.
-        groups.for_each_row(|row| {
-            // SAFETY: the row is on a retained page.
-            unsafe { row.add(layout.hash_offset()).cast::<u64>().write_unaligned(MERGED) };
-        })?;
-        for row in table.rows() {
-            // SAFETY: as above.
-            unsafe { row.add(layout.hash_offset()).cast::<u64>().write_unaligned(GROUP) };
-        }
-        drop(table);
-        let mut parts = groups.into_partitions();
-        let pages = pin_all(&mut parts)?;
-        Ok(Emitting { pages, _parts: parts, distinct: false, page: 0, row: 0 })
+        let (parts, pages) = groups.into_retained();
+        Ok(Emitting::Table { table, slot: 0, _pages: pages, _parts: parts })
     }
 }
 
@@ -394,31 +459,35 @@ fn pin_all(parts: &mut [RowPartition]) -> Result<Vec<PinnedRows>, MemoryError> {
     Ok(pages)
 }
 
-/// Enters the rows of `page` into the table; rows of known groups are combined into those.
+/// Enters the rows of `page` into the table. Those that stand for their group are marked; those of known groups are listed, to be
+/// combined into them.
 ///
 /// # Safety
-/// The page and all pages of rows in the table are pinned and owned by the caller.
-unsafe fn combine_page(plan: &AggregatePlan, table: &mut SaltedTable, page: &PinnedRows, scratch: &mut Scratch) {
-    let layout = &*plan.layout;
+/// The page and all pages of rows in the table are pinned and owned by the caller, and `equal` is for their layout.
+unsafe fn find_groups(
+    equal: impl KeyEqual,
+    table: &mut SaltedTable,
+    page: &PinnedRows,
+    marks: &mut Vec<u64>,
+    scratch: &mut Scratch,
+) {
     scratch.sources.clear();
     scratch.targets.clear();
-    for row in 0..page.len() {
-        let row = page.row(row);
-        // SAFETY: the caller vouches for the rows; the hash is within them and not needed once the row is in the table.
-        unsafe {
-            let group = table.find_or_insert(layout, row);
-            let mark = if group == row {
-                GROUP
+    for first in (0..page.len()).step_by(64) {
+        let mut mark = 0u64;
+        for row in first..page.len().min(first + 64) {
+            let address = page.row(row);
+            // SAFETY: the caller vouches for the rows.
+            let group = unsafe { table.find_or_insert(equal, address) };
+            if group == address {
+                mark |= 1 << (row - first);
             } else {
-                scratch.sources.push(row);
+                scratch.sources.push(address);
                 scratch.targets.push(group);
-                MERGED
-            };
-            row.add(layout.hash_offset()).cast::<u64>().write_unaligned(mark);
+            }
         }
+        marks.push(mark);
     }
-    // SAFETY: as above.
-    unsafe { combine_rows(plan, scratch) };
 }
 
 /// Combines each source row into its target, and clears both lists.
@@ -443,23 +512,42 @@ unsafe fn combine_rows(plan: &AggregatePlan, scratch: &mut Scratch) {
 
 impl Emitting {
     /// The next groups, at most `limit`.
-    fn collect(&mut self, plan: &AggregatePlan, limit: usize, addresses: &mut Vec<*const u8>) {
-        let hash_offset = plan.layout.hash_offset();
-        while let Some(page) = self.pages.get(self.page) {
-            while self.row < page.len() {
-                if addresses.len() == limit {
-                    return;
-                }
-                let row = page.row(self.row);
-                self.row += 1;
-                // SAFETY: the page is pinned; the hash is within the row.
-                let mark = unsafe { row.add(hash_offset).cast::<u64>().read_unaligned() };
-                if self.distinct || mark == GROUP {
-                    addresses.push(row);
+    fn collect(&mut self, limit: usize, addresses: &mut Vec<*const u8>) {
+        match self {
+            Self::Pages { pages, marks, page, row, word, .. } => {
+                while let Some(rows) = pages.get(*page) {
+                    while *row < rows.len() {
+                        if addresses.len() == limit {
+                            return;
+                        }
+                        let Some(marks) = marks else {
+                            let end = rows.len().min(*row + limit - addresses.len());
+                            addresses.extend((*row..end).map(|row| rows.row(row).cast_const()));
+                            *row = end;
+                            continue;
+                        };
+                        let rest = marks[*word + *row / 64] >> (*row % 64);
+                        if rest == 0 {
+                            *row = (*row / 64 + 1) * 64;
+                            continue;
+                        }
+                        *row += rest.trailing_zeros() as usize;
+                        addresses.push(rows.row(*row));
+                        *row += 1;
+                    }
+                    *word += rows.len().div_ceil(64);
+                    *page += 1;
+                    *row = 0;
                 }
             }
-            self.page += 1;
-            self.row = 0;
+            Self::Table { table, slot, .. } => {
+                while addresses.len() < limit
+                    && let Some((row, next)) = table.next_row(*slot)
+                {
+                    addresses.push(row);
+                    *slot = next;
+                }
+            }
         }
     }
 }

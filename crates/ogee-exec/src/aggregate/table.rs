@@ -3,11 +3,14 @@
 //! An entry is empty (0) or holds 16 bits of salt, from the top of the hash, over a 48-bit reference. The salt is compared
 //! before the key, so that a row is touched only when it very likely matches. References are addresses of rows, or, with
 //! [`STAGED`] set, numbers of rows that are still staged: user-space addresses leave that bit free.
+//!
+//! The first phase has 64-bit hashes at hand. Rows keep 32 bits, of which a partition's rows share the top ones; [`spread`] makes slot
+//! and salt of the others.
 
 use std::sync::Arc;
 
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
-use ogee_row::{RowLayout, RowStage, keys_equal};
+use ogee_row::{RowLayout, RowStage, keys_equal, keys_equal_words, row_hash};
 
 /// Entries of the thread-local table of the first phase.
 pub(crate) const LOCAL_ENTRIES: usize = 1 << 17;
@@ -17,12 +20,124 @@ const SALT: u64 = 0xffff << 48;
 const STAGED: u64 = 1 << 47;
 const REFERENCE: u64 = STAGED - 1;
 
+/// A 64-bit hash out of the 32 bits that a row keeps.
+#[inline(always)]
+pub(crate) fn spread(stored: u32) -> u64 {
+    let product = u64::from(stored).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ (product >> 29)
+}
+
+/// Equality of keys, by a loop that fits the layout.
+pub(crate) trait KeyEqual: Copy {
+    /// # Safety
+    /// As [`keys_equal`], for rows of the layout that the implementation was chosen for.
+    unsafe fn equal(self, a: *const u8, b: *const u8) -> bool;
+}
+
+/// Keys of so many words and no views.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<const N: usize>;
+
+impl<const N: usize> KeyEqual for Words<N> {
+    #[inline(always)]
+    unsafe fn equal(self, a: *const u8, b: *const u8) -> bool {
+        // SAFETY: the caller vouches for the rows.
+        unsafe { keys_equal_words::<N>(a, b) }
+    }
+}
+
+/// Any keys.
+#[derive(Clone, Copy)]
+pub(crate) struct AnyKeys<'a>(pub(crate) &'a RowLayout);
+
+impl KeyEqual for AnyKeys<'_> {
+    #[inline(always)]
+    unsafe fn equal(self, a: *const u8, b: *const u8) -> bool {
+        // SAFETY: the caller vouches for the rows.
+        unsafe { keys_equal(self.0, a, b) }
+    }
+}
+
+/// `$body` with `$equal` being the [`KeyEqual`] for `$layout`.
+macro_rules! with_key_equal {
+    ($layout:expr, $equal:ident => $body:expr) => {
+        match ($layout.has_key_views(), $layout.key_words()) {
+            (false, 1) => {
+                let $equal = $crate::aggregate::table::Words::<1>;
+                $body
+            }
+            (false, 2) => {
+                let $equal = $crate::aggregate::table::Words::<2>;
+                $body
+            }
+            (false, 3) => {
+                let $equal = $crate::aggregate::table::Words::<3>;
+                $body
+            }
+            (false, 4) => {
+                let $equal = $crate::aggregate::table::Words::<4>;
+                $body
+            }
+            _ => {
+                let $equal = $crate::aggregate::table::AnyKeys($layout);
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_key_equal;
+
 /// A table of references to rows, without an own copy of the keys.
 pub(crate) struct SaltedTable {
     entries: NonPaged,
     capacity: usize,
     mask: u64,
     len: usize,
+}
+
+/// What a lookup found; buffers that are reused.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Address of each row's group.
+    pub(crate) groups: Vec<u64>,
+    /// Rows that are the first of a new group, and their slots.
+    pub(crate) new: Vec<u32>,
+    pub(crate) slots: Vec<u32>,
+}
+
+impl Found {
+    /// Empty, with room for `rows` rows.
+    pub(crate) fn clear(&mut self) {
+        self.groups.clear();
+        self.new.clear();
+        self.slots.clear();
+    }
+
+    /// Notes `row` as the first of a new group at `slot`; its reference until it has an address.
+    #[inline(always)]
+    pub(crate) fn claim(&mut self, row: usize, slot: usize) -> u64 {
+        self.new.push(row as u32);
+        self.slots.push(slot as u32);
+        STAGED | row as u64
+    }
+
+    /// Gives new groups the addresses of their rows, which are written to `entries` by `write(slot, address)`.
+    pub(crate) fn settle(&mut self, addresses: &[*mut u8], mut write: impl FnMut(usize, u64)) {
+        assert!(self.new.len() == addresses.len() && self.slots.len() == self.new.len());
+        if self.new.is_empty() {
+            return;
+        }
+        for ((&row, &slot), &address) in self.new.iter().zip(&self.slots).zip(addresses) {
+            write(slot as usize, address as u64);
+            // A group's first row refers to itself; the rows that follow it are resolved through it.
+            self.groups[row as usize] = address as u64;
+        }
+        for row in 0..self.groups.len() {
+            if self.groups[row] & STAGED != 0 {
+                self.groups[row] = self.groups[(self.groups[row] & REFERENCE) as usize];
+            }
+        }
+    }
 }
 
 impl SaltedTable {
@@ -47,10 +162,11 @@ impl SaltedTable {
         self.len
     }
 
-    /// Addresses of the rows in the table, in no order; none is staged.
-    pub(crate) fn rows(&mut self) -> impl Iterator<Item = *mut u8> {
+    /// Address of the row that the entry at or after `slot` refers to, and the slot after that. No row may be staged.
+    pub(crate) fn next_row(&mut self, slot: usize) -> Option<(*mut u8, usize)> {
         let entries = &self.entries.as_u64_slice_mut()[..=self.mask as usize];
-        entries.iter().filter(|entry| **entry != 0).map(|entry| (entry & REFERENCE) as usize as *mut u8)
+        let at = slot + entries.get(slot..)?.iter().position(|entry| *entry != 0)?;
+        Some(((entries[at] & REFERENCE) as usize as *mut u8, at + 1))
     }
 
     /// Empties the table and uses only its first `capacity` entries from now on.
@@ -61,9 +177,9 @@ impl SaltedTable {
         self.len = 0;
     }
 
-    /// Looks up staged rows `0 .. hashes.len()`. `found[r]` becomes the address of the row's group, or a reference to the first
-    /// staged row of a new group; those rows are appended to `new`, with their slots in `slots`. The caller appends them to
-    /// pages and calls [`settle`](Self::settle).
+    /// Looks up staged rows `0 .. hashes.len()`. `found.groups[r]` becomes the address of the row's group, or a reference to the first
+    /// staged row of a new group; those rows are in `found.new`. The caller appends them to pages and calls
+    /// [`settle`](Self::settle).
     ///
     /// # Safety
     /// All rows that the table refers to must be on pinned pages, and the table must have more empty entries than rows are looked up.
@@ -72,26 +188,35 @@ impl SaltedTable {
         layout: &RowLayout,
         stage: &RowStage,
         hashes: &[u64],
-        found: &mut Vec<u64>,
-        new: &mut Vec<u32>,
-        slots: &mut Vec<u32>,
+        found: &mut Found,
     ) {
+        // SAFETY: the caller vouches for rows and room.
+        with_key_equal!(layout, equal => unsafe { self.find_or_claim_by(equal, stage, hashes, found) });
+    }
+
+    unsafe fn find_or_claim_by(&mut self, equal: impl KeyEqual, stage: &RowStage, hashes: &[u64], found: &mut Found) {
         found.clear();
-        new.clear();
-        slots.clear();
         let mask = self.mask;
         let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
+        let mut last: Option<(*const u8, u64)> = None;
         for (row, &hash) in hashes.iter().enumerate() {
+            let key = stage.row(row);
+            // Clustered keys: rows of one group come together, and are looked up once.
+            // SAFETY: both rows are staged.
+            if let Some((last, reference)) = last
+                && unsafe { equal.equal(last, key) }
+            {
+                found.groups.push(reference);
+                continue;
+            }
             let mut slot = hash & mask;
             let salt = hash & SALT;
             let reference = loop {
                 // SAFETY: the slot was masked.
                 let entry = unsafe { entries.get_unchecked_mut(slot as usize) };
                 if *entry == 0 {
-                    let reference = STAGED | row as u64;
+                    let reference = found.claim(row, slot as usize);
                     *entry = salt | reference;
-                    new.push(row as u32);
-                    slots.push(slot as u32);
                     break reference;
                 }
                 if *entry & SALT == salt {
@@ -102,44 +227,32 @@ impl SaltedTable {
                         reference as usize as *const u8
                     };
                     // SAFETY: staged rows and the rows of the table are readable, as the caller vouches.
-                    if unsafe { keys_equal(layout, stage.row(row), candidate) } {
+                    if unsafe { equal.equal(key, candidate) } {
                         break reference;
                     }
                 }
                 slot = (slot + 1) & mask;
             };
-            found.push(reference);
+            last = Some((key, reference));
+            found.groups.push(reference);
         }
-        self.len += new.len();
+        self.len += found.new.len();
     }
 
     /// Gives the groups claimed by the last lookup their rows' addresses, in the table and in `found`.
-    pub(crate) fn settle(&mut self, new: &[u32], slots: &[u32], addresses: &[*mut u8], found: &mut [u64]) {
-        assert!(new.len() == addresses.len() && slots.len() == new.len());
-        if new.is_empty() {
-            return;
-        }
+    pub(crate) fn settle(&mut self, found: &mut Found, addresses: &[*mut u8]) {
         let entries = self.entries.as_u64_slice_mut();
-        for ((&row, &slot), &address) in new.iter().zip(slots).zip(addresses) {
-            let entry = &mut entries[slot as usize];
-            *entry = *entry & SALT | address as u64;
-            // A group's first row refers to itself; the rows that follow it are resolved through it.
-            found[row as usize] = address as u64;
-        }
-        for row in 0..found.len() {
-            if found[row] & STAGED != 0 {
-                found[row] = found[(found[row] & REFERENCE) as usize];
-            }
-        }
+        found.settle(addresses, |slot, address| {
+            let entry = &mut entries[slot];
+            *entry = *entry & SALT | address;
+        });
     }
 
-    /// Points the entry of the group that staged row `row` belongs to, to `address`: the group was materialized once more.
+    /// Points the entry of the group that `row`, of hash `hash`, belongs to, to `address`: the group was materialized once more.
     ///
     /// # Safety
     /// As [`find_or_claim`](Self::find_or_claim); no reference to a staged row may be left in the table.
-    pub(crate) unsafe fn redirect(&mut self, layout: &RowLayout, row: *const u8, address: *mut u8) {
-        // SAFETY: the caller vouches for the row.
-        let hash = unsafe { layout.hash(row) };
+    pub(crate) unsafe fn redirect(&mut self, layout: &RowLayout, row: *const u8, hash: u64, address: *mut u8) {
         let salt = hash & SALT;
         let mut slot = hash & self.mask;
         let entries = self.entries.as_u64_slice_mut();
@@ -158,11 +271,12 @@ impl SaltedTable {
     /// The group of `row`: an equal row seen before, or `row` itself, which then stands for it.
     ///
     /// # Safety
-    /// `row` and all rows of the table must be on pinned pages; the table must have an empty entry.
+    /// `row` and all rows of the table must be on pinned pages and of the layout that `equal` is for; the table must have an empty
+    /// entry.
     #[inline(always)]
-    pub(crate) unsafe fn find_or_insert(&mut self, layout: &RowLayout, row: *mut u8) -> *mut u8 {
+    pub(crate) unsafe fn find_or_insert(&mut self, equal: impl KeyEqual, row: *mut u8) -> *mut u8 {
         // SAFETY: the caller vouches for the row.
-        let hash = unsafe { layout.hash(row) };
+        let hash = spread(unsafe { row_hash(row) });
         let salt = hash & SALT;
         let mask = self.mask;
         let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
@@ -178,7 +292,7 @@ impl SaltedTable {
             if *entry & SALT == salt {
                 let candidate = (*entry & REFERENCE) as usize as *mut u8;
                 // SAFETY: the caller vouches for both rows.
-                if unsafe { keys_equal(layout, row, candidate) } {
+                if unsafe { equal.equal(row, candidate) } {
                     return candidate;
                 }
             }

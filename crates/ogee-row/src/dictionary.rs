@@ -1,0 +1,175 @@
+//! Dictionaries of strings with few distinct values: rows hold one byte of code instead of a view and the bytes it points to.
+
+use std::{collections::HashMap, sync::OnceLock};
+
+use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray, UInt8Array, cast::AsArray};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_schema::DataType;
+
+use crate::RowView;
+
+/// Codes that one byte can tell apart.
+const CODES: usize = 256;
+/// Bytes of a value, at most, so that a dictionary stays below 64 KiB.
+const VALUE_BYTES: usize = 255;
+
+/// Up to 256 values, numbered as they come. Shared by all lanes of a query: values are only ever added, and read without a lock.
+#[derive(Debug)]
+pub struct Dictionary {
+    values: [OnceLock<Box<[u8]>>; CODES],
+}
+
+impl Default for Dictionary {
+    fn default() -> Self {
+        Self { values: std::array::from_fn(|_| OnceLock::new()) }
+    }
+}
+
+impl Dictionary {
+    /// The value that `code` stands for.
+    ///
+    /// # Panics
+    /// If no value has this code.
+    pub fn value(&self, code: u8) -> &[u8] {
+        self.values[usize::from(code)].get().expect("codes are given out with their values")
+    }
+
+    /// The code of `value`, which is added if it is new; `None` if there is no room for it.
+    fn code(&self, value: &[u8]) -> Option<u8> {
+        if value.len() > VALUE_BYTES {
+            return None;
+        }
+        // The first place that is free or has the value: of two lanes that add at once, one finds what the other has put there.
+        let at = self.values.iter().position(|place| **place.get_or_init(|| value.into()) == *value)?;
+        Some(at as u8)
+    }
+
+    /// Values so far.
+    fn len(&self) -> usize {
+        self.values.iter().take_while(|place| place.get().is_some()).count()
+    }
+}
+
+/// Views seen in the array at hand, direct-mapped.
+const SEEN: usize = 512;
+
+/// What a lane keeps of a dictionary, so that a value costs a few cycles.
+#[derive(Debug, Default)]
+pub struct CodeCache {
+    /// Codes by value.
+    known: HashMap<Box<[u8]>, u8>,
+    /// View and code: equal views of one array are equal values. An empty place has code [`CODES`].
+    seen: Vec<(u128, u16)>,
+    /// Views of the values, for output, with a buffer for the long ones.
+    views: Vec<u128>,
+    buffer: Option<Buffer>,
+}
+
+impl CodeCache {
+    /// The codes of `array`, a view array; NULLs stay NULL. `None` if the dictionary has no room for all values.
+    pub(crate) fn encode(&mut self, dictionary: &Dictionary, array: &ArrayRef) -> Option<ArrayRef> {
+        let (views, buffers) = view_parts(array);
+        self.seen.clear();
+        self.seen.resize(SEEN, (0, CODES as u16));
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        let mut codes = Vec::with_capacity(views.len());
+        for (row, &view) in views.iter().enumerate() {
+            let mixed = (view as u64 ^ ((view >> 64) as u64).rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let slot = (mixed >> (64 - SEEN.ilog2())) as usize;
+            let (seen, code) = self.seen[slot];
+            if seen == view && code < CODES as u16 {
+                codes.push(code as u8);
+                continue;
+            }
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                codes.push(0);
+                continue;
+            }
+            let long;
+            let inline = RowView(view);
+            let value = if inline.is_long() {
+                let start = (view >> 96) as usize;
+                long = &buffers[(view >> 64) as u32 as usize][start..start + inline.len()];
+                long
+            } else {
+                // SAFETY: the bytes of a short value are in the view itself, which lives here.
+                unsafe { inline.bytes() }
+            };
+            let code = match self.known.get(value) {
+                Some(&code) => code,
+                None => {
+                    let code = dictionary.code(value)?;
+                    self.known.insert(value.into(), code);
+                    code
+                }
+            };
+            self.seen[slot] = (view, u16::from(code));
+            codes.push(code);
+        }
+        Some(std::sync::Arc::new(UInt8Array::new(ScalarBuffer::from(codes), array.nulls().cloned())))
+    }
+
+    /// The values of `codes` as a view array of type `data_type`.
+    pub(crate) fn decode(&mut self, dictionary: &Dictionary, codes: &ArrayRef, data_type: &DataType) -> ArrayRef {
+        let codes = codes.as_primitive::<arrow_array::types::UInt8Type>();
+        let nulls = codes.nulls().cloned();
+        let known = |code: u8| usize::from(code) < self.views.len();
+        if !codes.values().iter().all(|&code| known(code)) {
+            self.load(dictionary);
+        }
+        let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        let code_views = codes.values().iter().enumerate();
+        let views: Vec<u128> = match &nulls {
+            None => codes.values().iter().map(|&code| self.views[usize::from(code)]).collect(),
+            Some(_) => {
+                code_views.map(|(row, &code)| if is_null(row) { 0 } else { self.views[usize::from(code)] }).collect()
+            }
+        };
+        let buffers: Vec<Buffer> = self.buffer.iter().cloned().collect();
+        // SAFETY: the views were made over this one buffer, and values of string columns came from valid string arrays.
+        unsafe {
+            match data_type {
+                DataType::Utf8View => std::sync::Arc::new(StringViewArray::new_unchecked(views.into(), buffers, nulls)),
+                _ => std::sync::Arc::new(BinaryViewArray::new_unchecked(views.into(), buffers, nulls)),
+            }
+        }
+    }
+
+    /// Makes views of all values that the dictionary has by now. NULLs may have any code: all codes get a view.
+    fn load(&mut self, dictionary: &Dictionary) {
+        let mut bytes: Vec<u8> = Vec::new();
+        self.views.clear();
+        for code in 0..dictionary.len() {
+            let value = dictionary.value(code as u8);
+            let mut raw = [0u8; 16];
+            raw[..4].copy_from_slice(&(value.len() as u32).to_le_bytes());
+            if value.len() <= RowView::INLINED {
+                raw[4..4 + value.len()].copy_from_slice(value);
+            } else {
+                raw[4..8].copy_from_slice(&value[..4]);
+                raw[12..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+                bytes.extend_from_slice(value);
+            }
+            self.views.push(u128::from_le_bytes(raw));
+        }
+        self.buffer = (!bytes.is_empty()).then(|| Buffer::from(bytes));
+        if self.views.is_empty() {
+            // Only NULLs so far, which have code 0.
+            self.views.push(0);
+        }
+    }
+}
+
+/// Views and data buffers of a view array.
+pub(crate) fn view_parts(array: &ArrayRef) -> (&[u128], &[Buffer]) {
+    match array.data_type() {
+        DataType::Utf8View => {
+            let array = array.as_string_view();
+            (array.views(), array.data_buffers())
+        }
+        _ => {
+            let array = array.as_binary_view();
+            (array.views(), array.data_buffers())
+        }
+    }
+}

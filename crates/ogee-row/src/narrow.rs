@@ -1,0 +1,336 @@
+//! Narrowing: columns stored in fewer bytes than their type has, since their values need no more.
+//!
+//! Integers of a known range become offsets from its least value; strings with few distinct values become codes. Every byte of a row
+//! is written, perhaps spilled and read back, and compared, so narrow rows are the cheapest way to be fast ("Robust external hash
+//! aggregation", section on the page layout: rows are as narrow as statistics allow).
+//!
+//! The range is a hint ([`Domain`]): a value outside it is a [`Misfit`], upon which the caller goes on with a
+//! [wider](Narrowing::widened) form.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, UInt8Array, UInt16Array, UInt32Array,
+    cast::AsArray,
+    make_array,
+    types::{Decimal128Type, UInt8Type, UInt16Type, UInt32Type},
+};
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+use arrow_schema::DataType;
+use ogee_vector::{Domain, PhysicalType, VectorError};
+
+use crate::dictionary::{CodeCache, Dictionary};
+
+/// Why values do not go into the narrow form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// A NULL in a column that was said to have none.
+    Null,
+    /// A value outside the range, or one more than the dictionary can hold.
+    Value,
+}
+
+/// How a column's values are stored in rows.
+#[derive(Clone, Debug)]
+pub struct Narrowing {
+    data_type: DataType,
+    nullable: bool,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// As they are.
+    Plain,
+    /// As their distance from `base`, unsigned, at most `span`, in `bytes` bytes.
+    Offset { base: i64, span: u64, bytes: usize },
+    /// As codes of a dictionary.
+    Code(Arc<Dictionary>),
+}
+
+impl Narrowing {
+    /// Values as they are.
+    pub fn plain(data_type: DataType) -> Self {
+        Self { data_type, nullable: true, form: Form::Plain }
+    }
+
+    /// The narrowest form for values of `domain`.
+    ///
+    /// # Errors
+    /// [`VectorError::UnsupportedType`].
+    pub fn new(data_type: DataType, domain: Domain) -> Result<Self, VectorError> {
+        let physical = PhysicalType::of(&data_type)?;
+        let form = match domain.integers {
+            Some((base, last)) if base <= last && is_integer(physical) => {
+                let span = last.wrapping_sub(base) as u64;
+                let bytes = match span {
+                    0..=0xff => 1,
+                    0x100..=0xffff => 2,
+                    0x1_0000..=0xffff_ffff => 4,
+                    _ => 8,
+                };
+                if bytes < physical.row_width() { Form::Offset { base, span, bytes } } else { Form::Plain }
+            }
+            _ => Form::Plain,
+        };
+        Ok(Self { data_type, nullable: domain.nulls, form })
+    }
+
+    /// The same column as codes of a new dictionary, if its values are strings.
+    #[must_use]
+    pub fn coded(&self) -> Option<Self> {
+        let is_view = matches!(self.data_type, DataType::Utf8View | DataType::BinaryView);
+        let form = Form::Code(Arc::new(Dictionary::default()));
+        (is_view && matches!(self.form, Form::Plain)).then(|| Self { form, ..self.clone() })
+    }
+
+    /// A form that the values that did not fit go into.
+    #[must_use]
+    pub fn widened(&self, misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::Null => Self { nullable: true, ..self.clone() },
+            Misfit::Value => Self { form: Form::Plain, ..self.clone() },
+        }
+    }
+
+    /// Whether two forms of one column are the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.nullable == other.nullable
+            && match (&self.form, &other.form) {
+                (Form::Plain, Form::Plain) => true,
+                (Form::Offset { base: a, span: c, .. }, Form::Offset { base: b, span: d, .. }) => a == b && c == d,
+                (Form::Code(a), Form::Code(b)) => Arc::ptr_eq(a, b),
+                _ => false,
+            }
+    }
+
+    /// Type of the stored values.
+    pub fn stored_type(&self) -> DataType {
+        match &self.form {
+            Form::Plain => self.data_type.clone(),
+            Form::Offset { bytes: 1, .. } | Form::Code(_) => DataType::UInt8,
+            Form::Offset { bytes: 2, .. } => DataType::UInt16,
+            Form::Offset { .. } => DataType::UInt32,
+        }
+    }
+
+    /// Whether NULLs can be stored.
+    pub fn nullable(&self) -> bool {
+        self.nullable
+    }
+
+    /// The dictionary that stored values are codes of.
+    pub fn dictionary(&self) -> Option<&Arc<Dictionary>> {
+        match &self.form {
+            Form::Code(dictionary) => Some(dictionary),
+            _ => None,
+        }
+    }
+
+    /// `array` as it is stored.
+    ///
+    /// # Errors
+    /// A value that does not fit.
+    pub fn narrow(&self, array: &ArrayRef, cache: &mut CodeCache) -> Result<ArrayRef, Misfit> {
+        if !self.nullable && array.null_count() > 0 {
+            return Err(Misfit::Null);
+        }
+        match &self.form {
+            Form::Plain => Ok(Arc::clone(array)),
+            Form::Code(dictionary) => cache.encode(dictionary, array).ok_or(Misfit::Value),
+            &Form::Offset { base, span, bytes } => {
+                if matches!(self.data_type, DataType::Decimal128(..)) {
+                    let values = array.as_primitive::<Decimal128Type>().values();
+                    return offsets(array, values.iter().map(|&v| v as i64), base, span, bytes);
+                }
+                macro_rules! from {
+                    ($t:ty) => {{
+                        let data = array.to_data();
+                        let values: ScalarBuffer<$t> =
+                            ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
+                        offsets(array, values.iter().map(|&v| v as i64), base, span, bytes)
+                    }};
+                }
+                match PhysicalType::of(&self.data_type) {
+                    Ok(PhysicalType::I16) => from!(i16),
+                    Ok(PhysicalType::U16) => from!(u16),
+                    Ok(PhysicalType::I32) => from!(i32),
+                    Ok(PhysicalType::U32) => from!(u32),
+                    _ => from!(i64),
+                }
+            }
+        }
+    }
+
+    /// Stored values as they were.
+    pub fn widen(&self, stored: ArrayRef, cache: &mut CodeCache) -> ArrayRef {
+        match &self.form {
+            Form::Plain => stored,
+            Form::Code(dictionary) => cache.decode(dictionary, &stored, &self.data_type),
+            &Form::Offset { base, bytes, .. } => match bytes {
+                1 => self.from_offsets(stored.as_primitive::<UInt8Type>(), base),
+                2 => self.from_offsets(stored.as_primitive::<UInt16Type>(), base),
+                _ => self.from_offsets(stored.as_primitive::<UInt32Type>(), base),
+            },
+        }
+    }
+
+    fn from_offsets<T: ArrowPrimitiveType<Native: Into<u64>>>(
+        &self,
+        offsets: &PrimitiveArray<T>,
+        base: i64,
+    ) -> ArrayRef {
+        let values = offsets.values().iter().map(|&offset| base.wrapping_add(offset.into() as i64));
+        macro_rules! into {
+            ($t:ty) => {
+                Buffer::from(ScalarBuffer::from(values.map(|v| v as $t).collect::<Vec<$t>>()))
+            };
+        }
+        let buffer = match PhysicalType::of(&self.data_type) {
+            Ok(PhysicalType::I16) => into!(i16),
+            Ok(PhysicalType::U16) => into!(u16),
+            Ok(PhysicalType::I32) => into!(i32),
+            Ok(PhysicalType::U32) => into!(u32),
+            Ok(PhysicalType::ShortDecimal) => into!(i128),
+            _ => into!(i64),
+        };
+        let data = arrow_data::ArrayData::builder(self.data_type.clone())
+            .len(offsets.len())
+            .add_buffer(buffer)
+            .nulls(offsets.nulls().cloned());
+        // SAFETY: one buffer of as many values of the type's width, aligned as a vector of that width; any bits are a valid value,
+        // and decimals came from values of this very type.
+        make_array(unsafe { data.build_unchecked() })
+    }
+}
+
+/// Whether values of this physical type are integers of at most 64 bits and have more than one byte.
+fn is_integer(physical: PhysicalType) -> bool {
+    use PhysicalType as P;
+    matches!(physical, P::I16 | P::I32 | P::I64 | P::U16 | P::U32 | P::U64 | P::ShortDecimal)
+}
+
+/// Distances of `values` from `base`, in `bytes` bytes.
+fn offsets(
+    array: &ArrayRef,
+    values: impl ExactSizeIterator<Item = i64> + Clone,
+    base: i64,
+    span: u64,
+    bytes: usize,
+) -> Result<ArrayRef, Misfit> {
+    let distance = move |value: i64| value.wrapping_sub(base) as u64;
+    let fits = match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+        // Without a branch, so that it is vectorized.
+        None => values.clone().map(distance).fold(0, u64::max) <= span,
+        // What is under a NULL does not matter.
+        Some(nulls) => values.clone().zip(nulls).all(|(value, valid)| !valid || distance(value) <= span),
+    };
+    if !fits {
+        return Err(Misfit::Value);
+    }
+    fn cast<T: ArrowNativeType>(values: impl Iterator<Item = T>) -> ScalarBuffer<T> {
+        values.collect::<Vec<T>>().into()
+    }
+    let nulls = array.nulls().cloned();
+    Ok(match bytes {
+        1 => Arc::new(UInt8Array::new(cast(values.map(|v| distance(v) as u8)), nulls)),
+        2 => Arc::new(UInt16Array::new(cast(values.map(|v| distance(v) as u16)), nulls)),
+        _ => Arc::new(UInt32Array::new(cast(values.map(|v| distance(v) as u32)), nulls)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_array::{Date32Array, Decimal128Array, Int64Array, StringViewArray, UInt64Array};
+
+    use super::*;
+
+    fn round_trip(narrowing: &Narrowing, array: &ArrayRef, stored: &DataType) {
+        let mut cache = CodeCache::default();
+        let narrow = narrowing.narrow(array, &mut cache).unwrap();
+        assert_eq!(narrow.data_type(), stored);
+        assert_eq!(narrow.data_type(), &narrowing.stored_type());
+        let mut other = CodeCache::default();
+        assert_eq!(&narrowing.widen(Arc::clone(&narrow), &mut other), array);
+        assert_eq!(&narrowing.widen(narrow, &mut cache), array);
+    }
+
+    #[test]
+    fn integers_are_stored_by_their_range() {
+        let domain = |low, high| Domain { nulls: true, integers: Some((low, high)) };
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(-3), None, Some(252), Some(i64::from(0u8))]));
+        for (high, stored) in [(252, DataType::UInt8), (253, DataType::UInt16), (70_000, DataType::UInt32)] {
+            round_trip(&Narrowing::new(DataType::Int64, domain(-3, high)).unwrap(), &numbers, &stored);
+        }
+        for (low, high) in [(-3, 1 << 40), (i64::MIN, i64::MAX), (5, -5)] {
+            round_trip(&Narrowing::new(DataType::Int64, domain(low, high)).unwrap(), &numbers, &DataType::Int64);
+        }
+        let days: ArrayRef = Arc::new(Date32Array::from(vec![8000, 10_000]));
+        round_trip(&Narrowing::new(DataType::Date32, domain(8000, 10_526)).unwrap(), &days, &DataType::UInt16);
+        let prices: ArrayRef =
+            Arc::new(Decimal128Array::from(vec![-100, 90_000]).with_precision_and_scale(15, 2).unwrap());
+        let narrowing = Narrowing::new(DataType::Decimal128(15, 2), domain(-100, 1_000_000)).unwrap();
+        round_trip(&narrowing, &prices, &DataType::UInt32);
+        // Far up in the unsigned range values look negative; distances are the same.
+        let large: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, u64::MAX - 7]));
+        round_trip(&Narrowing::new(DataType::UInt64, domain(-8, -1)).unwrap(), &large, &DataType::UInt8);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_and_fits_when_widened() {
+        let domain = Domain { nulls: false, integers: Some((0, 10)) };
+        let narrowing = Narrowing::new(DataType::Int64, domain).unwrap();
+        let mut cache = CodeCache::default();
+        for (values, misfit) in [
+            (vec![Some(-1)], Misfit::Value),
+            (vec![Some(11), Some(3)], Misfit::Value),
+            (vec![Some(3), None], Misfit::Null),
+        ] {
+            let array: ArrayRef = Arc::new(Int64Array::from(values));
+            assert_eq!(narrowing.narrow(&array, &mut cache).unwrap_err(), misfit);
+            let wide = narrowing.widened(misfit);
+            assert!(!wide.is_same(&narrowing));
+            assert_eq!(&wide.widen(wide.narrow(&array, &mut cache).unwrap(), &mut cache), &array);
+        }
+    }
+
+    #[test]
+    fn strings_are_coded_until_there_are_too_many() {
+        let narrowing = Narrowing::plain(DataType::Utf8View).coded().unwrap();
+        let words = |n: usize| -> ArrayRef {
+            let word = |i: usize| (i % 7 != 3).then(|| format!("{}{}", "a long word, ".repeat(i % 2), i % 256));
+            Arc::new((0..n).map(word).collect::<StringViewArray>())
+        };
+        round_trip(&narrowing, &words(2000), &DataType::UInt8);
+        round_trip(&narrowing, &(Arc::new(StringViewArray::from(vec![None::<&str>; 3])) as ArrayRef), &DataType::UInt8);
+        let mut cache = CodeCache::default();
+        let more: ArrayRef = Arc::new((0..300).map(|i| Some(i.to_string())).collect::<StringViewArray>());
+        assert_eq!(narrowing.narrow(&more, &mut cache).unwrap_err(), Misfit::Value);
+        let long: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(1000)]));
+        let fresh = Narrowing::plain(DataType::Utf8View).coded().unwrap();
+        assert_eq!(fresh.narrow(&long, &mut CodeCache::default()).unwrap_err(), Misfit::Value);
+        assert!(Narrowing::plain(DataType::Int64).coded().is_none());
+    }
+
+    #[test]
+    fn lanes_agree_on_codes() {
+        let narrowing = Narrowing::plain(DataType::Utf8View).coded().unwrap();
+        let stored: Vec<(ArrayRef, ArrayRef)> = std::thread::scope(|scope| {
+            let lanes: Vec<_> = (0..4)
+                .map(|lane| {
+                    let narrowing = &narrowing;
+                    scope.spawn(move || {
+                        let words = (0..200).map(|i| Some(format!("word {}", (i * 7 + lane * 50) % 200)));
+                        let array: ArrayRef = Arc::new(words.collect::<StringViewArray>());
+                        (narrowing.narrow(&array, &mut CodeCache::default()).unwrap(), array)
+                    })
+                })
+                .collect();
+            lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
+        });
+        for (codes, array) in stored {
+            assert_eq!(&narrowing.widen(codes, &mut CodeCache::default()), &array);
+        }
+    }
+}
