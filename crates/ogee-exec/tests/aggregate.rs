@@ -13,11 +13,12 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int32Array, Int64Array, StringV
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
     AggregateStrategy, ChunksSource, CompareOp, ExecContext, ExecError, ExecSettings, Expr, OpenPipeline, Query,
+    Source, SourceLocal,
     aggregate::{self, AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, GroupKey, GroupingSet},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
 use ogee_scheduler::Scheduler;
-use ogee_vector::{Chunk, HashSeed};
+use ogee_vector::{Chunk, Domain, HashSeed};
 
 struct Data {
     schema: SchemaRef,
@@ -460,4 +461,134 @@ fn a_sum_that_leaves_its_type_is_an_error_and_one_that_comes_back_is_not() {
     assert_eq!(text(&run(vec![i64::MAX, 1, -1]).unwrap()), [i64::MAX.to_string()]);
     let error = run(vec![i64::MAX, 1]).unwrap_err();
     assert_eq!(error.code(), "OGEE_X001", "{error}");
+}
+
+/// Chunks with statistics that need not be true.
+struct Hinted {
+    chunks: Arc<dyn Source>,
+    domains: Vec<Domain>,
+}
+
+impl Source for Hinted {
+    fn name(&self) -> &str {
+        "hinted"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.chunks.schema()
+    }
+
+    fn domains(&self) -> Vec<Domain> {
+        self.domains.clone()
+    }
+
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        self.chunks.local(ctx, lane)
+    }
+}
+
+/// Rows whose later part breaks what the first rows and the statistics made believe: numbers beyond the range, NULLs, ever more and
+/// ever longer words.
+fn drifting(rows: usize, surprises: bool) -> Vec<(Option<i64>, Option<String>, Option<i32>)> {
+    let mut random = Random(77);
+    (0..rows)
+        .map(|row| {
+            let (late, later) = (surprises && row > rows / 2, surprises && row > rows / 4 * 3);
+            let key = random.next(40) as i64 + if late { 1000 * random.next(2) as i64 } else { 0 };
+            let variety = if later { 500 } else { 6 };
+            let word = format!("{}{}", "w".repeat(random.next(variety / 5 + 1) as usize), random.next(variety));
+            let day = random.next(900) as i32 + 8000;
+            (
+                (!(late && random.next(9) == 0)).then_some(key),
+                (!(later && random.next(7) == 0)).then_some(word),
+                (!(late && random.next(5) == 0)).then_some(if later { day * 100_000 } else { day }),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn statistics_and_first_rows_are_only_hints() {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("key", DataType::Int64, true),
+        Field::new("word", DataType::Utf8View, true),
+        Field::new("day", DataType::Int32, true),
+    ]));
+    let hints = vec![
+        Domain { nulls: false, integers: Some((0, 39)) },
+        Domain { nulls: false, integers: None },
+        Domain { nulls: false, integers: Some((8000, 8899)) },
+    ];
+    for (rows, surprises, with_word) in [(20_000, false, true), (20_000, true, true), (20_000, true, false)] {
+        let data = drifting(rows, surprises);
+        let mut map: BTreeMap<(Option<i64>, Option<&str>), Vec<_>> = BTreeMap::new();
+        for (key, word, day) in &data {
+            map.entry((*key, word.as_deref().filter(|_| with_word))).or_default().push((day, word));
+        }
+        let mut expected: Vec<String> = map
+            .iter()
+            .map(|((key, word), rows)| {
+                let days = || rows.iter().filter_map(|(day, _)| **day);
+                let words = || rows.iter().filter_map(|(_, word)| word.as_deref());
+                let key = if with_word { format!("{}|{}", show(*key), show(*word)) } else { show(*key) };
+                format!(
+                    "{key}|{}|{}|{}|{}|{}",
+                    rows.len(),
+                    show(days().min()),
+                    show(days().max()),
+                    show(words().min()),
+                    show(words().max())
+                )
+            })
+            .collect();
+        expected.sort();
+        for setup in &SETUPS {
+            let ctx = setup.context(1000);
+            let chunks = data
+                .chunks(1000)
+                .map(|rows| {
+                    let columns: Vec<ArrayRef> = vec![
+                        Arc::new(rows.iter().map(|r| r.0).collect::<Int64Array>()),
+                        Arc::new(rows.iter().map(|r| r.1.clone()).collect::<StringViewArray>()),
+                        Arc::new(rows.iter().map(|r| r.2).collect::<Int32Array>()),
+                    ];
+                    Chunk::new(columns, rows.len())
+                })
+                .collect();
+            let chunks = ChunksSource::new(Arc::clone(&schema), chunks);
+            let mut query = Query::new(ctx.clone());
+            let mut types = vec![DataType::Int64, DataType::Utf8View];
+            types.truncate(1 + usize::from(with_word));
+            types.extend([DataType::Int64, DataType::Int32, DataType::Int32, DataType::Utf8View, DataType::Utf8View]);
+            let count = AggregateCall {
+                args: vec![],
+                arg_types: vec![],
+                ..call(F::CountStar, 0, DataType::Int64, DataType::Int64)
+            };
+            let spec = AggregateSpec {
+                keys: keys().into_iter().take(1 + usize::from(with_word)).collect(),
+                grouping_sets: None,
+                aggregates: vec![
+                    count,
+                    call(F::Min, 2, DataType::Int32, DataType::Int32),
+                    call(F::Max, 2, DataType::Int32, DataType::Int32),
+                    call(F::Min, 1, DataType::Utf8View, DataType::Utf8View),
+                    call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
+                ],
+                mode: AggregateMode::Single,
+                schema: schema_of(&types),
+            };
+            let source = Arc::new(Hinted { chunks, domains: hints.clone() });
+            let open = aggregate::aggregate(&mut query, OpenPipeline::new(source), spec).unwrap();
+            let got = text(&drain(query, open, setup.threads).unwrap());
+            assert!(
+                got == expected,
+                "{}, surprises {surprises}: {:?}",
+                setup.name,
+                got.iter().zip(&expected).find(|(a, b)| a != b)
+            );
+            let widened = ctx.counters.strategies().iter().any(|note| note.contains("widened"));
+            assert_eq!(widened, surprises, "{}: rows are widened if they must be", setup.name);
+        }
+    }
 }

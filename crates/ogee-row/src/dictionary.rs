@@ -50,7 +50,7 @@ impl Dictionary {
     }
 }
 
-/// Views seen in the array at hand, direct-mapped.
+/// Views that a lane has seen, direct-mapped.
 const SEEN: usize = 512;
 
 /// What a lane keeps of a dictionary, so that a value costs a few cycles.
@@ -58,55 +58,64 @@ const SEEN: usize = 512;
 pub struct CodeCache {
     /// Codes by value.
     known: HashMap<Box<[u8]>, u8>,
-    /// View and code: equal views of one array are equal values. An empty place has code [`CODES`].
-    seen: Vec<(u128, u16)>,
+    seen: Vec<Seen>,
+    /// Number of the array at hand.
+    array: u64,
     /// Views of the values, for output, with a buffer for the long ones.
     views: Vec<u128>,
     buffer: Option<Buffer>,
 }
 
+/// A view and its code. A short value is in its view; a long one's view means that value only within one array.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    view: u128,
+    /// The array of a long value; [`SHORT`] for a short one; 0 in an empty place.
+    array: u64,
+    code: u8,
+}
+
+/// Stands for every array: short values mean the same in all.
+const SHORT: u64 = u64::MAX;
+
 impl CodeCache {
     /// The codes of `array`, a view array; NULLs stay NULL. `None` if the dictionary has no room for all values.
     pub(crate) fn encode(&mut self, dictionary: &Dictionary, array: &ArrayRef) -> Option<ArrayRef> {
         let (views, buffers) = view_parts(array);
-        self.seen.clear();
-        self.seen.resize(SEEN, (0, CODES as u16));
+        self.seen.resize(SEEN, Seen::default());
+        self.array += 1;
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
-        let mut codes = Vec::with_capacity(views.len());
-        for (row, &view) in views.iter().enumerate() {
-            let mixed = (view as u64 ^ ((view >> 64) as u64).rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let slot = (mixed >> (64 - SEEN.ilog2())) as usize;
-            let (seen, code) = self.seen[slot];
-            if seen == view && code < CODES as u16 {
-                codes.push(code as u8);
-                continue;
+        let mut codes = vec![0u8; views.len()];
+        for (row, (&view, code)) in views.iter().zip(&mut codes).enumerate() {
+            let of_array = if RowView(view).is_long() { self.array } else { SHORT };
+            let seen = &self.seen[slot(view)];
+            if seen.view == view && seen.array == of_array {
+                *code = seen.code;
+            } else if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                *code = self.look_up(dictionary, view, buffers)?;
+                self.seen[slot(view)] = Seen { view, array: of_array, code: *code };
             }
-            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-                codes.push(0);
-                continue;
-            }
-            let long;
-            let inline = RowView(view);
-            let value = if inline.is_long() {
-                let start = (view >> 96) as usize;
-                long = &buffers[(view >> 64) as u32 as usize][start..start + inline.len()];
-                long
-            } else {
-                // SAFETY: the bytes of a short value are in the view itself, which lives here.
-                unsafe { inline.bytes() }
-            };
-            let code = match self.known.get(value) {
-                Some(&code) => code,
-                None => {
-                    let code = dictionary.code(value)?;
-                    self.known.insert(value.into(), code);
-                    code
-                }
-            };
-            self.seen[slot] = (view, u16::from(code));
-            codes.push(code);
         }
         Some(std::sync::Arc::new(UInt8Array::new(ScalarBuffer::from(codes), array.nulls().cloned())))
+    }
+
+    /// The code of a value that was not seen lately.
+    #[cold]
+    fn look_up(&mut self, dictionary: &Dictionary, view: u128, buffers: &[Buffer]) -> Option<u8> {
+        let inline = RowView(view);
+        let value = if inline.is_long() {
+            let start = (view >> 96) as usize;
+            &buffers[(view >> 64) as u32 as usize][start..start + inline.len()]
+        } else {
+            // SAFETY: the bytes of a short value are in the view itself, which lives here.
+            unsafe { inline.bytes() }
+        };
+        if let Some(&code) = self.known.get(value) {
+            return Some(code);
+        }
+        let code = dictionary.code(value)?;
+        self.known.insert(value.into(), code);
+        Some(code)
     }
 
     /// The values of `codes` as a view array of type `data_type`.
@@ -158,6 +167,13 @@ impl CodeCache {
             self.views.push(0);
         }
     }
+}
+
+/// Where a view is looked for.
+#[inline(always)]
+fn slot(view: u128) -> usize {
+    let mixed = (view as u64 ^ ((view >> 64) as u64).rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (64 - SEEN.ilog2())) as usize
 }
 
 /// Views and data buffers of a view array.
