@@ -29,6 +29,8 @@ pub enum AggregateStrategy {
     PreAggregate,
     /// Append every row to its partition without looking it up.
     PartitionOnly,
+    /// The same, but combine the rows of partitions as they grow, however little that reduces.
+    CombineEarly,
 }
 
 impl Default for ExecSettings {

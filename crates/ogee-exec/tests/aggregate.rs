@@ -102,7 +102,7 @@ struct Setup {
     strategy: Option<AggregateStrategy>,
 }
 
-const SETUPS: [Setup; 7] = [
+const SETUPS: [Setup; 9] = [
     Setup { name: "plain", limit: 1 << 30, threads: 2, mask: u64::MAX, spill_always: false, strategy: None },
     Setup { name: "one thread", limit: 1 << 30, threads: 1, mask: u64::MAX, spill_always: false, strategy: None },
     Setup { name: "eight threads", limit: 1 << 30, threads: 8, mask: u64::MAX, spill_always: false, strategy: None },
@@ -130,6 +130,22 @@ const SETUPS: [Setup; 7] = [
         mask: u64::MAX,
         spill_always: false,
         strategy: Some(AggregateStrategy::PartitionOnly),
+    },
+    Setup {
+        name: "combine early",
+        limit: 64 << 20,
+        threads: 2,
+        mask: u64::MAX,
+        spill_always: false,
+        strategy: Some(AggregateStrategy::CombineEarly),
+    },
+    Setup {
+        name: "combine early, spilled",
+        limit: 16 << 20,
+        threads: 3,
+        mask: u64::MAX,
+        spill_always: true,
+        strategy: Some(AggregateStrategy::CombineEarly),
     },
 ];
 
@@ -590,5 +606,57 @@ fn statistics_and_first_rows_are_only_hints() {
             let widened = ctx.counters.strategies().iter().any(|note| note.contains("widened"));
             assert_eq!(widened, surprises, "{}: rows are widened if they must be", setup.name);
         }
+    }
+}
+
+#[test]
+fn memory_follows_the_groups_not_the_rows() {
+    // Each group comes as four rows together and again long after, so that lookups go on and partitions pile up repeats; and all
+    // groups in no order, so that lookups stop. Rows are wide enough for early combination to pay.
+    const ROWS: usize = 1_600_000;
+    for clustered in [true, false] {
+        let mut random = Random(5);
+        let keys: Vec<i64> = (0..ROWS)
+            .map(|row| if clustered { (row / 4 % 100_000) as i64 } else { random.next(100_000) as i64 })
+            .collect();
+        let schema = schema_of(&vec![DataType::Int64; 2]);
+        let chunks = keys
+            .chunks(2048)
+            .enumerate()
+            .map(|(chunk, keys)| {
+                let values = (0..keys.len()).map(|row| Some((chunk * 2048 + row) as i64));
+                let columns: Vec<ArrayRef> =
+                    vec![Arc::new(Int64Array::from(keys.to_vec())), Arc::new(values.collect::<Int64Array>())];
+                Chunk::new(columns, keys.len())
+            })
+            .collect();
+        let memory =
+            BufferManager::new(MemoryConfig { limit: 1 << 30, counts_process: false, ..MemoryConfig::default() });
+        let ctx = ExecContext::new(memory.unwrap(), ExecSettings { threads: 1, ..ExecSettings::default() });
+        let mut query = Query::new(ctx.clone());
+        let functions = [F::Min, F::Max, F::Sum, F::Count, F::BitXor];
+        let spec = AggregateSpec {
+            keys: vec![GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 }],
+            grouping_sets: None,
+            aggregates: functions.map(|f| call(f, 1, DataType::Int64, DataType::Int64)).to_vec(),
+            mode: AggregateMode::Single,
+            schema: schema_of(&vec![DataType::Int64; 6]),
+        };
+        let open = OpenPipeline::new(ChunksSource::new(schema, chunks));
+        let open = aggregate::aggregate(&mut query, open, spec).unwrap();
+        let got = text(&drain(query, open, 1).unwrap());
+        let mut expected: BTreeMap<i64, (i64, i64, i64, i64, i64)> = BTreeMap::new();
+        for (row, key) in keys.iter().enumerate() {
+            let row = row as i64;
+            let group = expected.entry(*key).or_insert((row, row, 0, 0, 0));
+            *group = (group.0.min(row), group.1.max(row), group.2 + row, group.3 + 1, group.4 ^ row);
+        }
+        let mut expected: Vec<String> =
+            expected.iter().map(|(k, v)| format!("{k}|{}|{}|{}|{}|{}", v.0, v.1, v.2, v.3, v.4)).collect();
+        expected.sort();
+        assert!(got == expected, "clustered {clustered}");
+        assert!(ctx.counters.strategies().iter().any(|note| note.contains("combined early")), "clustered {clustered}");
+        // 100,000 groups of 72 bytes. Without, 1.6 million rows would be kept of those in no order: 115 MB.
+        assert!(ctx.memory.stats().peak_used < 64 << 20, "clustered {clustered}: {}", ctx.memory.stats().peak_used);
     }
 }

@@ -88,9 +88,49 @@ impl PartitionedRows {
         self.radix
     }
 
-    /// Rows appended so far.
+    /// Rows appended so far and not taken out.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Rows of partition `partition`, without those whose pages are not in memory.
+    pub fn resident_rows(&self, partition: usize) -> usize {
+        let pages = &self.partitions[partition].row_pages;
+        let full = pages.len().saturating_sub(1);
+        let resident = pages[..full].iter().filter(|page| page.page.is_resident()).map(|page| page.rows as usize);
+        let open = if pages.is_empty() { 0 } else { self.rows_per_page - self.cursors[partition].rows_left };
+        resident.sum::<usize>() + open
+    }
+
+    /// Rows of one page.
+    pub fn rows_per_page(&self) -> usize {
+        self.rows_per_page
+    }
+
+    /// Takes the rows of partition `partition` out, but for those whose pages are not in memory. Nothing if strings of some
+    /// rows are elsewhere: heap pages are not taken apart.
+    ///
+    /// # Panics
+    /// If pages are retained.
+    pub fn take_resident(&mut self, partition: usize) -> Option<RowPartition> {
+        assert!(self.retained.is_empty(), "addresses that were promised to stay valid would not");
+        self.count_rows(partition);
+        let from = &mut self.partitions[partition];
+        let all_resident = from.pages().all(|page| page.is_resident());
+        if from.row_pages.is_empty() || !all_resident && self.layout.has_heap() {
+            return None;
+        }
+        self.cursors[partition] = Cursor::closed();
+        let mut taken = RowPartition::new(Arc::clone(&self.layout));
+        std::mem::swap(&mut taken.heap_pages, &mut from.heap_pages);
+        for page in std::mem::take(&mut from.row_pages) {
+            let to = if all_resident || page.page.is_resident() { &mut taken } else { &mut *from };
+            to.row_pages.push(page);
+        }
+        taken.rows = taken.row_pages.iter().map(|page| page.rows as usize).sum();
+        from.rows -= taken.rows;
+        self.rows -= taken.rows;
+        Some(taken)
     }
 
     /// Bytes of pages that are pinned beyond the one (or two) of each partition.

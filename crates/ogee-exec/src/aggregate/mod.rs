@@ -2,12 +2,15 @@
 //!
 //! `sink` is the first phase, `source` the second, after "Robust external hash aggregation in the solid state age", ICDE 2024;
 //! `lookup` is how the first phase finds groups, `table` the salted table of both. `plan` binds a specification to a row layout, whose
-//! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `accumulators`, `counts`, `pairs` and
+//! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `combine` combines equal groups of a
+//! partition, for the second phase and, where rows repeat often, for the first (`early`). `accumulators`, `counts`, `pairs` and
 //! `extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
 
 mod accumulators;
+mod combine;
 mod counts;
 mod distinct;
+mod early;
 mod expand;
 mod extremum;
 mod function;

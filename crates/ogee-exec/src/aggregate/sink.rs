@@ -16,6 +16,7 @@ use ogee_vector::{Chunk, hash_column};
 use parking_lot::Mutex;
 
 use super::{
+    early::EarlyCombination,
     generations::Generations,
     kernel::Targets,
     lookup::Lookup,
@@ -134,8 +135,9 @@ impl Sink for AggregateSink {
             lookup: None,
             begun: false,
             rounds: 0,
-            generation_rows: 0,
+            survivors: 0,
             input_rows: 0,
+            early: EarlyCombination::default(),
             only: std::ptr::null_mut(),
             scratch: Scratch::default(),
         }))
@@ -245,9 +247,10 @@ struct AggregateLocal {
     begun: bool,
     /// Times the table was reset.
     rounds: usize,
-    /// Rows of earlier generations.
-    generation_rows: usize,
+    /// Rows that went to partitions.
+    survivors: u64,
     input_rows: u64,
+    early: EarlyCombination,
     /// Without keys: the row of the only group, once there is one.
     only: *mut u8,
     scratch: Scratch,
@@ -265,7 +268,7 @@ impl AggregateLocal {
         let forced = self.ctx.settings.aggregate_strategy;
         match self.plan.layout.num_keys() {
             0 => {}
-            _ if forced == Some(AggregateStrategy::PartitionOnly) => {
+            _ if matches!(forced, Some(AggregateStrategy::PartitionOnly | AggregateStrategy::CombineEarly)) => {
                 self.rows.set_retain(false);
                 self.choose_partitions(1.0)?;
             }
@@ -292,7 +295,7 @@ impl AggregateLocal {
         let plan = self.shared.generations.widen(&self.plan, misfits)?;
         let radix = self.rows.radix();
         let looks_up = self.lookup.is_some();
-        self.generation_rows += self.rows.rows();
+        self.early.restart();
         let before = std::mem::replace(&mut self.plan, plan);
         let layout = Arc::clone(&self.plan.layout);
         let empty = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, looks_up);
@@ -309,7 +312,7 @@ impl AggregateLocal {
 
     /// Empties the table and, the first time, decides how to go on.
     fn reset(&mut self) -> Result<(), ExecError> {
-        let survivors = (self.generation_rows + self.rows.rows()) as f64 / self.input_rows.max(1) as f64;
+        let survivors = self.survivors as f64 / self.input_rows.max(1) as f64;
         self.rounds += 1;
         self.rows.release();
         self.choose_partitions(survivors)?;
@@ -323,7 +326,12 @@ impl AggregateLocal {
         } else if let Some(lookup) = &mut self.lookup {
             lookup.reset();
         }
-        Ok(())
+        self.combine_early()
+    }
+
+    /// Combines partitions that are due, where no address in the table refers to their rows.
+    fn combine_early(&mut self) -> Result<(), ExecError> {
+        self.early.run(&self.plan, &self.ctx, &mut self.rows, self.input_rows)
     }
 
     /// The fan-out rule: partitions that fit the cache, as far as one open page (two with strings) for each fits the grant.
@@ -358,6 +366,8 @@ impl AggregateLocal {
 
     /// Stages every column of all rows and appends them: no lookup.
     fn append_all(&mut self, rows: usize) -> Result<(), ExecError> {
+        self.combine_early()?;
+        self.survivors += rows as u64;
         let Self { plan, scratch, rows: store, .. } = self;
         stage_payload(plan, scratch, None);
         let base = scratch.stage.row_mut(0) as u64;
@@ -445,6 +455,7 @@ impl AggregateLocal {
         } else {
             scratch.addresses.clear();
         }
+        self.survivors += new.len() as u64;
         scratch.found.new = new;
         lookup.settle(&mut scratch.found, &scratch.addresses);
         if !plan.extrema.is_empty() && scratch.found.new.len() < rows {

@@ -13,17 +13,18 @@ use std::{
 };
 
 use arrow_schema::SchemaRef;
-use ogee_memory::{MemoryError, PAGE_SIZE, PinnedPage};
+use ogee_memory::{PAGE_SIZE, PinnedPage};
 use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, row_hash};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Domain;
 use parking_lot::Mutex;
 
 use super::{
+    combine::{GroupMarks, Pairs, combine_pages, combine_rows, pin_all, table_capacity, table_for},
     generations::{Generations, turn},
     plan::AggregatePlan,
     sink::{CONSUMER, append_partition},
-    table::{AnyKeys, KeyEqual, SaltedTable, spread, with_key_equal},
+    table::{AnyKeys, SaltedTable, spread},
 };
 use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 
@@ -85,11 +86,6 @@ impl Partition {
     fn footprint(&self) -> usize {
         self.bytes() + if self.distinct { 0 } else { table_capacity(self.rows()) * 8 }
     }
-}
-
-/// Entries for a table of `rows` rows: a power of two, at least twice as many.
-fn table_capacity(rows: usize) -> usize {
-    (rows * 2).next_power_of_two().max(64)
 }
 
 /// The partitions that are left to be aggregated.
@@ -217,8 +213,8 @@ enum Emitting {
         pages: Vec<PinnedRows>,
         /// Keeps the pages until the last group is out.
         _parts: Vec<RowPartition>,
-        /// A bit for each row of each page, pages at multiples of 64 bits: whether it stands for its group. `None`: all do.
-        marks: Option<Vec<u64>>,
+        /// The rows that stand for their group. `None`: all do.
+        marks: Option<GroupMarks>,
         page: usize,
         row: usize,
         /// Index into `marks` of the page's first word.
@@ -231,8 +227,7 @@ enum Emitting {
 #[derive(Default)]
 struct Scratch {
     addresses: Vec<*const u8>,
-    sources: Vec<*const u8>,
-    targets: Vec<*mut u8>,
+    pairs: Pairs,
     caches: Vec<CodeCache>,
 }
 
@@ -353,18 +348,6 @@ impl AggregateSourceLocal {
         Ok(parts)
     }
 
-    /// An empty table for `rows` rows; its memory is kept from one partition to the next.
-    fn table(&mut self, rows: usize) -> Result<&mut SaltedTable, MemoryError> {
-        let capacity = table_capacity(rows);
-        if self.table.as_ref().is_none_or(|table| table.capacity() < capacity) {
-            self.table = None;
-            self.table = Some(SaltedTable::new(&self.ctx.memory, CONSUMER, capacity)?);
-        }
-        let table = self.table.as_mut().expect("made above");
-        table.reset(capacity);
-        Ok(table)
-    }
-
     /// Pins the partition and combines the rows of each group into one.
     fn combine(&mut self, partition: Partition) -> Result<Emitting, ExecError> {
         let rows = partition.rows();
@@ -373,18 +356,9 @@ impl AggregateSourceLocal {
         let pages = pin_all(&mut parts)?;
         let mut marks = None;
         if !distinct {
-            let plan = Arc::clone(&self.plan);
-            self.table(rows)?;
-            let Self { table, scratch, .. } = self;
-            let table = table.as_mut().expect("made above");
-            let marks = marks.insert(Vec::with_capacity(rows / 64 + pages.len()));
-            for page in &pages {
-                // SAFETY: all pages of the partition are pinned, and no other lane has them.
-                unsafe {
-                    with_key_equal!(&*plan.layout, equal => find_groups(equal, table, page, marks, scratch));
-                    combine_rows(&plan, scratch);
-                }
-            }
+            let table = table_for(&mut self.table, &self.ctx.memory, CONSUMER, rows)?;
+            // SAFETY: all pages of the partition are pinned, and no other lane has them.
+            marks = Some(unsafe { combine_pages(&self.plan, table, &pages, &mut self.scratch.pairs) });
         }
         Ok(Emitting::Pages { pages, _parts: parts, marks, page: 0, row: 0, word: 0 })
     }
@@ -423,14 +397,14 @@ impl AggregateSourceLocal {
                     // SAFETY: the page is pinned and groups are on retained pages; nobody else has either.
                     unsafe {
                         let group = table.find_or_insert(AnyKeys(layout), row);
-                        let scratch = &mut self.scratch;
+                        let pairs = &mut self.scratch.pairs;
                         if group != row {
                             let moves =
                                 plan.extrema.iter().any(|b| b.extremum.takes_string(layout, row, group.cast_const()));
                             let (source, target) = if moves { (group, row) } else { (row, group) };
-                            scratch.sources.push(source);
-                            scratch.targets.push(target);
-                            combine_rows(&plan, scratch);
+                            pairs.sources.push(source);
+                            pairs.targets.push(target);
+                            combine_rows(&plan, pairs);
                             if !moves {
                                 continue;
                             }
@@ -446,68 +420,6 @@ impl AggregateSourceLocal {
         let (parts, pages) = groups.into_retained();
         Ok(Emitting::Table { table, slot: 0, _pages: pages, _parts: parts })
     }
-}
-
-/// Pins all pages of `parts`.
-fn pin_all(parts: &mut [RowPartition]) -> Result<Vec<PinnedRows>, MemoryError> {
-    let mut pages = Vec::with_capacity(parts.iter().map(RowPartition::num_pages).sum());
-    for part in parts {
-        for page in 0..part.num_pages() {
-            pages.push(part.pin_page(page)?);
-        }
-    }
-    Ok(pages)
-}
-
-/// Enters the rows of `page` into the table. Those that stand for their group are marked; those of known groups are listed, to be
-/// combined into them.
-///
-/// # Safety
-/// The page and all pages of rows in the table are pinned and owned by the caller, and `equal` is for their layout.
-unsafe fn find_groups(
-    equal: impl KeyEqual,
-    table: &mut SaltedTable,
-    page: &PinnedRows,
-    marks: &mut Vec<u64>,
-    scratch: &mut Scratch,
-) {
-    scratch.sources.clear();
-    scratch.targets.clear();
-    for first in (0..page.len()).step_by(64) {
-        let mut mark = 0u64;
-        for row in first..page.len().min(first + 64) {
-            let address = page.row(row);
-            // SAFETY: the caller vouches for the rows.
-            let group = unsafe { table.find_or_insert(equal, address) };
-            if group == address {
-                mark |= 1 << (row - first);
-            } else {
-                scratch.sources.push(address);
-                scratch.targets.push(group);
-            }
-        }
-        marks.push(mark);
-    }
-}
-
-/// Combines each source row into its target, and clears both lists.
-///
-/// # Safety
-/// As [`combine_page`].
-unsafe fn combine_rows(plan: &AggregatePlan, scratch: &mut Scratch) {
-    if !scratch.sources.is_empty() {
-        // SAFETY: the caller vouches for the rows.
-        unsafe {
-            for bound in &plan.kernels {
-                bound.kernel.combine(&scratch.sources, &scratch.targets);
-            }
-            for bound in &plan.extrema {
-                bound.extremum.combine(&plan.layout, &scratch.sources, &scratch.targets);
-            }
-        }
-    }
-    scratch.sources.clear();
-    scratch.targets.clear();
 }
 
 impl Emitting {
@@ -526,16 +438,14 @@ impl Emitting {
                             *row = end;
                             continue;
                         };
-                        let rest = marks[*word + *row / 64] >> (*row % 64);
-                        if rest == 0 {
-                            *row = (*row / 64 + 1) * 64;
+                        let Some(next) = marks.next(*word, rows, *row) else {
+                            *row = rows.len();
                             continue;
-                        }
-                        *row += rest.trailing_zeros() as usize;
-                        addresses.push(rows.row(*row));
-                        *row += 1;
+                        };
+                        addresses.push(rows.row(next));
+                        *row = next + 1;
                     }
-                    *word += rows.len().div_ceil(64);
+                    *word += GroupMarks::words(rows);
                     *page += 1;
                     *row = 0;
                 }

@@ -220,8 +220,12 @@ fn groupings_agree_with_datafusion() {
                 let limit = *random.pick(&[24 << 20, 64 << 20, 1 << 30]);
                 let spill = random.below(3) == 0;
                 let mask = *random.pick(&[u64::MAX, u64::MAX, 0xf]);
-                let strategy =
-                    *random.pick(&[None, Some(AggregateStrategy::PreAggregate), Some(AggregateStrategy::PartitionOnly)]);
+                let strategy = *random.pick(&[
+                    None,
+                    Some(AggregateStrategy::PreAggregate),
+                    Some(AggregateStrategy::PartitionOnly),
+                    Some(AggregateStrategy::CombineEarly),
+                ]);
                 let mut config = Config::default()
                     .threads(threads)
                     .chunk_capacity(chunk)

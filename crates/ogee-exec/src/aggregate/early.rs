@@ -1,0 +1,140 @@
+//! Early combination: partitions with many repeats are combined in the first phase, so that memory follows the output, not the
+//! input.
+//!
+//! Rows that pre-aggregation does not catch pile up in their partitions even if they are of few groups, too many for the
+//! thread-local table. A partition that has doubled since it was last combined is combined again, in memory: its groups are appended to
+//! it anew, on pages that its old ones just gave back. Hashes spread groups evenly, so one partition, the *sentinel*, tells for all
+//! whether that is worth it; keys without repeats cost the sentinel's work only.
+//!
+//! Paper B leaves this out (its rows are combined in the second phase only).
+
+use ogee_row::PartitionedRows;
+
+use super::{
+    combine::{GroupMarks, Pairs, combine_pages, pin_all, table_for},
+    plan::AggregatePlan,
+    sink::CONSUMER,
+    table::SaltedTable,
+};
+use crate::{AggregateStrategy, ExecContext, ExecError};
+
+/// The partition that is combined to see what it brings.
+const SENTINEL: usize = 0;
+/// Groups among the rows of the sentinel, at most, for the others to be combined too. A partition is due when its groups have doubled, so
+/// one half is what constant groups leave.
+const SURVIVORS_MAX: f64 = 0.7;
+/// Pages that a partition has, at least, before it is combined.
+const PAGES_MIN: usize = 2;
+/// Rows of so many bytes are dearer to keep than to combine, even while memory is plenty: first touch of 64 bytes costs about as much
+/// as a lookup.
+const WIDE_ROW: usize = 48;
+
+/// Rows after which a lane looks whether partitions are due.
+const LOOK_ROWS: u64 = 1 << 16;
+
+/// A lane's plan for combining its partitions early.
+#[derive(Default)]
+pub(crate) struct EarlyCombination {
+    /// Rows at which each partition is combined next.
+    due: Vec<usize>,
+    /// Input rows at which it is time to look.
+    look_at: u64,
+    /// What the sentinel said.
+    worth: bool,
+    table: Option<SaltedTable>,
+    pairs: Pairs,
+    addresses: Vec<*mut u8>,
+}
+
+// SAFETY: the addresses are used only within calls that keep their pages pinned.
+unsafe impl Send for EarlyCombination {}
+
+impl EarlyCombination {
+    /// Forgets what was seen: the partitioning is a new one.
+    pub(crate) fn restart(&mut self) {
+        self.due.clear();
+        self.worth = false;
+    }
+
+    /// Combines the partitions that are due, if `input_rows` rows say that it is time to look.
+    ///
+    /// # Errors
+    /// When memory runs out, or pages cannot be written.
+    ///
+    /// # Panics
+    /// If pages of `rows` are retained.
+    pub(crate) fn run(
+        &mut self,
+        plan: &AggregatePlan,
+        ctx: &ExecContext,
+        rows: &mut PartitionedRows,
+        input_rows: u64,
+    ) -> Result<(), ExecError> {
+        let forced = ctx.settings.aggregate_strategy == Some(AggregateStrategy::CombineEarly);
+        if input_rows < self.look_at && !forced
+            || ctx.settings.aggregate_strategy == Some(AggregateStrategy::PartitionOnly)
+        {
+            return Ok(());
+        }
+        self.look_at = input_rows + LOOK_ROWS;
+        let fan_out = rows.radix().fan_out();
+        if self.due.len() != fan_out {
+            self.worth = false;
+            self.due = vec![if forced { 1 } else { PAGES_MIN * rows.rows_per_page() }; fan_out];
+        }
+        if rows.resident_rows(SENTINEL) >= self.due[SENTINEL] {
+            let survivors = self.combine(plan, ctx, rows, SENTINEL)?;
+            self.worth = survivors <= SURVIVORS_MAX;
+        }
+        let memory = &ctx.memory;
+        let short = || memory.available() < memory.limit() / 2;
+        if !forced && (!self.worth || plan.layout.width() < WIDE_ROW && !short()) {
+            return Ok(());
+        }
+        let due: Vec<usize> = (0..fan_out).filter(|&p| p != SENTINEL && rows.resident_rows(p) >= self.due[p]).collect();
+        if !due.is_empty() {
+            ctx.counters.note_strategy("aggregate: combined early".to_owned());
+        }
+        for partition in due {
+            self.combine(plan, ctx, rows, partition)?;
+        }
+        Ok(())
+    }
+
+    /// Combines the rows of `partition` that are in memory; the share of them that is left.
+    fn combine(
+        &mut self,
+        plan: &AggregatePlan,
+        ctx: &ExecContext,
+        rows: &mut PartitionedRows,
+        partition: usize,
+    ) -> Result<f64, ExecError> {
+        let Some(mut part) = rows.take_resident(partition) else {
+            self.due[partition] *= 2;
+            return Ok(1.0);
+        };
+        let before = part.rows();
+        let pages = pin_all(std::slice::from_mut(&mut part))?;
+        let table = table_for(&mut self.table, &ctx.memory, CONSUMER, before)?;
+        // SAFETY: the pages are pinned and were taken out, so nobody else has them.
+        let marks = unsafe { combine_pages(plan, table, &pages, &mut self.pairs) };
+        let groups = table.len();
+        let mut word = 0;
+        for page in &pages {
+            let mut next = 0;
+            let marked = std::iter::from_fn(|| {
+                let row = marks.next(word, page, next)?;
+                next = row + 1;
+                Some(page.row(row).cast_const())
+            });
+            // SAFETY: the rows and all that they point to are pinned. They were taken from this partition, and have its hashes.
+            unsafe { rows.append(marked, &mut self.addresses)? };
+            word += GroupMarks::words(page);
+        }
+        // A lane that looks rows up has its pages retained, but nothing refers to these.
+        rows.release();
+        let forced = ctx.settings.aggregate_strategy == Some(AggregateStrategy::CombineEarly);
+        self.due[partition] = (2 * groups).max(if forced { 1 } else { PAGES_MIN * rows.rows_per_page() });
+        Ok(groups as f64 / before.max(1) as f64)
+    }
+}
