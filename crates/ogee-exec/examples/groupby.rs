@@ -71,6 +71,7 @@ fn main() {
                     output: DataType::Int64,
                 })
                 .collect(),
+            collected: None,
             mode: AggregateMode::Single,
             schema: schema(columns),
         };

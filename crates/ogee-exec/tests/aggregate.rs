@@ -292,6 +292,7 @@ fn groups_equal_those_of_a_map_under_every_setup() {
                     call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
                     call(F::Avg, 4, DataType::Float64, DataType::Float64),
                 ],
+                collected: None,
                 mode: AggregateMode::Single,
                 schema: schema_of(&[
                     DataType::Int64,
@@ -334,6 +335,7 @@ fn strings_that_grow_and_shrink_keep_their_extremes() {
                 call(F::Min, 1, DataType::Utf8View, DataType::Utf8View),
                 call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
             ],
+            collected: None,
             mode: AggregateMode::Single,
             schema: schema_of(&[DataType::Int64, DataType::Utf8View, DataType::Utf8View]),
         };
@@ -365,6 +367,7 @@ fn without_keys_there_is_one_group_even_of_no_rows() {
                     call(F::Min, 1, DataType::Utf8View, DataType::Utf8View),
                     call(F::Max, 3, DataType::Int32, DataType::Int32),
                 ],
+                collected: None,
                 mode: AggregateMode::Single,
                 schema: schema_of(&[DataType::Int64, DataType::Int64, DataType::Utf8View, DataType::Int32]),
             };
@@ -403,6 +406,7 @@ fn distinct_arguments_count_once_beside_plain_ones() {
                 distinct(3, DataType::Int32, Some(filter.clone())),
                 call(F::Count, 2, DataType::Int64, DataType::Int64),
             ],
+            collected: None,
             mode: AggregateMode::Single,
             schema: schema_of(&vec![DataType::Int64; 5]),
         };
@@ -439,6 +443,7 @@ fn grouping_sets_group_the_same_rows_several_times() {
             keys: keys(),
             grouping_sets: Some(vec![set([false, false], 0), set([false, true], 1), set([true, true], 3)]),
             aggregates: vec![call(F::Sum, 3, DataType::Int32, DataType::Int64)],
+            collected: None,
             mode: AggregateMode::Single,
             schema: schema_of(&[DataType::Int64, DataType::Utf8View, DataType::Int64, DataType::Int64]),
         };
@@ -467,6 +472,7 @@ fn a_sum_that_leaves_its_type_is_an_error_and_one_that_comes_back_is_not() {
             keys: vec![],
             grouping_sets: None,
             aggregates: vec![call(F::Sum, 0, DataType::Int64, DataType::Int64)],
+            collected: None,
             mode: AggregateMode::Single,
             schema: Arc::clone(&schema),
         };
@@ -591,6 +597,7 @@ fn statistics_and_first_rows_are_only_hints() {
                     call(F::Min, 1, DataType::Utf8View, DataType::Utf8View),
                     call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
                 ],
+                collected: None,
                 mode: AggregateMode::Single,
                 schema: schema_of(&types),
             };
@@ -639,6 +646,7 @@ fn memory_follows_the_groups_not_the_rows() {
             keys: vec![GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 }],
             grouping_sets: None,
             aggregates: functions.map(|f| call(f, 1, DataType::Int64, DataType::Int64)).to_vec(),
+            collected: None,
             mode: AggregateMode::Single,
             schema: schema_of(&vec![DataType::Int64; 6]),
         };

@@ -21,6 +21,7 @@ use ogee_exec::{
 };
 use ogee_vector::{PhysicalType, normalize_schema, normalize_type};
 
+use super::collected;
 use crate::expr::{translate, translate_predicate};
 
 /// An aggregation that the engine runs.
@@ -56,37 +57,20 @@ impl Aggregate {
             true => Some(grouping_sets(groups, schema.field(keys.len()).data_type())?),
             false => None,
         };
-        // States follow the group columns of the partial aggregation, which are the keys of the final one.
-        let mut next_state = keys.len();
-        let mut aggregates = Vec::new();
-        for (function, filter) in node.aggr_expr().iter().zip(node.filter_expr()) {
-            let call = if node.mode().input_mode() == AggregateInputMode::Partial {
-                let states = function.state_fields().ok()?;
-                let first = next_state;
-                next_state += states.len();
-                call_of(
-                    function,
-                    AggregateCallInput {
-                        args: (first..next_state).map(Expr::Column).collect(),
-                        arg_types: states.iter().map(|field| normalize_type(field.data_type())).collect(),
-                        filter: None,
-                    },
-                )?
-            } else {
-                let filter = match filter {
-                    Some(filter) => Some(translate_predicate(filter, &input).ok()?),
-                    None => None,
-                };
-                call_of(function, raw_input(function, filter, &input)?)?
-            };
-            if !supports(&call, mode) {
-                return None;
-            }
-            aggregates.push(call);
-        }
+        let (aggregates, collected) = match calls(node, mode, keys.len()) {
+            Some(calls) => (calls, None),
+            None if mode == AggregateMode::Single => (Vec::new(), Some(collected::collected(node)?)),
+            None => return None,
+        };
         let expressions = expressions(node);
-        let description = describe(node, mode);
-        Some(Self { spec: AggregateSpec { keys, grouping_sets, aggregates, mode, schema }, expressions, description })
+        let description = describe(node, mode, collected.is_some());
+        let spec = AggregateSpec { keys, grouping_sets, aggregates, collected, mode, schema };
+        Some(Self { spec, expressions, description })
+    }
+
+    /// Whether values of a group must come in an order, which the engine then makes itself.
+    pub(crate) fn orders_values(&self) -> bool {
+        self.spec.collected.as_ref().is_some_and(|collected| !collected.order.is_empty())
     }
 
     /// The specification, for one run.
@@ -106,7 +90,7 @@ impl fmt::Display for Aggregate {
     }
 }
 
-fn describe(node: &AggregateExec, mode: AggregateMode) -> String {
+fn describe(node: &AggregateExec, mode: AggregateMode, collects: bool) -> String {
     let groups = node.group_expr();
     let key = |(expr, name): &(Arc<dyn PhysicalExpr>, String)| {
         let text = expr.to_string();
@@ -144,7 +128,7 @@ fn describe(node: &AggregateExec, mode: AggregateMode) -> String {
             _ => call.name().to_owned(),
         })
         .collect();
-    text.push_str(&format!(", aggregates=[{}]", calls.join(", ")));
+    text.push_str(&format!(", {}=[{}]", if collects { "collected" } else { "aggregates" }, calls.join(", ")));
     text
 }
 
@@ -155,6 +139,40 @@ fn expressions(node: &AggregateExec) -> Vec<Arc<dyn PhysicalExpr>> {
         all.extend(node.filter_expr().iter().flatten().cloned());
     }
     all
+}
+
+/// The aggregates of `node` for which the engine has kernels, after `keys` key columns; `None` if there is one without.
+fn calls(node: &AggregateExec, mode: AggregateMode, keys: usize) -> Option<Vec<AggregateCall>> {
+    let input = node.input().schema();
+    // States follow the group columns of the partial aggregation, which are the keys of the final one.
+    let mut next_state = keys;
+    let mut aggregates = Vec::new();
+    for (function, filter) in node.aggr_expr().iter().zip(node.filter_expr()) {
+        let call = if node.mode().input_mode() == AggregateInputMode::Partial {
+            let states = function.state_fields().ok()?;
+            let first = next_state;
+            next_state += states.len();
+            call_of(
+                function,
+                AggregateCallInput {
+                    args: (first..next_state).map(Expr::Column).collect(),
+                    arg_types: states.iter().map(|field| normalize_type(field.data_type())).collect(),
+                    filter: None,
+                },
+            )?
+        } else {
+            let filter = match filter {
+                Some(filter) => Some(translate_predicate(filter, &input).ok()?),
+                None => None,
+            };
+            call_of(function, raw_input(function, filter, &input)?)?
+        };
+        if !supports(&call, mode) {
+            return None;
+        }
+        aggregates.push(call);
+    }
+    Some(aggregates)
 }
 
 /// What an aggregate reads.

@@ -11,6 +11,7 @@
 //! Not here: operators (`ogee-exec`), reading files (`ogee-scan`).
 
 mod aggregate;
+mod collected;
 mod domain;
 mod exec;
 mod operator;

@@ -17,6 +17,7 @@ use datafusion::{
         projection::ProjectionExec,
         repartition::RepartitionExec,
         replace_children_if_necessary,
+        sorts::sort::SortExec,
         statistics::{StatisticsArgs, StatisticsContext},
         union::UnionExec,
     },
@@ -84,7 +85,12 @@ impl OgeeRule {
                 _ => Arc::new(CoalescePartitionsExec::new(feed)),
             });
         };
-        let mut inputs = plan.children().into_iter().map(|child| self.operator(child)).collect::<Result<Vec<_>>>()?;
+        let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
+        let children = plan.children().into_iter().map(|child| match child.downcast_ref::<SortExec>() {
+            Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
+            _ => child,
+        });
+        let mut inputs = children.map(|child| self.operator(child)).collect::<Result<Vec<_>>>()?;
         for op in ops {
             if let Op::Pass = op {
                 continue;

@@ -88,6 +88,7 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
         keys: inner_keys,
         grouping_sets: None,
         aggregates: plain.into_iter().cloned().collect(),
+        collected: None,
         mode: AggregateMode::Single,
         schema: Arc::new(Schema::new(fields)),
     };
@@ -96,6 +97,7 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
         keys: outer_keys.map(|(i, k)| GroupKey { expr: Expr::Column(i), data_type: k.data_type.clone() }).collect(),
         grouping_sets: None,
         aggregates: outer_calls,
+        collected: None,
         mode: AggregateMode::Single,
         schema: spec.schema,
     };

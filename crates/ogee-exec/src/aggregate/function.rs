@@ -1,9 +1,11 @@
 //! The aggregate functions and what they are computed over.
 
-use arrow_array::ArrayRef;
-use arrow_schema::{DataType, SchemaRef};
+use std::{fmt, sync::Arc};
 
-use crate::Expr;
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, SchemaRef, SortOptions};
+
+use crate::{ExecError, Expr};
 
 /// Which of the `regr_*` functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,47 @@ pub enum AggregateMode {
     Final,
 }
 
+/// Aggregates whose states grow with their values, brought by the front end: medians, lists, sketches, users' own.
+///
+/// What they read is kept as rows, which spill like all others; the functions themselves see the values of one partition only, and that
+/// when no more will come.
+#[derive(Clone, Debug)]
+pub struct Collected {
+    /// What they read, with normalized types.
+    pub columns: Vec<(Expr, DataType)>,
+    /// The order in which values of a group are handed over, by columns of [`Self::columns`]; any, if this is empty.
+    pub order: Vec<(usize, SortOptions)>,
+    /// The functions.
+    pub aggregates: Arc<dyn CollectedAggregates>,
+}
+
+/// The functions of a [`Collected`] aggregation.
+pub trait CollectedAggregates: fmt::Debug + Send + Sync {
+    /// Accumulators without groups.
+    ///
+    /// # Errors
+    /// As the functions fail.
+    fn make(&self) -> Result<Box<dyn GroupAccumulators>, ExecError>;
+}
+
+/// States of all functions for the groups of a partition.
+pub trait GroupAccumulators: Send {
+    /// Adds rows: `columns` as in [`Collected::columns`], and the number of each row's group, below `total_groups`.
+    ///
+    /// # Errors
+    /// As the functions fail.
+    fn update(&mut self, columns: &[ArrayRef], groups: &[usize], total_groups: usize) -> Result<(), ExecError>;
+
+    /// Bytes that the states take.
+    fn size(&self) -> usize;
+
+    /// The results, one array for each function, one value for each group; the states are then empty.
+    ///
+    /// # Errors
+    /// As the functions fail.
+    fn evaluate(&mut self) -> Result<Vec<ArrayRef>, ExecError>;
+}
+
 /// A hash aggregation.
 #[derive(Clone, Debug)]
 pub struct AggregateSpec {
@@ -104,8 +147,10 @@ pub struct AggregateSpec {
     pub keys: Vec<GroupKey>,
     /// Several groupings at once, or one by all keys.
     pub grouping_sets: Option<Vec<GroupingSet>>,
-    /// What is computed for each group.
+    /// What is computed for each group while rows come.
     pub aggregates: Vec<AggregateCall>,
+    /// What is computed once all rows of a group are there; then there are no others, and the mode is [`AggregateMode::Single`].
+    pub collected: Option<Collected>,
     /// What comes in and goes out.
     pub mode: AggregateMode,
     /// The result: keys, the id of the grouping set if there are sets, then results or states.

@@ -71,11 +71,10 @@ impl Generations {
         if !state.sampled {
             state.sampled = true;
             let plan = &state.latest;
-            let values = first.keys.iter().chain(plan.extrema.iter().map(|bound| &first.inputs[bound.input]));
             let narrowings: Vec<Narrowing> = plan
                 .narrowings
                 .iter()
-                .zip(values)
+                .zip(plan.values(first))
                 .map(|(narrowing, array)| match narrowing.coded() {
                     Some(coded) if has_few_values(array) => coded,
                     _ => narrowing.clone(),

@@ -2,11 +2,12 @@
 //!
 //! `sink` is the first phase, `source` the second, after "Robust external hash aggregation in the solid state age", ICDE 2024;
 //! `lookup` is how the first phase finds groups, `table` the salted table of both. `plan` binds a specification to a row layout, whose
-//! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `combine` combines equal groups of a
+//! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `collect` is the second phase of functions over whole groups. `combine` combines equal groups of a
 //! partition, for the second phase and, where rows repeat often, for the first (`early`). `accumulators`, `counts`, `pairs` and
 //! `extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
 
 mod accumulators;
+mod collect;
 mod combine;
 mod counts;
 mod distinct;
@@ -34,8 +35,11 @@ use self::{
     source::{AggregateSource, Partitions},
 };
 pub use self::{
-    function::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, RegrKind},
-    plan::supports,
+    function::{
+        AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, Collected, CollectedAggregates,
+        GroupAccumulators, GroupKey, GroupingSet, RegrKind,
+    },
+    plan::{is_storable, supports},
 };
 use crate::{ExecError, Expr, OpenPipeline, Query};
 

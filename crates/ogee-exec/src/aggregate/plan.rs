@@ -9,7 +9,7 @@ use ogee_row::{CodeCache, Misfit, Narrowing, NestedCodec, RowLayout, RowLayoutBu
 use ogee_vector::{Chunk, PhysicalType, VectorError};
 
 use super::{
-    AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, RegrKind,
+    AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, Collected, RegrKind,
     accumulators::{
         AVG_EXTRA_SCALE, AvgDecimal, BITS_AND, BITS_OR, BITS_XOR, Bits, STDDEV_POPULATION, STDDEV_SAMPLE, SumDecimal,
         SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
@@ -62,6 +62,10 @@ pub(crate) struct AggregatePlan {
     keys: Vec<(Expr, Option<NestedCodec>)>,
     /// Codecs of the layout's columns.
     codecs: Vec<Option<NestedCodec>>,
+    /// What payload columns are made of, by number of the input.
+    payload: Vec<usize>,
+    /// Functions over the payload of whole groups; rows are then neither looked up nor combined.
+    pub(crate) collected: Option<Collected>,
     inputs: Vec<Input>,
     filters: Vec<Expr>,
     outputs: Vec<Output>,
@@ -80,7 +84,9 @@ pub(crate) struct Evaluated {
 pub(crate) fn stored_columns(spec: &AggregateSpec) -> impl Iterator<Item = (&Expr, &DataType, bool)> {
     let keys = spec.keys.iter().map(|key| (&key.expr, &key.data_type, false));
     let extrema = spec.aggregates.iter().filter(|call| keep(call.function).is_some());
+    let collected = spec.collected.iter().flat_map(|collected| &collected.columns);
     keys.chain(extrema.map(|call| (&call.args[0], &call.output, call.filter.is_some())))
+        .chain(collected.map(|(expr, data_type)| (expr, data_type, false)))
 }
 
 /// Which value a function keeps, if it keeps one.
@@ -100,17 +106,21 @@ fn codec_for(data_type: &DataType) -> Result<Option<NestedCodec>, VectorError> {
     })
 }
 
-/// Whether there are kernels for `call`; if not, the front end must find another way.
-pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
-    let known = |data_type: &DataType| match PhysicalType::of(data_type) {
+/// Whether values of normalized type `data_type` can be kept in rows.
+pub fn is_storable(data_type: &DataType) -> bool {
+    match PhysicalType::of(data_type) {
         Ok(PhysicalType::Nested) => NestedCodec::supports(data_type),
         Ok(_) => true,
         Err(_) => false,
-    };
+    }
+}
+
+/// Whether there are kernels for `call`; if not, the front end must find another way.
+pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
     if call.distinct && mode != AggregateMode::Single {
         return false;
     }
-    if call.function != F::CountStar && !call.arg_types.iter().all(known) {
+    if call.function != F::CountStar && !call.arg_types.iter().all(is_storable) {
         return false;
     }
     let values = call.arg_types.as_slice();
@@ -186,6 +196,12 @@ impl AggregatePlan {
                 input: plan.input(Some(&call.args[0]), call.filter.as_ref(), codec_for(&call.output)?),
             });
         }
+        let mut payload: Vec<usize> = extrema.iter().map(|bound: &BoundExtremum| bound.input).collect();
+        let collected = spec.collected.iter().flat_map(|collected| &collected.columns);
+        for ((expr, data_type), narrowing) in collected.zip(&narrowings[keys.len() + extrema.len()..]) {
+            layout.payload(narrowing.stored_type(), narrowing.nullable());
+            payload.push(plan.input(Some(expr), None, codec_for(data_type)?));
+        }
         // Offsets of states are relative to the end of the columns, which is known once the layout is built.
         let mut offsets = Vec::with_capacity(pending.len());
         for call in &pending {
@@ -206,7 +222,22 @@ impl AggregatePlan {
         let PlanBuilder { inputs, filters } = plan;
         let schema = Arc::clone(&spec.schema);
         let mode = spec.mode;
-        Ok(Self { layout, narrowings, kernels, extrema, schema, mode, keys, codecs, inputs, filters, outputs })
+        let collected = spec.collected.clone();
+        Ok(Self {
+            layout,
+            narrowings,
+            kernels,
+            extrema,
+            schema,
+            mode,
+            keys,
+            codecs,
+            payload,
+            collected,
+            inputs,
+            filters,
+            outputs,
+        })
     }
 
     /// Makes the stored columns of what was evaluated; `caches` are the lane's, one for each column.
@@ -217,14 +248,39 @@ impl AggregatePlan {
         caches.resize_with(self.narrowings.len(), CodeCache::default);
         out.stored.clear();
         let mut misfits = Vec::new();
-        let values = out.keys.iter().chain(self.extrema.iter().map(|bound| &out.inputs[bound.input]));
+        let Evaluated { keys, inputs, stored } = out;
+        let values = keys.iter().chain(self.payload.iter().map(|&input| &inputs[input]));
         for (column, ((narrowing, array), cache)) in self.narrowings.iter().zip(values).zip(caches).enumerate() {
             match narrowing.narrow(array, cache) {
-                Ok(stored) => out.stored.push(stored),
+                Ok(narrow) => stored.push(narrow),
                 Err(misfit) => misfits.push((column, misfit)),
             }
         }
         if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+    }
+
+    /// The values of the layout's columns, as they were evaluated.
+    pub(crate) fn values<'a>(&'a self, evaluated: &'a Evaluated) -> impl Iterator<Item = &'a ArrayRef> {
+        evaluated.keys.iter().chain(self.payload.iter().map(|&input| &evaluated.inputs[input]))
+    }
+
+    /// Payload columns of `rows`, in the types of the input.
+    ///
+    /// # Safety
+    /// `rows` are rows of the plan's layout on pinned pages.
+    pub(crate) unsafe fn gather_payload(
+        &self,
+        rows: &[*const u8],
+        caches: &mut Vec<CodeCache>,
+    ) -> Result<Vec<ArrayRef>, ExecError> {
+        caches.resize_with(self.narrowings.len(), CodeCache::default);
+        (self.keys.len()..self.narrowings.len())
+            .map(|column| {
+                // SAFETY: the caller vouches for the rows.
+                let stored = unsafe { gather_column(&self.layout, column, rows)? };
+                Ok(self.narrowings[column].widen(stored, &mut caches[column]))
+            })
+            .collect()
     }
 
     /// Stored column `column` of `rows`, nested values as the bytes of their encoding.

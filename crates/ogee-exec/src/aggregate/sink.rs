@@ -146,7 +146,10 @@ impl Sink for AggregateSink {
     fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
         let mut lanes = std::mem::take(&mut *self.shared.done.lock());
         let plan = self.shared.generations.latest();
-        if plan.layout.num_keys() == 0 && lanes.iter().all(|l| l.partitions.iter().all(|p| p.rows() == 0)) {
+        if plan.layout.num_keys() == 0
+            && plan.collected.is_none()
+            && lanes.iter().all(|l| l.partitions.iter().all(|p| p.rows() == 0))
+        {
             lanes = vec![self.empty_group(&plan)?];
         }
         let radix = self.shared.radix.get().copied().unwrap_or(RadixBits::new(INITIAL_BITS));
@@ -268,7 +271,9 @@ impl AggregateLocal {
         let forced = self.ctx.settings.aggregate_strategy;
         match self.plan.layout.num_keys() {
             0 => {}
-            _ if matches!(forced, Some(AggregateStrategy::PartitionOnly | AggregateStrategy::CombineEarly)) => {
+            _ if self.plan.collected.is_some()
+                || matches!(forced, Some(AggregateStrategy::PartitionOnly | AggregateStrategy::CombineEarly)) =>
+            {
                 self.rows.set_retain(false);
                 self.choose_partitions(1.0)?;
             }
@@ -282,9 +287,9 @@ impl AggregateLocal {
         Lookup::new(&self.plan.layout, &self.ctx.memory, CONSUMER, may_be_perfect)
     }
 
-    /// Goes on by `plan`, with no rows yet.
+    /// Begins with `plan`, with no rows yet.
     fn adopt(&mut self, plan: Arc<AggregatePlan>, radix: RadixBits) {
-        let retain = !self.begun || self.lookup.is_some() || plan.layout.num_keys() == 0 || self.rows.rows() == 0;
+        let retain = plan.collected.is_none();
         let layout = Arc::clone(&plan.layout);
         self.rows = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, retain);
         self.plan = plan;
@@ -331,6 +336,9 @@ impl AggregateLocal {
 
     /// Combines partitions that are due, where no address in the table refers to their rows.
     fn combine_early(&mut self) -> Result<(), ExecError> {
+        if self.plan.collected.is_some() {
+            return Ok(());
+        }
         self.early.run(&self.plan, &self.ctx, &mut self.rows, self.input_rows)
     }
 
@@ -388,44 +396,84 @@ impl AggregateLocal {
 
     /// Without keys all rows are of one group.
     fn add_to_only(&mut self, rows: usize) -> Result<(), ExecError> {
-        let Self { plan, scratch, rows: store, only, .. } = self;
-        if only.is_null() {
-            scratch.again.clear();
-            scratch.again.push(0);
-        } else {
-            scratch.again.clear();
-            scratch.old.clear();
-            scratch.old.extend(0..rows as u32);
-            scratch.found.groups.clear();
-            scratch.found.groups.resize(rows, *only as u64);
-            for bound in &plan.extrema {
-                let array = &scratch.evaluated.stored[bound.extremum.column];
-                // SAFETY: the group's row is on a retained page.
-                unsafe {
-                    let Scratch { old, found, again, .. } = scratch;
-                    bound.extremum.update(&plan.layout, array, old, &found.groups, again);
-                }
+        if self.only.is_null() {
+            let Self { plan, scratch, rows: store, only, .. } = self;
+            stage_payload(plan, scratch, Some(&[0]));
+            // SAFETY: staged just now, with valid pointers into the chunk's arrays.
+            unsafe { store.append(std::iter::once(scratch.stage.row(0)), &mut scratch.addresses)? };
+            *only = scratch.addresses[0];
+        }
+        self.scratch.old.clear();
+        self.scratch.old.extend(0..rows as u32);
+        self.scratch.found.groups.clear();
+        self.scratch.found.groups.resize(rows, self.only as u64);
+        self.update_extrema()?;
+        // SAFETY: the group's row is on a retained page.
+        unsafe { update_states(&self.plan, &self.scratch.evaluated, Targets::One(self.only)) }
+    }
+
+    /// Offers the values of `scratch.old` rows to their groups' extremes.
+    fn update_extrema(&mut self) -> Result<(), ExecError> {
+        let Self { plan, scratch, .. } = self;
+        scratch.again.clear();
+        for bound in &plan.extrema {
+            let array = &scratch.evaluated.stored[bound.extremum.column];
+            // SAFETY: `found` has addresses of rows on retained pages.
+            unsafe {
+                let Scratch { old, found, again, .. } = scratch;
+                bound.extremum.update(&plan.layout, array, old, &found.groups, again);
             }
         }
-        // Rows whose strings have no room go on as rows of their own; the second phase combines them.
-        let first = only.is_null();
-        if !scratch.again.is_empty() {
-            let mut again = std::mem::take(&mut scratch.again);
-            again.sort_unstable();
-            again.dedup();
-            stage_payload(plan, scratch, Some(&again));
-            let stage = &scratch.stage;
-            // SAFETY: staged just now, with valid pointers into the chunk's arrays.
-            unsafe { store.append(again.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)? };
-            *only = scratch.addresses[scratch.addresses.len() - 1];
-            scratch.again = again;
+        if scratch.again.is_empty() { Ok(()) } else { self.grow_strings() }
+    }
+
+    /// A string that is longer than the one it replaces has no room in its group's row. The group gets another row, with the best values so
+    /// far, so that it does not have to grow again soon; its states stay in the first one, and the second phase combines the two.
+    fn grow_strings(&mut self) -> Result<(), ExecError> {
+        let Self { plan, ctx, scratch, rows: store, lookup, only, .. } = self;
+        let layout = &plan.layout;
+        if let Some(Lookup::Perfect(_)) = lookup {
+            scratch.hash(ctx, scratch.found.groups.len())?;
         }
-        if first {
-            // The row was made from the chunk's first row; the others are still to be looked at.
-            return self.add_to_only(rows);
+        let mut again = std::mem::take(&mut scratch.again);
+        again.sort_unstable();
+        again.dedup();
+        let mut rejected = Vec::new();
+        for &row in &again {
+            let index = row as usize;
+            let staged = scratch.stage.row_mut(index);
+            // SAFETY: rows of groups are on retained pages; the staged row was staged for this chunk, its arrays are alive.
+            unsafe {
+                // An earlier row of the chunk may have given the group a new row.
+                let group = match lookup {
+                    Some(lookup) => lookup.address(layout, staged, scratch.hashes[index]),
+                    None => *only,
+                };
+                scratch.found.groups[index] = group as u64;
+                rejected.clear();
+                for bound in &plan.extrema {
+                    let array = &scratch.evaluated.stored[bound.extremum.column];
+                    bound.extremum.update(layout, array, &[row], &scratch.found.groups, &mut rejected);
+                }
+                if rejected.is_empty() {
+                    continue;
+                }
+                stage_payload(plan, scratch, Some(&[row]));
+                for bound in &plan.extrema {
+                    bound.extremum.combine(layout, &[group.cast_const()], &[staged]);
+                }
+                store.append(std::iter::once(staged.cast_const()), &mut scratch.addresses)?;
+                let address = scratch.addresses[0];
+                match lookup {
+                    Some(lookup) => lookup.redirect(layout, staged, scratch.hashes[index], address),
+                    None => *only = address,
+                }
+                scratch.found.groups[index] = address as u64;
+            }
+            self.survivors += 1;
         }
-        // SAFETY: as above.
-        unsafe { update_states(plan, &scratch.evaluated, Targets::One(*only)) }
+        scratch.again = again;
+        Ok(())
     }
 
     /// Looks rows up, appends the new groups, updates all.
@@ -468,37 +516,10 @@ impl AggregateLocal {
                     scratch.old.push(row);
                 }
             }
-            scratch.again.clear();
-            for bound in &plan.extrema {
-                let array = &scratch.evaluated.stored[bound.extremum.column];
-                // SAFETY: `found` has addresses of rows on retained pages.
-                unsafe {
-                    bound.extremum.update(layout, array, &scratch.old, &scratch.found.groups, &mut scratch.again);
-                }
-            }
-            if !scratch.again.is_empty() {
-                let mut again = std::mem::take(&mut scratch.again);
-                again.sort_unstable();
-                again.dedup();
-                stage_payload(plan, scratch, Some(&again));
-                if let Lookup::Perfect(_) = lookup {
-                    scratch.hash(ctx, rows)?;
-                }
-                let stage = &scratch.stage;
-                // SAFETY: staged just now, with valid pointers into the chunk's arrays.
-                unsafe {
-                    store.append(again.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)?;
-                    for (&row, &address) in again.iter().zip(&scratch.addresses) {
-                        let row = row as usize;
-                        lookup.redirect(layout, stage.row(row), scratch.hashes[row], address);
-                        scratch.found.groups[row] = address as u64;
-                    }
-                }
-                scratch.again = again;
-            }
+            self.update_extrema()?;
         }
         // SAFETY: as above.
-        unsafe { update_states(plan, &scratch.evaluated, Targets::Each(&scratch.found.groups)) }
+        unsafe { update_states(&self.plan, &self.scratch.evaluated, Targets::Each(&self.scratch.found.groups)) }
     }
 }
 
@@ -518,9 +539,8 @@ impl Scratch {
 
 /// Writes the payload columns of staged rows `rows`, or of all.
 fn stage_payload(plan: &AggregatePlan, scratch: &mut Scratch, rows: Option<&[u32]>) {
-    for bound in &plan.extrema {
-        let array = &scratch.evaluated.stored[bound.extremum.column];
-        scratch.stage.write_column(&plan.layout, bound.extremum.column, array, rows);
+    for column in plan.layout.num_keys()..plan.layout.columns().len() {
+        scratch.stage.write_column(&plan.layout, column, &scratch.evaluated.stored[column], rows);
     }
 }
 
@@ -576,7 +596,7 @@ impl SinkLocal for AggregateLocal {
         if !matches!(self.lookup, Some(Lookup::Perfect(_))) {
             scratch.hash(&self.ctx, rows)?;
         }
-        if layout.num_keys() == 0 {
+        if layout.num_keys() == 0 && self.plan.collected.is_none() {
             self.add_to_only(rows)?;
         } else if self.lookup.is_some() {
             self.look_up(rows)?;

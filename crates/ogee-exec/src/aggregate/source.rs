@@ -20,6 +20,7 @@ use ogee_vector::Domain;
 use parking_lot::Mutex;
 
 use super::{
+    collect::{CollectedGroups, Collector},
     combine::{GroupMarks, Pairs, combine_pages, combine_rows, pin_all, table_capacity, table_for},
     generations::{Generations, turn},
     plan::AggregatePlan,
@@ -110,8 +111,14 @@ impl Partitions {
     /// Takes what the first phase left, by partition.
     pub(crate) fn fill(&self, plan: Arc<AggregatePlan>, partitions: Vec<Partition>) {
         let mut state = self.state.lock();
+        // Without keys there is a group even if there are no rows.
+        let keep_empty = plan.collected.is_some() && plan.layout.num_keys() == 0;
+        let only = partitions.first().map(|first| Partition::new(first.radix, false));
         state.plan = Some(plan);
         state.queue.extend(partitions.into_iter().filter(|partition| partition.rows() > 0));
+        if keep_empty && state.queue.is_empty() {
+            state.queue.extend(only);
+        }
     }
 }
 
@@ -220,6 +227,8 @@ enum Emitting {
         /// Index into `marks` of the page's first word.
         word: usize,
     },
+    /// Groups whose results are there already.
+    Collected(CollectedGroups),
     /// Groups are the rows that the table refers to.
     Table { table: SaltedTable, slot: usize, _pages: Vec<PinnedPage>, _parts: Vec<RowPartition> },
 }
@@ -250,6 +259,16 @@ impl SourceLocal for AggregateSourceLocal {
                 return Err(ExecError::Cancelled);
             }
             if let Phase::Emitting(emitting) = &mut self.phase {
+                if let Emitting::Collected(groups) = emitting {
+                    let chunk = groups.next(&self.plan, self.ctx.settings.chunk_capacity, &mut self.scratch.caches)?;
+                    return Ok(match chunk {
+                        Some(chunk) => SourceStep::Chunk(chunk),
+                        None => {
+                            self.phase = Phase::Taking;
+                            SourceStep::MorselEnd
+                        }
+                    });
+                }
                 self.scratch.addresses.clear();
                 emitting.collect(self.ctx.settings.chunk_capacity, &mut self.scratch.addresses);
                 if self.scratch.addresses.is_empty() {
@@ -269,7 +288,9 @@ impl SourceLocal for AggregateSourceLocal {
                         _ => SourceStep::Blocked,
                     });
                 };
-                let share = state.share.max(SPLIT_BYTES_MIN);
+                // States of collected values take about as much as the values, and so do results.
+                let parts = if self.plan.collected.is_some() { 3 } else { 1 };
+                let share = (state.share / parts).max(SPLIT_BYTES_MIN);
                 let work = Work::of(&partition, share);
                 if let Work::Split { .. } = work {
                     self.partitions.splitting.fetch_add(1, Ordering::AcqRel);
@@ -282,6 +303,13 @@ impl SourceLocal for AggregateSourceLocal {
                 Work::Split { share } => {
                     let split = self.split(partition, share);
                     self.partitions.put_back(split)?;
+                }
+                Work::Compact | Work::Combine if self.plan.collected.is_some() => {
+                    let fits = matches!(work, Work::Combine);
+                    let parts = self.parts(partition)?;
+                    let collector = Collector::new(&self.plan, &self.ctx)?;
+                    let groups = collector.collect(parts, fits, task, &mut self.scratch.caches)?;
+                    self.phase = Phase::Emitting(Emitting::Collected(groups));
                 }
                 Work::Compact => self.phase = Phase::Emitting(self.compact(partition, task)?),
                 Work::Combine => self.phase = Phase::Emitting(self.combine(partition)?),
@@ -450,6 +478,7 @@ impl Emitting {
                     *row = 0;
                 }
             }
+            Self::Collected(_) => unreachable!("hands out chunks of its own"),
             Self::Table { table, slot, .. } => {
                 while addresses.len() < limit
                     && let Some((row, next)) = table.next_row(*slot)

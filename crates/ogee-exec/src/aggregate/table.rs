@@ -253,18 +253,35 @@ impl SaltedTable {
     /// # Safety
     /// As [`find_or_claim`](Self::find_or_claim); no reference to a staged row may be left in the table.
     pub(crate) unsafe fn redirect(&mut self, layout: &RowLayout, row: *const u8, hash: u64, address: *mut u8) {
-        let salt = hash & SALT;
-        let mut slot = hash & self.mask;
-        let entries = self.entries.as_u64_slice_mut();
+        // SAFETY: the caller vouches for the rows.
+        let entry = unsafe { self.entry(layout, row, hash) };
+        *entry = *entry & SALT | address as u64;
+    }
+
+    /// Address of the row that stands for the group of `row`, of hash `hash`.
+    ///
+    /// # Safety
+    /// As [`redirect`](Self::redirect).
+    pub(crate) unsafe fn address(&mut self, layout: &RowLayout, row: *const u8, hash: u64) -> *mut u8 {
+        // SAFETY: the caller vouches for the rows.
+        let entry = unsafe { self.entry(layout, row, hash) };
+        (*entry & REFERENCE) as usize as *mut u8
+    }
+
+    unsafe fn entry(&mut self, layout: &RowLayout, row: *const u8, hash: u64) -> &mut u64 {
+        let mask = self.mask;
+        let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
+        let mut slot = hash & mask;
         loop {
-            let entry = &mut entries[slot as usize];
-            assert!(*entry != 0, "the group is in the table");
+            let entry = entries[slot as usize];
+            assert!(entry != 0, "the group is in the table");
             // SAFETY: the caller vouches for the rows of the table.
-            if *entry & SALT == salt && unsafe { keys_equal(layout, row, (*entry & REFERENCE) as usize as *const u8) } {
-                *entry = salt | address as u64;
-                return;
+            if entry & SALT == hash & SALT
+                && unsafe { keys_equal(layout, row, (entry & REFERENCE) as usize as *const u8) }
+            {
+                return &mut entries[slot as usize];
             }
-            slot = (slot + 1) & self.mask;
+            slot = (slot + 1) & mask;
         }
     }
 

@@ -152,7 +152,12 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
             "......OgeeScan",
         ]
     );
-    assert_eq!(names("SELECT median(a) FROM t"), ["AggregateExec", ".OgeeIsland", "..OgeeScan"]);
+    // Functions of DataFusion's over values that the engine collects.
+    assert_eq!(names("SELECT median(a) FROM t"), ["OgeeIsland", ".OgeeAggregate", "..OgeeScan"]);
+    assert_eq!(
+        names("SELECT c, string_agg(c, ',' ORDER BY b) FROM t GROUP BY c"),
+        ["OgeeIsland", ".OgeeAggregate", "..OgeeScan"]
+    );
     // Nothing to win: rows that DataFusion makes and only passes on.
     assert!(!explain(connection, "SELECT value + 1 FROM generate_series(1, 10) LIMIT 3").contains("Ogee"));
     let plan = explain(connection, "SELECT a FROM t WHERE a > 100 AND c = 'c1'");
