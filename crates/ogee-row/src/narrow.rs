@@ -168,18 +168,14 @@ impl Narrowing {
             Form::Plain => stored,
             Form::Code(dictionary) => cache.decode(dictionary, &stored, &self.data_type),
             &Form::Offset { base, bytes, .. } => match bytes {
-                1 => self.from_offsets(stored.as_primitive::<UInt8Type>(), base),
-                2 => self.from_offsets(stored.as_primitive::<UInt16Type>(), base),
-                _ => self.from_offsets(stored.as_primitive::<UInt32Type>(), base),
+                1 => self.add_base(stored.as_primitive::<UInt8Type>(), base),
+                2 => self.add_base(stored.as_primitive::<UInt16Type>(), base),
+                _ => self.add_base(stored.as_primitive::<UInt32Type>(), base),
             },
         }
     }
 
-    fn from_offsets<T: ArrowPrimitiveType<Native: Into<u64>>>(
-        &self,
-        offsets: &PrimitiveArray<T>,
-        base: i64,
-    ) -> ArrayRef {
+    fn add_base<T: ArrowPrimitiveType<Native: Into<u64>>>(&self, offsets: &PrimitiveArray<T>, base: i64) -> ArrayRef {
         let values = offsets.values().iter().map(|&offset| base.wrapping_add(offset.into() as i64));
         macro_rules! into {
             ($t:ty) => {

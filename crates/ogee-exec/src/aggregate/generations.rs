@@ -154,6 +154,7 @@ pub(crate) fn turn(
             // Long strings of staged rows point into these.
             let mut stored = Vec::with_capacity(new.narrowings.len());
             for column in 0..new.narrowings.len() {
+                // SAFETY: as above.
                 let array = unsafe { old.encoded_column(column, &rows, &mut from[column])? };
                 let narrow = new.narrowings[column].narrow(&array, &mut to[column]);
                 stored.push(narrow.expect("each generation has room for all values of those before it"));

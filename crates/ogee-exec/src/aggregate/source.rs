@@ -275,8 +275,8 @@ impl SourceLocal for AggregateSourceLocal {
                     self.phase = Phase::Taking;
                     return Ok(SourceStep::MorselEnd);
                 }
-                // SAFETY: the addresses are of rows on pages that `emitting` keeps pinned.
                 let Scratch { addresses, caches, .. } = &mut self.scratch;
+                // SAFETY: the addresses are of rows on pages that `emitting` keeps pinned.
                 return Ok(SourceStep::Chunk(unsafe { self.plan.gather(addresses, caches)? }));
             }
             let (partition, work) = {

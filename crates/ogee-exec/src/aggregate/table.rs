@@ -202,8 +202,8 @@ impl SaltedTable {
         for (row, &hash) in hashes.iter().enumerate() {
             let key = stage.row(row);
             // Clustered keys: rows of one group come together, and are looked up once.
-            // SAFETY: both rows are staged.
             if let Some((last, reference)) = last
+                // SAFETY: both rows are staged.
                 && unsafe { equal.equal(last, key) }
             {
                 found.groups.push(reference);
@@ -275,8 +275,8 @@ impl SaltedTable {
         loop {
             let entry = entries[slot as usize];
             assert!(entry != 0, "the group is in the table");
-            // SAFETY: the caller vouches for the rows of the table.
             if entry & SALT == hash & SALT
+                // SAFETY: the caller vouches for the rows of the table.
                 && unsafe { keys_equal(layout, row, (entry & REFERENCE) as usize as *const u8) }
             {
                 return &mut entries[slot as usize];
