@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod expr;
 mod files;
+mod functions;
 mod island;
 mod names;
 mod order;

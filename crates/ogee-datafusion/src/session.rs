@@ -37,6 +37,7 @@ use crate::{
     checked_sum::checked_sum,
     engine::{Engine, StatementContext},
     files::FileTables,
+    functions::functions,
     island::OgeeRule,
     names::name_apart,
     order::ClearOrderings,
@@ -132,6 +133,7 @@ impl Session {
         let context = SessionContext::new_with_state(state);
         files.serve(context.state_weak_ref());
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
+        functions().into_iter().for_each(|function| context.register_udaf(function));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
         Ok(Self { engine, context })
     }

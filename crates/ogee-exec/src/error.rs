@@ -23,6 +23,8 @@ pub enum ExecError {
     /// A file could not be read.
     #[error("{path}: {message}")]
     Source {
+        /// The source's own code for it.
+        code: &'static str,
         /// The file.
         path: String,
         /// What was wrong, and what to do.
@@ -54,7 +56,7 @@ impl ExecError {
             Self::Memory(e) => e.code(),
             Self::Vector(e) => e.code(),
             Self::Overflow { .. } => "OGEE_X001",
-            Self::Source { .. } => "OGEE_X002",
+            Self::Source { code, .. } => code,
             Self::Foreign(_) => "OGEE_X003",
             Self::Shared(error) => error.downcast_ref::<Self>().map_or("OGEE_X003", Self::code),
             Self::Cancelled => "OGEE_X004",

@@ -123,6 +123,6 @@ impl ScanError {
 
 impl From<ScanError> for ExecError {
     fn from(error: ScanError) -> Self {
-        Self::Source { path: error.path().display().to_string(), message: error.to_string() }
+        Self::Source { code: error.code(), path: error.path().display().to_string(), message: error.to_string() }
     }
 }

@@ -513,7 +513,7 @@ fn damaged_files_are_errors_that_name_them() {
         std::fs::write(&path, bytes).unwrap();
         let file = ParquetFile { size: listed_as, ..file.clone() };
         let error = drive(&roomy(), spec(vec![file], &numbered_schema()), 2).err().unwrap();
-        assert_eq!(error.code(), "OGEE_X002");
+        assert!(error.code().starts_with("OGEE_R"), "{error}");
         let text = error.to_string();
         assert!(text.contains("damaged.parquet"), "{text}");
         text

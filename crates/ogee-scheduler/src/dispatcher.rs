@@ -567,12 +567,13 @@ impl Dispatcher {
         missing
     }
 
-    /// Takes back the claim on a worker that could not be started; tells whether any other is alive.
+    /// Takes back the claim on a worker that could not be started; tells whether any other is there to stay.
     pub(crate) fn unclaim(&self, worker: usize) -> bool {
         let mut state = self.state.lock();
         state.alive[worker] = false;
         self.refresh(&state);
-        state.alive.contains(&true)
+        // Those above the number of threads are about to leave.
+        state.alive.iter().take(state.threads).any(|&alive| alive)
     }
 
     /// Cancels every query and tells all workers to leave when that is done.
