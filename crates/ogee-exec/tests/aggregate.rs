@@ -516,7 +516,7 @@ fn drifting(rows: usize, surprises: bool) -> Vec<(Option<i64>, Option<String>, O
     (0..rows)
         .map(|row| {
             let (late, later) = (surprises && row > rows / 2, surprises && row > rows / 4 * 3);
-            let key = random.next(40) as i64 + if late { 1000 * random.next(2) as i64 } else { 0 };
+            let key = random.next(40) as i64 + if late { random.next(2) as i64 * (1 << 40) } else { 0 };
             let variety = if later { 500 } else { 6 };
             let word = format!("{}{}", "w".repeat(random.next(variety / 5 + 1) as usize), random.next(variety));
             let day = random.next(900) as i32 + 8000;
@@ -552,14 +552,18 @@ fn statistics_and_first_rows_are_only_hints() {
             .map(|((key, word), rows)| {
                 let days = || rows.iter().filter_map(|(day, _)| **day);
                 let words = || rows.iter().filter_map(|(_, word)| word.as_deref());
+                let day_sum = days().next().map(|_| days().map(i64::from).sum::<i64>());
+                let key_sum = key.map(|key| key * rows.len() as i64);
                 let key = if with_word { format!("{}|{}", show(*key), show(*word)) } else { show(*key) };
                 format!(
-                    "{key}|{}|{}|{}|{}|{}",
+                    "{key}|{}|{}|{}|{}|{}|{}|{}",
                     rows.len(),
                     show(days().min()),
                     show(days().max()),
                     show(words().min()),
-                    show(words().max())
+                    show(words().max()),
+                    show(day_sum),
+                    show(key_sum)
                 )
             })
             .collect();
@@ -582,6 +586,7 @@ fn statistics_and_first_rows_are_only_hints() {
             let mut types = vec![DataType::Int64, DataType::Utf8View];
             types.truncate(1 + usize::from(with_word));
             types.extend([DataType::Int64, DataType::Int32, DataType::Int32, DataType::Utf8View, DataType::Utf8View]);
+            types.extend([DataType::Int64, DataType::Int64]);
             let count = AggregateCall {
                 args: vec![],
                 arg_types: vec![],
@@ -596,6 +601,8 @@ fn statistics_and_first_rows_are_only_hints() {
                     call(F::Max, 2, DataType::Int32, DataType::Int32),
                     call(F::Min, 1, DataType::Utf8View, DataType::Utf8View),
                     call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
+                    call(F::Sum, 2, DataType::Int32, DataType::Int64),
+                    call(F::Sum, 0, DataType::Int64, DataType::Int64),
                 ],
                 collected: None,
                 mode: AggregateMode::Single,

@@ -30,7 +30,6 @@ pub struct RowLayout {
     /// Offsets of all columns that are views.
     views: Vec<usize>,
     state_offset: usize,
-    state_bytes: usize,
     width: usize,
 }
 
@@ -90,16 +89,7 @@ impl RowLayoutBuilder {
         let views = columns.iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
         let state_offset = offset;
         let width = (offset + self.state_bytes).next_multiple_of(8);
-        Ok(Arc::new(RowLayout {
-            columns,
-            keys,
-            fixed_key_end,
-            key_views,
-            views,
-            state_offset,
-            state_bytes: self.state_bytes,
-            width,
-        }))
+        Ok(Arc::new(RowLayout { columns, keys, fixed_key_end, key_views, views, state_offset, width }))
     }
 }
 
@@ -158,11 +148,6 @@ impl RowLayout {
     /// Offset of the operator's state.
     pub fn state_offset(&self) -> usize {
         self.state_offset
-    }
-
-    /// Bytes of the operator's state.
-    pub fn state_bytes(&self) -> usize {
-        self.state_bytes
     }
 
     /// Whether rows may have bytes on heap pages.

@@ -13,7 +13,7 @@ use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, UInt8Array, UInt16Array, UInt32Array,
     cast::AsArray,
     make_array,
-    types::{Decimal128Type, UInt8Type, UInt16Type, UInt32Type},
+    types::{UInt8Type, UInt16Type, UInt32Type},
 };
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 use arrow_schema::DataType;
@@ -21,6 +21,29 @@ use ogee_vector::{Domain, PhysicalType, VectorError};
 
 use crate::dictionary::{CodeCache, Dictionary};
 
+/// `$body` with `$values` being the values of `$array`, of a type that rows store as integers, as an iterator of 64-bit integers.
+macro_rules! with_integers {
+    ($array:expr, $values:ident => $body:expr) => {{
+        macro_rules! from {
+            ($t:ty) => {{
+                let data = $array.to_data();
+                let values: ScalarBuffer<$t> = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
+                let $values = values.iter().map(|&v| v as i64);
+                $body
+            }};
+        }
+        match PhysicalType::of($array.data_type()) {
+            Ok(PhysicalType::I8) => from!(i8),
+            Ok(PhysicalType::U8) => from!(u8),
+            Ok(PhysicalType::I16) => from!(i16),
+            Ok(PhysicalType::U16) => from!(u16),
+            Ok(PhysicalType::I32) => from!(i32),
+            Ok(PhysicalType::U32) => from!(u32),
+            Ok(PhysicalType::ShortDecimal) => from!(i128),
+            _ => from!(i64),
+        }
+    }};
+}
 /// Why values do not go into the narrow form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
@@ -139,25 +162,7 @@ impl Narrowing {
             Form::Plain => Ok(Arc::clone(array)),
             Form::Code(dictionary) => cache.encode(dictionary, array).ok_or(Misfit::Value),
             &Form::Offset { base, span, bytes } => {
-                if matches!(self.data_type, DataType::Decimal128(..)) {
-                    let values = array.as_primitive::<Decimal128Type>().values();
-                    return offsets(array, values.iter().map(|&v| v as i64), base, span, bytes);
-                }
-                macro_rules! from {
-                    ($t:ty) => {{
-                        let data = array.to_data();
-                        let values: ScalarBuffer<$t> =
-                            ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
-                        offsets(array, values.iter().map(|&v| v as i64), base, span, bytes)
-                    }};
-                }
-                match PhysicalType::of(&self.data_type) {
-                    Ok(PhysicalType::I16) => from!(i16),
-                    Ok(PhysicalType::U16) => from!(u16),
-                    Ok(PhysicalType::I32) => from!(i32),
-                    Ok(PhysicalType::U32) => from!(u32),
-                    _ => from!(i64),
-                }
+                with_integers!(array, values => offsets(array, values, base, span, bytes))
             }
         }
     }
@@ -198,6 +203,15 @@ impl Narrowing {
         // and decimals came from values of this very type.
         make_array(unsafe { data.build_unchecked() })
     }
+}
+
+/// Whether all values of `array`, of a type that rows store as integers and without NULLs, are from `low` to `high`. Numbers beyond
+/// 63 bits are not.
+pub fn all_within(array: &ArrayRef, low: i64, high: i64) -> bool {
+    let (lowest, highest) = with_integers!(array, values => values.fold((i64::MAX, i64::MIN), |(a, b), value| (a.min(value), b.max(value))));
+    // Unsigned numbers of more than 63 bits look negative.
+    let low = if *array.data_type() == DataType::UInt64 { low.max(0) } else { low };
+    array.is_empty() || lowest >= low && highest <= high
 }
 
 /// Whether values of this physical type are integers of at most 64 bits and have more than one byte.
@@ -289,6 +303,15 @@ mod tests {
             assert!(!wide.is_same(&narrowing));
             assert_eq!(&wide.widen(wide.narrow(&array, &mut cache).unwrap(), &mut cache), &array);
         }
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_numbers() {
+        let signed: ArrayRef = Arc::new(Int64Array::from(vec![-5, 7]));
+        assert!(all_within(&signed, -5, 7) && !all_within(&signed, -4, 7) && !all_within(&signed, -5, 6));
+        let unsigned: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX - 4, 7]));
+        assert!(!all_within(&unsigned, -5, 7), "beyond 63 bits, not minus five");
+        assert!(all_within(&(Arc::new(Int64Array::from(Vec::<i64>::new())) as ArrayRef), 1, 0));
     }
 
     #[test]

@@ -118,6 +118,55 @@ fn decimal128(sums: impl Iterator<Item = Option<i128>>, output: &DataType) -> Re
     Ok(Arc::new(sums.with_precision_and_scale(precision, scale)?))
 }
 
+/// Least and greatest value that [`ShortSum`] and [`ShortAvg`] may be given: so many rows as [`SHORT_ROWS`] cannot overflow 64 bits.
+pub(crate) const SHORT_VALUES: (i64, i64) = (i32::MIN as i64, i32::MAX as i64);
+/// Rows that may go into the short states of an aggregation, all groups together.
+pub(crate) const SHORT_ROWS: u64 = 1 << 32;
+
+/// [`SumInteger`] in 8 bytes: of values within [`SHORT_VALUES`], none of them NULL.
+#[repr(C, packed)]
+pub(crate) struct ShortSum<T> {
+    sum: i64,
+    input: PhantomData<T>,
+}
+
+// Not derived: that would ask for a `T` that is `Copy`, of which there is no value here.
+impl<T> Clone for ShortSum<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ShortSum<T> {}
+
+impl<T: WideInteger> Accumulator for ShortSum<T> {
+    type Input = T;
+
+    #[inline(always)]
+    fn add(&mut self, value: T::Native) {
+        self.sum += T::wide(value) as i64;
+    }
+
+    #[inline(always)]
+    fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+    }
+
+    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
+        let wide = |s: &Self| SumInteger::<T> { sum: i128::from(s.sum), seen: true, input: PhantomData };
+        SumInteger::results(&states.iter().map(wide).collect::<Vec<_>>(), output)
+    }
+
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![Self::results(states, output)?])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let wide = SumInteger::<T>::from_columns(columns, row)?;
+        Some(Self { sum: wide.sum as i64, input: PhantomData })
+    }
+}
+
 /// Sum of 128-bit decimals of more than 18 digits.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
@@ -210,6 +259,52 @@ impl Accumulator for AvgDecimal {
         let count = columns[0].as_primitive::<UInt64Type>();
         let sum = columns[1].as_primitive::<types::Decimal128Type>();
         sum.is_valid(row).then(|| Self { sum: i256::from_i128(sum.value(row)), count: count.value(row) })
+    }
+}
+
+/// [`AvgDecimal`] in 16 bytes: of values within [`SHORT_VALUES`], none of them NULL.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub(crate) struct ShortAvg {
+    sum: i64,
+    count: u64,
+}
+
+impl ShortAvg {
+    fn wide(&self) -> AvgDecimal {
+        AvgDecimal { sum: i256::from_i128(i128::from(self.sum)), count: self.count }
+    }
+}
+
+impl Accumulator for ShortAvg {
+    type Input = types::Decimal128Type;
+
+    #[inline(always)]
+    fn add(&mut self, value: i128) {
+        self.sum += value as i64;
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
+    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
+        AvgDecimal::results(&states.iter().map(Self::wide).collect::<Vec<_>>(), output)
+    }
+
+    fn to_columns(states: &[Self], _output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![
+            Arc::new(states.iter().map(|s| Some(s.count)).collect::<UInt64Array>()),
+            Arc::new(states.iter().map(|s| Some(i128::from(s.sum))).collect::<Decimal128Array>()),
+        ])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let wide = AvgDecimal::from_columns(columns, row)?;
+        Some(Self { sum: { wide.sum }.to_i128()? as i64, count: wide.count })
     }
 }
 

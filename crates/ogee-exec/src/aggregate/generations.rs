@@ -5,7 +5,13 @@
 //! same hashes, so they are in the right partitions; the second phase turns them into rows of the last plan when it takes
 //! their partition. So no result depends on a guess, and only wrong guesses cost anything.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::DataType;
@@ -14,8 +20,10 @@ use ogee_vector::Domain;
 use parking_lot::Mutex;
 
 use super::{
-    AggregateSpec,
-    plan::{AggregatePlan, Evaluated, stored_columns},
+    AggregateCall, AggregateSpec,
+    accumulators::SHORT_ROWS,
+    kernel::Targets,
+    plan::{AggregatePlan, Evaluated, Forms, Guess, may_be_short, state_calls, stored_columns},
 };
 use crate::ExecError;
 
@@ -29,11 +37,14 @@ pub(crate) struct Generations {
     spec: AggregateSpec,
     /// What is known of the keys.
     keys: Vec<Domain>,
+    /// Rows that all lanes have begun to aggregate.
+    rows: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
     latest: Arc<AggregatePlan>,
+    forms: Forms,
     /// The first rows have been looked at.
     sampled: bool,
 }
@@ -41,7 +52,7 @@ struct State {
 impl Generations {
     /// Plans for `spec` over columns of `domains`.
     pub(crate) fn new(spec: AggregateSpec, domains: &[Domain]) -> Result<Self, ExecError> {
-        let narrowings = stored_columns(&spec)
+        let columns = stored_columns(&spec)
             .map(|(expr, data_type, filtered)| {
                 let domain = expr.domain(domains);
                 // Without keys there is a row before there are values.
@@ -49,10 +60,13 @@ impl Generations {
                 Narrowing::new(data_type.clone(), Domain { nulls: domain.nulls || filtered, ..domain })
             })
             .collect::<Result<_, _>>()?;
-        let latest = Arc::new(AggregatePlan::new(&spec, narrowings)?);
+        let domain_of = |call: &AggregateCall| call.args.first().map_or(Domain::UNKNOWN, |arg| arg.domain(domains));
+        let short = state_calls(&spec).map(|call| may_be_short(call, &spec, domain_of(call))).collect();
+        let forms = Forms { columns, short };
+        let latest = Arc::new(AggregatePlan::new(&spec, forms.clone())?);
         let sampled = spec.keys.is_empty();
         let keys = spec.keys.iter().map(|key| key.expr.domain(domains)).collect();
-        Ok(Self { spec, keys, state: Mutex::new(State { latest, sampled }) })
+        Ok(Self { spec, keys, rows: AtomicU64::new(0), state: Mutex::new(State { latest, forms, sampled }) })
     }
 
     /// What is known of the keys, which come first in the output.
@@ -71,7 +85,7 @@ impl Generations {
         if !state.sampled {
             state.sampled = true;
             let plan = &state.latest;
-            let narrowings: Vec<Narrowing> = plan
+            let columns: Vec<Narrowing> = plan
                 .narrowings
                 .iter()
                 .zip(plan.values(first))
@@ -80,34 +94,49 @@ impl Generations {
                     _ => narrowing.clone(),
                 })
                 .collect();
-            if narrowings.iter().zip(&plan.narrowings).any(|(a, b)| !a.is_same(b)) {
-                state.latest = Arc::new(AggregatePlan::new(&self.spec, narrowings)?);
+            if columns.iter().zip(&plan.narrowings).any(|(a, b)| !a.is_same(b)) {
+                let forms = Forms { columns, ..state.forms.clone() };
+                state.latest = Arc::new(AggregatePlan::new(&self.spec, forms.clone())?);
+                state.forms = forms;
             }
         }
         Ok(Arc::clone(&state.latest))
     }
 
-    /// A plan that fits where `plan` had `misfits`: columns and why.
+    /// Counts `rows` more rows; whether short states may still take them.
+    pub(crate) fn count(&self, rows: usize) -> bool {
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed) + rows as u64 <= SHORT_ROWS
+    }
+
+    /// A plan that fits where `plan` had `misfits`: guesses and why they were wrong.
     pub(crate) fn widen(
         &self,
         plan: &AggregatePlan,
-        misfits: &[(usize, Misfit)],
+        misfits: &[(Guess, Misfit)],
     ) -> Result<Arc<AggregatePlan>, ExecError> {
         let mut state = self.state.lock();
-        let mut narrowings = state.latest.narrowings.clone();
-        for &(column, misfit) in misfits {
-            let known = &mut narrowings[column];
-            // Another lane may have had the column widened already.
-            let still = match misfit {
-                Misfit::Null => !known.nullable(),
-                Misfit::Value => known.stored_type() == plan.narrowings[column].stored_type(),
-            };
-            if still {
-                *known = known.widened(misfit);
+        let mut forms = state.forms.clone();
+        let mut changed = false;
+        for &(guess, misfit) in misfits {
+            // Another lane may have had it widened already.
+            match guess {
+                Guess::State(kernel) => changed |= std::mem::take(&mut forms.short[kernel]),
+                Guess::Column(column) => {
+                    let known = &mut forms.columns[column];
+                    let still = match misfit {
+                        Misfit::Null => !known.nullable(),
+                        Misfit::Value => known.stored_type() == plan.narrowings[column].stored_type(),
+                    };
+                    if still {
+                        *known = known.widened(misfit);
+                        changed = true;
+                    }
+                }
             }
         }
-        if narrowings.iter().zip(&state.latest.narrowings).any(|(a, b)| !a.is_same(b)) {
-            state.latest = Arc::new(AggregatePlan::new(&self.spec, narrowings)?);
+        if changed {
+            state.latest = Arc::new(AggregatePlan::new(&self.spec, forms.clone())?);
+            state.forms = forms;
         }
         Ok(Arc::clone(&state.latest))
     }
@@ -142,7 +171,6 @@ pub(crate) fn turn(
     from.resize_with(old.narrowings.len(), CodeCache::default);
     to.resize_with(new.narrowings.len(), CodeCache::default);
     let mut addresses = Vec::new();
-    let state_bytes = new.layout.state_bytes();
     while partition.num_pages() > 0 {
         let page = partition.pin_page(partition.num_pages() - 1)?;
         for first in (0..page.len()).step_by(TURNED_ROWS) {
@@ -160,11 +188,18 @@ pub(crate) fn turn(
                 stored.push(narrow.expect("each generation has room for all values of those before it"));
                 stage.write_column(&new.layout, column, &stored[column], None);
             }
-            for (row, &source) in rows.iter().enumerate() {
-                // SAFETY: as above; states are the same bytes in both layouts.
+            let targets: Vec<u64> = (0..rows.len()).map(|row| stage.row_mut(row) as u64).collect();
+            for (from, to) in old.kernels.iter().zip(&new.kernels) {
+                // SAFETY: as above, for the rows that are read and those staged; a state of the same kind is the same bytes.
                 unsafe {
-                    let place = stage.row_mut(row).add(new.layout.state_offset());
-                    std::ptr::copy_nonoverlapping(source.add(old.layout.state_offset()), place, state_bytes);
+                    if from.short == to.short {
+                        for (&source, &target) in rows.iter().zip(&targets) {
+                            let place = (target as usize as *mut u8).add(to.state.start);
+                            std::ptr::copy_nonoverlapping(source.add(from.state.start), place, to.state.len());
+                        }
+                    } else {
+                        to.kernel.merge(&from.kernel.states(&rows)?, Targets::Each(&targets))?;
+                    }
                 }
             }
             // SAFETY: staged just now, with pointers into arrays that are alive.
@@ -174,4 +209,50 @@ pub(crate) fn turn(
         partition.pop_page();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_schema::{Field, Schema};
+
+    use super::*;
+    use crate::{
+        Expr,
+        aggregate::{AggregateFunction, AggregateMode, GroupKey},
+    };
+
+    #[test]
+    fn states_are_short_for_so_many_rows_only() {
+        let field = |name: &str| Field::new(name, DataType::Int64, true);
+        let spec = AggregateSpec {
+            keys: vec![GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 }],
+            grouping_sets: None,
+            aggregates: vec![AggregateCall {
+                function: AggregateFunction::Sum,
+                args: vec![Expr::Column(1)],
+                arg_types: vec![DataType::Int64],
+                filter: None,
+                distinct: false,
+                output: DataType::Int64,
+            }],
+            collected: None,
+            mode: AggregateMode::Single,
+            schema: Arc::new(Schema::new(vec![field("key"), field("sum")])),
+        };
+        let known = Domain { nulls: false, integers: Some((-1000, 1000)) };
+        let generations = Generations::new(spec, &[Domain::UNKNOWN, known]).unwrap();
+        let short = generations.latest();
+        let guesses: Vec<_> = short.short_states().map(|guess| (guess, Misfit::Value)).collect();
+        assert_eq!(guesses.len(), 1);
+        assert!(generations.count(1 << 32));
+        assert!(!generations.count(1));
+        let wide = generations.widen(&short, &guesses).unwrap();
+        assert_eq!(wide.short_states().count(), 0);
+        assert!(wide.layout.width() > short.layout.width());
+        assert!(
+            Arc::ptr_eq(&wide, &generations.widen(&short, &guesses).unwrap()),
+            "another lane finds it wide already"
+        );
+    }
 }

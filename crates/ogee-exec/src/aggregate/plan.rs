@@ -1,18 +1,18 @@
 //! A specification bound to a row layout: which expression feeds which kernel, and where in the row.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow_array::{ArrayRef, BooleanArray, types};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, SchemaRef};
-use ogee_row::{CodeCache, Misfit, Narrowing, NestedCodec, RowLayout, RowLayoutBuilder, gather_column};
-use ogee_vector::{Chunk, PhysicalType, VectorError};
+use ogee_row::{CodeCache, Misfit, Narrowing, NestedCodec, RowLayout, RowLayoutBuilder, all_within, gather_column};
+use ogee_vector::{Chunk, Domain, PhysicalType, VectorError};
 
 use super::{
     AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, Collected, RegrKind,
     accumulators::{
-        AVG_EXTRA_SCALE, AvgDecimal, BITS_AND, BITS_OR, BITS_XOR, Bits, STDDEV_POPULATION, STDDEV_SAMPLE, SumDecimal,
-        SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
+        AVG_EXTRA_SCALE, AvgDecimal, BITS_AND, BITS_OR, BITS_XOR, Bits, SHORT_VALUES, STDDEV_POPULATION, STDDEV_SAMPLE,
+        ShortAvg, ShortSum, SumDecimal, SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
     },
     counts::{BooleanKernel, CountKernel},
     extremum::{Extremum, Keep, is_ordered},
@@ -33,6 +33,10 @@ struct Input {
 /// A kernel and the inputs it reads.
 pub(crate) struct BoundKernel {
     pub(crate) kernel: Box<dyn Kernel>,
+    /// Offset of the state in the row, and its bytes.
+    pub(crate) state: Range<usize>,
+    /// The state is the short one.
+    pub(crate) short: bool,
     /// The inputs are states, not values.
     pub(crate) merges: bool,
     pub(crate) inputs: Vec<usize>,
@@ -78,6 +82,43 @@ pub(crate) struct Evaluated {
     pub(crate) inputs: Vec<ArrayRef>,
     /// Keys and extrema as they are stored: the columns of the layout.
     pub(crate) stored: Vec<ArrayRef>,
+}
+
+/// What a guess was about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guess {
+    /// The form of a stored column.
+    Column(usize),
+    /// That a state may be short.
+    State(usize),
+}
+
+/// How values and states are stored: guesses, of which each later plan of an aggregation has fewer.
+#[derive(Clone)]
+pub(crate) struct Forms {
+    /// For the [`stored_columns`].
+    pub(crate) columns: Vec<Narrowing>,
+    /// Whether the states of the other calls, in their order, are short.
+    pub(crate) short: Vec<bool>,
+}
+
+/// Calls that keep a state and not a value.
+pub(crate) fn state_calls(spec: &AggregateSpec) -> impl Iterator<Item = &AggregateCall> {
+    spec.aggregates.iter().filter(|call| keep(call.function).is_none())
+}
+
+/// Whether `call` has a short state for values of `domain`: a sum or average of integers in 64 bits that cannot overflow.
+pub(crate) fn may_be_short(call: &AggregateCall, spec: &AggregateSpec, domain: Domain) -> bool {
+    let is_sum = match call.function {
+        F::Sum => call.output != DataType::Float64,
+        F::Avg => matches!(call.output, DataType::Decimal128(..)),
+        _ => false,
+    };
+    // Without keys there is a state before there are values, which is NULL.
+    let raw = spec.mode != AggregateMode::Final && !spec.keys.is_empty() && call.filter.is_none();
+    let wide = matches!(call.arg_types.last(), Some(DataType::Decimal128(19.., _)));
+    let fits = domain.integers.is_some_and(|(low, high)| low >= SHORT_VALUES.0 && high <= SHORT_VALUES.1);
+    is_sum && raw && !wide && !domain.nulls && fits
 }
 
 /// What is kept of `spec` as columns of a row, keys first: the value's expression, its type, and whether a filter hides some.
@@ -168,9 +209,9 @@ pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
 }
 
 impl AggregatePlan {
-    /// Binds `spec`, which has neither grouping sets nor distinct arguments any more; `narrowings` are for its
-    /// [`stored_columns`].
-    pub(crate) fn new(spec: &AggregateSpec, narrowings: Vec<Narrowing>) -> Result<Self, ExecError> {
+    /// Binds `spec`, which has neither grouping sets nor distinct arguments any more.
+    pub(crate) fn new(spec: &AggregateSpec, forms: Forms) -> Result<Self, ExecError> {
+        let Forms { columns: narrowings, short } = forms;
         let mut layout = RowLayoutBuilder::default();
         let mut keys = Vec::with_capacity(spec.keys.len());
         for (key, narrowing) in spec.keys.iter().zip(&narrowings) {
@@ -204,12 +245,14 @@ impl AggregatePlan {
         }
         // Offsets of states are relative to the end of the columns, which is known once the layout is built.
         let mut offsets = Vec::with_capacity(pending.len());
-        for call in &pending {
-            offsets.push(layout.state(state_bytes(call)));
+        for (call, &short) in pending.iter().zip(&short) {
+            let bytes = state_bytes(call, short);
+            let offset = layout.state(bytes);
+            offsets.push(offset..offset + bytes);
         }
         let layout = layout.build()?;
         let mut kernels = Vec::with_capacity(pending.len());
-        for (call, offset) in pending.into_iter().zip(offsets) {
+        for ((call, offsets), short) in pending.into_iter().zip(offsets).zip(short) {
             let inputs = match (call.function, spec.mode) {
                 (F::CountStar, AggregateMode::Single | AggregateMode::Partial) => {
                     vec![plan.input(None, call.filter.as_ref(), None)]
@@ -217,7 +260,8 @@ impl AggregatePlan {
                 _ => call.args.iter().map(|arg| plan.input(Some(arg), call.filter.as_ref(), None)).collect(),
             };
             let merges = spec.mode == AggregateMode::Final || call.function == F::MergeCounts;
-            kernels.push(BoundKernel { kernel: bind(call, layout.state_offset() + offset), merges, inputs });
+            let state = layout.state_offset() + offsets.start..layout.state_offset() + offsets.end;
+            kernels.push(BoundKernel { kernel: bind(call, short, state.start), state, short, merges, inputs });
         }
         let PlanBuilder { inputs, filters } = plan;
         let schema = Arc::clone(&spec.schema);
@@ -244,7 +288,7 @@ impl AggregatePlan {
     ///
     /// # Errors
     /// The columns with values that do not fit.
-    pub(crate) fn narrow(&self, out: &mut Evaluated, caches: &mut Vec<CodeCache>) -> Result<(), Vec<(usize, Misfit)>> {
+    pub(crate) fn narrow(&self, out: &mut Evaluated, caches: &mut Vec<CodeCache>) -> Result<(), Vec<(Guess, Misfit)>> {
         caches.resize_with(self.narrowings.len(), CodeCache::default);
         out.stored.clear();
         let mut misfits = Vec::new();
@@ -253,10 +297,21 @@ impl AggregatePlan {
         for (column, ((narrowing, array), cache)) in self.narrowings.iter().zip(values).zip(caches).enumerate() {
             match narrowing.narrow(array, cache) {
                 Ok(narrow) => stored.push(narrow),
-                Err(misfit) => misfits.push((column, misfit)),
+                Err(misfit) => misfits.push((Guess::Column(column), misfit)),
+            }
+        }
+        for (kernel, bound) in self.kernels.iter().enumerate().filter(|(_, bound)| bound.short) {
+            let array = &inputs[bound.inputs[0]];
+            if array.null_count() > 0 || !all_within(array, SHORT_VALUES.0, SHORT_VALUES.1) {
+                misfits.push((Guess::State(kernel), Misfit::Value));
             }
         }
         if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+    }
+
+    /// The states that may take no more rows than [`SHORT_ROWS`].
+    pub(crate) fn short_states(&self) -> impl Iterator<Item = Guess> {
+        self.kernels.iter().enumerate().filter(|(_, bound)| bound.short).map(|(kernel, _)| Guess::State(kernel))
     }
 
     /// The values of the layout's columns, as they were evaluated.
@@ -413,9 +468,11 @@ macro_rules! over_integers {
 }
 
 /// Chooses the accumulator of `call`. In the final step a sum's argument is the column of partial sums, which has the sum's type.
-fn with_accumulator<V: WithAccumulator>(call: &AggregateCall, visitor: V) -> V::Output {
+fn with_accumulator<V: WithAccumulator>(call: &AggregateCall, short: bool, visitor: V) -> V::Output {
     let value = call.arg_types.last();
     match (call.function, &call.output) {
+        (F::Sum, _) if short => over_integers!(value, visitor, ShortSum),
+        (F::Avg, _) if short => visitor.with::<ShortAvg>(),
         (F::Sum, DataType::Float64) => visitor.with::<SumFloat<false>>(),
         (F::Sum, _) if matches!(value, Some(DataType::Decimal128(19.., _))) => visitor.with::<SumDecimal>(),
         (F::Sum, _) => over_integers!(value, visitor, SumInteger),
@@ -455,16 +512,16 @@ impl WithAccumulator for Bind<'_> {
     }
 }
 
-fn state_bytes(call: &AggregateCall) -> usize {
+fn state_bytes(call: &AggregateCall, short: bool) -> usize {
     match call.function {
         F::CountStar | F::Count | F::MergeCounts => CountKernel::STATE,
         F::BoolAnd | F::BoolOr => BooleanKernel::STATE,
         F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => PairKernel::STATE,
-        _ => with_accumulator(call, StateBytes),
+        _ => with_accumulator(call, short, StateBytes),
     }
 }
 
-fn bind(call: &AggregateCall, offset: usize) -> Box<dyn Kernel> {
+fn bind(call: &AggregateCall, short: bool, offset: usize) -> Box<dyn Kernel> {
     match call.function {
         F::CountStar | F::Count | F::MergeCounts => Box::new(CountKernel { offset, output: call.output.clone() }),
         F::BoolAnd => Box::new(BooleanKernel { offset, decides: false }),
@@ -472,6 +529,6 @@ fn bind(call: &AggregateCall, offset: usize) -> Box<dyn Kernel> {
         F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => {
             Box::new(PairKernel { offset, function: call.function, output: call.output.clone() })
         }
-        _ => with_accumulator(call, Bind { offset, output: &call.output }),
+        _ => with_accumulator(call, short, Bind { offset, output: &call.output }),
     }
 }

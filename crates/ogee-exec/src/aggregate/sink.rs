@@ -20,7 +20,7 @@ use super::{
     generations::Generations,
     kernel::Targets,
     lookup::Lookup,
-    plan::{AggregatePlan, Evaluated},
+    plan::{AggregatePlan, Evaluated, Guess},
     source::{Partition, Partitions},
     table::{Found, LOCAL_ENTRIES},
 };
@@ -296,7 +296,7 @@ impl AggregateLocal {
     }
 
     /// Ends the lane's generation, since `misfits` do not fit into its rows.
-    fn widen(&mut self, misfits: &[(usize, Misfit)]) -> Result<(), ExecError> {
+    fn widen(&mut self, misfits: &[(Guess, Misfit)]) -> Result<(), ExecError> {
         let plan = self.shared.generations.widen(&self.plan, misfits)?;
         let radix = self.rows.radix();
         let looks_up = self.lookup.is_some();
@@ -575,6 +575,10 @@ impl SinkLocal for AggregateLocal {
         self.plan.evaluate(&chunk, &mut self.scratch.evaluated)?;
         if !self.begun {
             self.begin()?;
+        }
+        if !self.shared.generations.count(rows) && self.plan.short_states().next().is_some() {
+            let misfits: Vec<_> = self.plan.short_states().map(|guess| (guess, Misfit::Value)).collect();
+            self.widen(&misfits)?;
         }
         while let Err(misfits) = self.plan.narrow(&mut self.scratch.evaluated, &mut self.scratch.caches) {
             self.widen(&misfits)?;
