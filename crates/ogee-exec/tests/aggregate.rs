@@ -626,12 +626,18 @@ fn statistics_and_first_rows_are_only_hints() {
 #[test]
 fn memory_follows_the_groups_not_the_rows() {
     // Each group comes as four rows together and again long after, so that lookups go on and partitions pile up repeats; and all
-    // groups in no order, so that lookups stop. Rows are wide enough for early combination to pay.
+    // groups in no order, so that lookups stop; and one group among many. Rows are wide enough for early combination to pay.
     const ROWS: usize = 1_600_000;
-    for clustered in [true, false] {
+    for (name, note) in [("clustered", "combined early"), ("random", "combined early"), ("heavy", "combined hot")] {
         let mut random = Random(5);
         let keys: Vec<i64> = (0..ROWS)
-            .map(|row| if clustered { (row / 4 % 100_000) as i64 } else { random.next(100_000) as i64 })
+            .map(|row| match name {
+                "clustered" => (row / 4 % 100_000) as i64,
+                "random" => random.next(100_000) as i64,
+                // Half of the rows are of one group, the others each of its own.
+                _ if row % 2 == 0 => -1,
+                _ => row as i64,
+            })
             .collect();
         let schema = schema_of(&vec![DataType::Int64; 2]);
         let chunks = keys
@@ -669,9 +675,11 @@ fn memory_follows_the_groups_not_the_rows() {
         let mut expected: Vec<String> =
             expected.iter().map(|(k, v)| format!("{k}|{}|{}|{}|{}|{}", v.0, v.1, v.2, v.3, v.4)).collect();
         expected.sort();
-        assert!(got == expected, "clustered {clustered}");
-        assert!(ctx.counters.strategies().iter().any(|note| note.contains("combined early")), "clustered {clustered}");
+        assert!(got == expected, "{name}");
+        assert!(ctx.counters.strategies().iter().any(|taken| taken.contains(note)), "{name}");
         // 100,000 groups of 72 bytes. Without, 1.6 million rows would be kept of those in no order: 115 MB.
-        assert!(ctx.memory.stats().peak_used < 64 << 20, "clustered {clustered}: {}", ctx.memory.stats().peak_used);
+        // Of the heavy hitter's, 58 MB; the others' rows need theirs and pages that are half full.
+        let limit = if name == "heavy" { 112 << 20 } else { 64 << 20 };
+        assert!(ctx.memory.stats().peak_used < limit, "{name}: {}", ctx.memory.stats().peak_used);
     }
 }

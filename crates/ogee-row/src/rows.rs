@@ -102,6 +102,11 @@ impl PartitionedRows {
         resident.sum::<usize>() + open
     }
 
+    /// Rows of partition `partition`, but for those on the page being filled.
+    pub fn full_rows(&self, partition: usize) -> usize {
+        self.partitions[partition].rows
+    }
+
     /// Rows of one page.
     pub fn rows_per_page(&self) -> usize {
         self.rows_per_page

@@ -29,6 +29,8 @@ const PAGES_MIN: usize = 2;
 /// as a lookup.
 const WIDE_ROW: usize = 48;
 
+/// A partition of so many times the average rows has groups of many rows.
+const HOT: usize = 4;
 /// Rows after which a lane looks whether partitions are due.
 const LOOK_ROWS: u64 = 1 << 16;
 
@@ -89,7 +91,7 @@ impl EarlyCombination {
         let memory = &ctx.memory;
         let short = || memory.available() < memory.limit() / 2;
         if !forced && (!self.worth || plan.layout.width() < WIDE_ROW && !short()) {
-            return Ok(());
+            return self.combine_hot(plan, ctx, rows);
         }
         let due: Vec<usize> = (0..fan_out).filter(|&p| p != SENTINEL && rows.resident_rows(p) >= self.due[p]).collect();
         if !due.is_empty() {
@@ -97,6 +99,23 @@ impl EarlyCombination {
         }
         for partition in due {
             self.combine(plan, ctx, rows, partition)?;
+        }
+        Ok(())
+    }
+
+    /// Combines partitions that are far larger than the others: hashes spread groups evenly, so they have groups of many rows.
+    fn combine_hot(
+        &mut self,
+        plan: &AggregatePlan,
+        ctx: &ExecContext,
+        rows: &mut PartitionedRows,
+    ) -> Result<(), ExecError> {
+        let average = rows.rows() / self.due.len();
+        for partition in 0..self.due.len() {
+            if rows.full_rows(partition) >= self.due[partition].max(HOT * average) {
+                ctx.counters.note_strategy("aggregate: combined hot partitions".to_owned());
+                self.combine(plan, ctx, rows, partition)?;
+            }
         }
         Ok(())
     }
