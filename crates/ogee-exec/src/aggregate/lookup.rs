@@ -88,22 +88,6 @@ impl Lookup {
         }
     }
 
-    /// Address of the group of staged row `row`, of hash `hash`, which was found before.
-    ///
-    /// # Safety
-    /// As [`SaltedTable::redirect`].
-    pub(crate) unsafe fn address(&mut self, layout: &RowLayout, row: *const u8, hash: u64) -> *mut u8 {
-        match self {
-            // SAFETY: the caller vouches for the rows.
-            Self::Salted(table) => unsafe { table.address(layout, row, hash) },
-            Self::Perfect(table) => {
-                // SAFETY: the caller vouches for the row.
-                let slot = unsafe { table.slot(row) };
-                table.groups.as_u64_slice_mut()[slot] as usize as *mut u8
-            }
-        }
-    }
-
     /// Points the group of staged row `row`, of hash `hash`, to `address`: it was materialized once more.
     ///
     /// # Safety

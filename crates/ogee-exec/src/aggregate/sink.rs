@@ -429,6 +429,7 @@ impl AggregateLocal {
 
     /// A string that is longer than the one it replaces has no room in its group's row. The group gets another row, with the best values so
     /// far, so that it does not have to grow again soon; its states stay in the first one, and the second phase combines the two.
+    /// Several rows of the chunk may grow one group: each becomes a row, and the last stands for the group from now on.
     fn grow_strings(&mut self) -> Result<(), ExecError> {
         let Self { plan, ctx, scratch, rows: store, lookup, only, .. } = self;
         let layout = &plan.layout;
@@ -438,40 +439,26 @@ impl AggregateLocal {
         let mut again = std::mem::take(&mut scratch.again);
         again.sort_unstable();
         again.dedup();
-        let mut rejected = Vec::new();
-        for &row in &again {
-            let index = row as usize;
-            let staged = scratch.stage.row_mut(index);
-            // SAFETY: rows of groups are on retained pages; the staged row was staged for this chunk, its arrays are alive.
-            unsafe {
-                // An earlier row of the chunk may have given the group a new row.
-                let group = match lookup {
-                    Some(lookup) => lookup.address(layout, staged, scratch.hashes[index]),
-                    None => *only,
-                };
-                scratch.found.groups[index] = group as u64;
-                rejected.clear();
-                for bound in &plan.extrema {
-                    let array = &scratch.evaluated.stored[bound.extremum.column];
-                    bound.extremum.update(layout, array, &[row], &scratch.found.groups, &mut rejected);
-                }
-                if rejected.is_empty() {
-                    continue;
-                }
-                stage_payload(plan, scratch, Some(&[row]));
-                for bound in &plan.extrema {
-                    bound.extremum.combine(layout, &[group.cast_const()], &[staged]);
-                }
-                store.append(std::iter::once(staged.cast_const()), &mut scratch.addresses)?;
-                let address = scratch.addresses[0];
+        stage_payload(plan, scratch, Some(&again));
+        let groups: Vec<*const u8> =
+            again.iter().map(|&row| scratch.found.groups[row as usize] as usize as *const u8).collect();
+        let staged: Vec<*mut u8> = again.iter().map(|&row| scratch.stage.row_mut(row as usize)).collect();
+        // SAFETY: rows of groups are on retained pages; the staged rows were staged for this chunk, whose arrays are alive.
+        unsafe {
+            for bound in &plan.extrema {
+                bound.extremum.combine(layout, &groups, &staged);
+            }
+            store.append(staged.iter().map(|row| row.cast_const()), &mut scratch.addresses)?;
+            for ((&row, &staged), &address) in again.iter().zip(&staged).zip(&scratch.addresses) {
+                let row = row as usize;
                 match lookup {
-                    Some(lookup) => lookup.redirect(layout, staged, scratch.hashes[index], address),
+                    Some(lookup) => lookup.redirect(layout, staged, scratch.hashes[row], address),
                     None => *only = address,
                 }
-                scratch.found.groups[index] = address as u64;
+                scratch.found.groups[row] = address as u64;
             }
-            self.survivors += 1;
         }
+        self.survivors += again.len() as u64;
         scratch.again = again;
         Ok(())
     }

@@ -258,16 +258,6 @@ impl SaltedTable {
         *entry = *entry & SALT | address as u64;
     }
 
-    /// Address of the row that stands for the group of `row`, of hash `hash`.
-    ///
-    /// # Safety
-    /// As [`redirect`](Self::redirect).
-    pub(crate) unsafe fn address(&mut self, layout: &RowLayout, row: *const u8, hash: u64) -> *mut u8 {
-        // SAFETY: the caller vouches for the rows.
-        let entry = unsafe { self.entry(layout, row, hash) };
-        (*entry & REFERENCE) as usize as *mut u8
-    }
-
     unsafe fn entry(&mut self, layout: &RowLayout, row: *const u8, hash: u64) -> &mut u64 {
         let mask = self.mask;
         let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
