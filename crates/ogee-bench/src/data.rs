@@ -1,6 +1,6 @@
-//! TPC-H tables as Parquet: a directory per table, as many files as asked, Snappy, row groups and pages of a stated size.
+//! Tables as Parquet: a directory per table, as many files as asked, Snappy, row groups and pages of a stated size.
 //!
-//! Not here: other benchmarks' data.
+//! Not here: the rows of benchmarks that have no generator of their own (`h2o`, `sums`).
 
 use std::fs::File;
 use std::io;
@@ -34,6 +34,13 @@ pub struct Arguments {
     /// Tables to write
     #[arg(long, value_delimiter = ',', default_value = "lineitem")]
     tables: Vec<String>,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// How a table is cut into files.
+#[derive(Args, Clone, Copy)]
+pub struct Files {
     /// Files per large table
     #[arg(long, default_value_t = 4)]
     files: i32,
@@ -48,7 +55,8 @@ pub struct Arguments {
 /// Every table of TPC-H.
 const TABLES: [&str; 8] = ["lineitem", "orders", "partsupp", "part", "customer", "supplier", "nation", "region"];
 
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+/// Rows of one file.
+pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
 /// Schema and rows of one part of a table.
 fn part(table: &str, scale: f64, number: i32, count: i32) -> (SchemaRef, Batches) {
@@ -69,32 +77,34 @@ fn part(table: &str, scale: f64, number: i32, count: i32) -> (SchemaRef, Batches
     }
 }
 
-fn write(arguments: &Arguments, table: &str, directory: &Path, number: i32, count: i32) -> io::Result<()> {
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .set_max_row_group_row_count(Some(arguments.row_group_rows))
-        .set_data_page_size_limit(arguments.page_bytes)
-        .build();
-    let (schema, batches) = part(table, arguments.scale, number, count);
-    let partial = directory.join(format!("{table}-{number}.part"));
-    let mut writer = ArrowWriter::try_new(File::create(&partial)?, schema, Some(properties))?;
-    for batch in batches {
-        writer.write(&batch.map_err(io::Error::other)?)?;
-    }
-    writer.close()?;
-    std::fs::rename(partial, directory.join(format!("{table}-{number}.parquet")))
-}
-
-/// Writes the tables, a file per core at a time.
-pub fn generate(arguments: &Arguments) -> io::Result<()> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    for table in &arguments.tables {
-        if !TABLES.contains(&table.as_str()) {
-            return Err(io::Error::other(format!("no table {table:?} in TPC-H; there are {}", TABLES.join(", "))));
+impl Files {
+    fn write(&self, path: &Path, schema: SchemaRef, batches: Batches) -> io::Result<()> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_max_row_group_row_count(Some(self.row_group_rows))
+            .set_data_page_size_limit(self.page_bytes)
+            .build();
+        let partial = path.with_extension("part");
+        let mut writer = ArrowWriter::try_new(File::create(&partial)?, schema, Some(properties))?;
+        for batch in batches {
+            writer.write(&batch.map_err(io::Error::other)?)?;
         }
-        let directory = arguments.out.join(table);
+        writer.close()?;
+        std::fs::rename(partial, path)
+    }
+
+    /// Writes the files of `table` below `out`, one per core at a time. `part` gives schema and rows of a file, from its number (of the first, 1)
+    /// and the number of files.
+    pub fn write_table(
+        &self,
+        out: &Path,
+        table: &str,
+        part: impl Fn(i32, i32) -> (SchemaRef, Batches) + Sync,
+    ) -> io::Result<()> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let directory = out.join(table);
         std::fs::create_dir_all(&directory)?;
-        let count = if matches!(table.as_str(), "nation" | "region") { 1 } else { arguments.files.max(1) };
+        let count = self.files.max(1);
         let next = AtomicI32::new(1);
         thread::scope(|scope| {
             let workers: Vec<_> = (0..cores)
@@ -105,7 +115,8 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
                             if number > count {
                                 return Ok(());
                             }
-                            write(arguments, table, &directory, number, count)?;
+                            let (schema, batches) = part(number, count);
+                            self.write(&directory.join(format!("{table}-{number}.parquet")), schema, batches)?;
                         }
                     })
                 })
@@ -116,6 +127,21 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
             })
         })?;
         println!("{table}: {count} files in {}", directory.display());
+        Ok(())
+    }
+}
+
+/// Writes the tables of TPC-H.
+pub fn generate(arguments: &Arguments) -> io::Result<()> {
+    for table in &arguments.tables {
+        if !TABLES.contains(&table.as_str()) {
+            return Err(io::Error::other(format!("no table {table:?} in TPC-H; there are {}", TABLES.join(", "))));
+        }
+        let files = Files {
+            files: if matches!(table.as_str(), "nation" | "region") { 1 } else { arguments.files.files },
+            ..arguments.files
+        };
+        files.write_table(&arguments.out, table, |number, count| part(table, arguments.scale, number, count))?;
     }
     Ok(())
 }

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::Variant;
 use crate::child::{self, Outcome};
-use crate::groupings::{self, Grouping};
+use crate::groupings;
+use crate::queries::Query;
 
 /// What a process may use beyond its limit.
 const TOLERANCE_BYTES: u64 = 64 << 20;
@@ -92,7 +93,7 @@ struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// What is wrong with a run, if something is.
-    fn judge(&mut self, grouping: &Grouping, limit: Option<u64>, outcome: &Outcome) -> Option<String> {
+    fn judge(&mut self, grouping: &Query, limit: Option<u64>, outcome: &Outcome) -> Option<String> {
         if let Some(error) = &outcome.error {
             return Some(error.clone());
         }
@@ -115,7 +116,7 @@ impl Experiment<'_> {
         (left > 0).then(|| format!("{left} entries left in the temporary directory"))
     }
 
-    fn run(&mut self, grouping: &Grouping, limit: &str, threads: usize) -> io::Result<()> {
+    fn run(&mut self, grouping: &Query, limit: &str, threads: usize) -> io::Result<()> {
         let mut flags = vec!["--threads".to_owned(), threads.to_string()];
         flags.extend(["--temp-directory".to_owned(), self.temporary.display().to_string()]);
         if limit != "none" {

@@ -10,9 +10,8 @@
 
 use std::path::Path;
 
-use serde_json::json;
-
 use crate::Variant;
+use crate::queries::Query;
 
 /// The group keys, in the paper's order.
 pub const KEYS: [&[&str]; 13] = [
@@ -54,24 +53,13 @@ const COLUMNS: [(&str, bool); 16] = [
 /// Left out of the 14-column variant.
 const LEFT_OUT: [&str; 2] = ["l_shipinstruct", "l_comment"];
 
-/// One grouping.
-#[derive(Clone, Debug)]
-pub struct Grouping {
-    /// `g13-wide16`
-    pub name: String,
-    /// The grouping itself.
-    pub sql: String,
-    /// The check over it.
-    pub check: String,
-}
-
 /// The place of a table's files, for `FROM`.
 pub fn source(data: &Path) -> String {
     format!("'{}/*.parquet'", data.join("lineitem").display())
 }
 
 /// Grouping `number` over the files of `source`.
-pub fn grouping(number: usize, variant: Variant, source: &str) -> Grouping {
+pub fn grouping(number: usize, variant: Variant, source: &str) -> Query {
     let keys = KEYS[number - 1];
     let others = COLUMNS.iter().filter(|(column, _)| match variant {
         Variant::Thin => false,
@@ -100,18 +88,15 @@ pub fn grouping(number: usize, variant: Variant, source: &str) -> Grouping {
         Variant::Wide14 => "wide14",
         Variant::Wide16 => "wide16",
     };
-    Grouping { name: format!("g{number}-{suffix}"), sql, check }
+    Query { name: format!("g{number}-{suffix}"), sql, check }
 }
 
-/// All of them, one JSON object a line.
-pub fn print(data: &Path) {
+/// All of them over the table below `data`.
+pub fn all(data: &Path) -> Vec<Query> {
     let source = source(data);
-    for variant in [Variant::Thin, Variant::Wide14, Variant::Wide16] {
-        for number in 1..=KEYS.len() {
-            let grouping = grouping(number, variant, &source);
-            println!("{}", json!({ "name": grouping.name, "sql": grouping.sql, "check": grouping.check }));
-        }
-    }
+    let variants = [Variant::Thin, Variant::Wide14, Variant::Wide16];
+    let of = |variant| (1..=KEYS.len()).map(move |number| (number, variant));
+    variants.into_iter().flat_map(of).map(|(number, variant)| grouping(number, variant, &source)).collect()
 }
 
 #[cfg(test)]

@@ -9,9 +9,12 @@ mod child;
 mod data;
 mod experiment;
 mod groupings;
+mod h2o;
 mod idle;
+mod queries;
+mod random;
+mod sums;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -25,12 +28,8 @@ enum Cli {
     Generate(Generate),
     /// Run the 13 groupings of "Robust external hash aggregation in the solid state age" at several limits and thread counts
     Groupings(experiment::Arguments),
-    /// Print the groupings' SQL, one JSON object a line
-    Queries {
-        /// Directory with the tables
-        #[arg(long)]
-        data: PathBuf,
-    },
+    /// Print the SQL of a suite, one JSON object a line
+    Queries(queries::Arguments),
     /// See that memory falls back after a query and that an idle shell uses no CPU
     Idle(idle::Arguments),
 }
@@ -39,6 +38,10 @@ enum Cli {
 enum Generate {
     /// TPC-H
     Tpch(data::Arguments),
+    /// The table of the H2O.ai group-by benchmark
+    H2o(h2o::Arguments),
+    /// Tables of a key and a value, with keys distributed as in "Global hash tables strike back"
+    Sums(sums::Arguments),
 }
 
 /// How many columns a grouping gives out.
@@ -55,9 +58,11 @@ pub enum Variant {
 fn main() -> ExitCode {
     let result = match Cli::parse() {
         Cli::Generate(Generate::Tpch(arguments)) => data::generate(&arguments).map(|()| true),
+        Cli::Generate(Generate::H2o(arguments)) => h2o::generate(&arguments).map(|()| true),
+        Cli::Generate(Generate::Sums(arguments)) => sums::generate(&arguments).map(|()| true),
         Cli::Groupings(arguments) => experiment::run(&arguments),
-        Cli::Queries { data } => {
-            groupings::print(&data);
+        Cli::Queries(arguments) => {
+            queries::print(&arguments);
             Ok(true)
         }
         Cli::Idle(arguments) => idle::run(&arguments),

@@ -1,5 +1,5 @@
-//! Aggregate functions that users of other engines expect and DataFusion does not bring: `arg_min`, `arg_max`, `mode`, `quantile_disc`,
-//! and `quantile_cont` as a name of `percentile_cont`.
+//! Aggregate functions that users of other engines expect and DataFusion does not bring: `arg_min`, `arg_max`, `mode`, `histogram`,
+//! `quantile_disc`, and `quantile_cont` as a name of `percentile_cont`.
 //!
 //! They are ordinary DataFusion functions: the engine collects their arguments and hands them over by group.
 
@@ -7,9 +7,10 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, UInt64Array},
+        array::{Array, ArrayRef, AsArray, MapArray, StructArray, UInt64Array},
+        buffer::{NullBuffer, OffsetBuffer},
         compute::{SortOptions, and, concat, filter, is_not_null, sort_to_indices},
-        datatypes::{DataType, Field, FieldRef, Float64Type, UInt64Type},
+        datatypes::{DataType, Field, FieldRef, Fields, Float64Type, UInt64Type},
     },
     common::{
         Result, ScalarValue, exec_err, internal_err, plan_err,
@@ -32,6 +33,7 @@ pub(crate) fn functions() -> Vec<AggregateUDF> {
     vec![
         arg("arg_min", &["argmin", "min_by"], false),
         arg("arg_max", &["argmax", "max_by"], true),
+        AggregateUDF::new_from_impl(Histogram { signature: Signature::any(1, Volatility::Immutable) }),
         AggregateUDF::new_from_impl(Mode { signature: Signature::any(1, Volatility::Immutable) }),
         AggregateUDF::new_from_impl(QuantileDisc { signature: Signature::user_defined(Volatility::Immutable) }),
         percentile_cont_udaf().as_ref().clone().with_aliases(["quantile_cont"]),
@@ -161,7 +163,7 @@ impl AggregateUDFImpl for Mode {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let data_type = args.return_field.data_type().clone();
-        Ok(Box::new(ModeState { data_type, counts: HashMap::new(), bytes: 0 }))
+        Ok(Box::new(ValueCounts { data_type, counts: HashMap::new(), bytes: 0, result: most_frequent }))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -169,15 +171,82 @@ impl AggregateUDFImpl for Mode {
     }
 }
 
+/// How often each value occurs, as a map ordered by the values.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Histogram {
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for Histogram {
+    fn name(&self) -> &str {
+        "histogram"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        let entries = DataType::Struct(entry_fields(&arg_types[0]));
+        Ok(DataType::Map(Arc::new(Field::new("entries", entries, false)), false))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        Ok(vec![state_list("values", args.input_fields[0].data_type()), state_list("counts", &DataType::UInt64)])
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let data_type = args.exprs[0].data_type(args.schema)?;
+        Ok(Box::new(ValueCounts { data_type, counts: HashMap::new(), bytes: 0, result: map_of_counts }))
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+}
+
+fn entry_fields(value: &DataType) -> Fields {
+    Fields::from(vec![Field::new("key", value.clone(), false), Field::new("value", DataType::UInt64, true)])
+}
+
+/// Counts of the values of a group, and what is made of them.
 #[derive(Debug)]
-struct ModeState {
+struct ValueCounts {
     data_type: DataType,
     counts: HashMap<ScalarValue, u64>,
     /// Of the values, beyond the table itself.
     bytes: usize,
+    result: fn(&Self) -> Result<ScalarValue>,
 }
 
-impl ModeState {
+fn most_frequent(of: &ValueCounts) -> Result<ScalarValue> {
+    let order = |a: &(&ScalarValue, &u64), b: &(&ScalarValue, &u64)| {
+        a.1.cmp(b.1).then_with(|| b.0.partial_cmp(a.0).unwrap_or(Ordering::Equal))
+    };
+    match of.counts.iter().max_by(order) {
+        Some((value, _)) => Ok(value.clone()),
+        None => ScalarValue::try_from(&of.data_type),
+    }
+}
+
+fn map_of_counts(of: &ValueCounts) -> Result<ScalarValue> {
+    let mut entries: Vec<_> = of.counts.iter().collect();
+    entries.sort_by(|a, b| a.0.partial_cmp(b.0).unwrap_or(Ordering::Equal));
+    let counts = UInt64Array::from_iter_values(entries.iter().map(|(_, count)| **count));
+    let values = match entries.is_empty() {
+        true => datafusion::arrow::array::new_empty_array(&of.data_type),
+        false => ScalarValue::iter_to_array(entries.iter().map(|(value, _)| (*value).clone()))?,
+    };
+    let fields = entry_fields(&of.data_type);
+    // As DuckDB: no values, no map.
+    let nulls = values.is_empty().then(|| NullBuffer::new_null(1));
+    let offsets = OffsetBuffer::from_lengths([values.len()]);
+    let entries = StructArray::new(fields.clone(), vec![values, Arc::new(counts)], None);
+    let field = Arc::new(Field::new("entries", DataType::Struct(fields), false));
+    Ok(ScalarValue::Map(Arc::new(MapArray::new(field, offsets, entries, nulls, false))))
+}
+
+impl ValueCounts {
     fn add(&mut self, value: ScalarValue, count: u64) {
         let Self { counts, bytes, .. } = self;
         *counts.entry(value).or_insert_with_key(|value| {
@@ -187,7 +256,7 @@ impl ModeState {
     }
 }
 
-impl Accumulator for ModeState {
+impl Accumulator for ValueCounts {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for row in (0..values[0].len()).filter(|&row| values[0].is_valid(row)) {
             // Compacted: a value must not keep all of its batch alive.
@@ -199,13 +268,7 @@ impl Accumulator for ModeState {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let order = |a: &(&ScalarValue, &u64), b: &(&ScalarValue, &u64)| {
-            a.1.cmp(b.1).then_with(|| b.0.partial_cmp(a.0).unwrap_or(Ordering::Equal))
-        };
-        match self.counts.iter().max_by(order) {
-            Some((value, _)) => Ok(value.clone()),
-            None => ScalarValue::try_from(&self.data_type),
-        }
+        (self.result)(self)
     }
 
     fn size(&self) -> usize {

@@ -21,6 +21,7 @@ mod output;
 mod pipeline;
 mod project;
 mod query;
+mod series;
 mod source;
 mod union;
 
@@ -33,5 +34,6 @@ pub use output::OutputStream;
 pub use pipeline::{Flow, Operator, OperatorLocal, Pipeline, Sink, SinkLocal, Source, SourceLocal, SourceStep};
 pub use project::Project;
 pub use query::{OpenPipeline, Query, RunningQuery};
+pub use series::SeriesSource;
 pub use source::{ChannelSender, ChannelSource, ChunksSource};
 pub use union::UnionSource;

@@ -50,50 +50,90 @@ impl Dictionary {
     }
 }
 
-/// Views that a lane has seen, direct-mapped.
-const SEEN: usize = 512;
+/// Places for short values that a lane has seen: four for each code, so that few are looked for in more than one.
+const SHORT: usize = 4 * CODES;
+/// Views of long values that a lane has seen, direct-mapped.
+const LONG: usize = 512;
+/// An empty place: no value is as long as this view says.
+const EMPTY: u128 = u128::MAX;
 
 /// What a lane keeps of a dictionary, so that a value costs a few cycles.
 #[derive(Debug, Default)]
 pub struct CodeCache {
     /// Codes by value.
     known: HashMap<Box<[u8]>, u8>,
-    seen: Vec<Seen>,
-    /// Number of the array at hand.
+    short: Short,
+    /// Values that are not in their views: a view means a value only within one array.
+    long: Vec<Seen>,
+    /// Number of the array at hand, from 1.
     array: u64,
     /// Views of the values, for output, with a buffer for the long ones.
     views: Vec<u128>,
     buffer: Option<Buffer>,
 }
 
-/// A view and its code. A short value is in its view; a long one's view means that value only within one array.
+/// Codes of values that are in their views, by open addressing.
+#[derive(Debug)]
+struct Short {
+    views: Box<[u128; SHORT]>,
+    codes: Box<[u8; SHORT]>,
+}
+
+impl Default for Short {
+    fn default() -> Self {
+        Self { views: Box::new([EMPTY; SHORT]), codes: Box::new([0; SHORT]) }
+    }
+}
+
+impl Short {
+    /// The place of `view`, or the empty one where it belongs.
+    #[inline(always)]
+    fn place(&self, view: u128) -> usize {
+        let mut place = slot(view, SHORT);
+        // There are more places than codes, so that one is empty.
+        while self.views[place] != view && self.views[place] != EMPTY {
+            place = (place + 1) % SHORT;
+        }
+        place
+    }
+}
+
+/// A view and its code.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     view: u128,
-    /// The array of a long value; [`SHORT`] for a short one; 0 in an empty place.
+    /// The array of the value; 0 in an empty place.
     array: u64,
     code: u8,
 }
-
-/// Stands for every array: short values mean the same in all.
-const SHORT: u64 = u64::MAX;
 
 impl CodeCache {
     /// The codes of `array`, a view array; NULLs stay NULL. `None` if the dictionary has no room for all values.
     pub(crate) fn encode(&mut self, dictionary: &Dictionary, array: &ArrayRef) -> Option<ArrayRef> {
         let (views, buffers) = view_parts(array);
-        self.seen.resize(SEEN, Seen::default());
+        self.long.resize(LONG, Seen::default());
         self.array += 1;
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
         let mut codes = vec![0u8; views.len()];
         for (row, (&view, code)) in views.iter().zip(&mut codes).enumerate() {
-            let of_array = if RowView(view).is_long() { self.array } else { SHORT };
-            let seen = &self.seen[slot(view)];
-            if seen.view == view && seen.array == of_array {
-                *code = seen.code;
-            } else if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+            if RowView(view).is_long() {
+                let seen = self.long[slot(view, LONG)];
+                if seen.view == view && seen.array == self.array {
+                    *code = seen.code;
+                } else if is_valid(row) {
+                    *code = self.look_up(dictionary, view, buffers)?;
+                    self.long[slot(view, LONG)] = Seen { view, array: self.array, code: *code };
+                }
+                continue;
+            }
+            let place = self.short.place(view);
+            if self.short.views[place] == view {
+                *code = self.short.codes[place];
+            } else if is_valid(row) {
                 *code = self.look_up(dictionary, view, buffers)?;
-                self.seen[slot(view)] = Seen { view, array: of_array, code: *code };
+                self.short.views[place] = view;
+                self.short.codes[place] = *code;
             }
         }
         Some(std::sync::Arc::new(UInt8Array::new(ScalarBuffer::from(codes), array.nulls().cloned())))
@@ -169,11 +209,11 @@ impl CodeCache {
     }
 }
 
-/// Where a view is looked for.
+/// Where a view is looked for first, of `places`, a power of two.
 #[inline(always)]
-fn slot(view: u128) -> usize {
+fn slot(view: u128, places: usize) -> usize {
     let mixed = (view as u64 ^ ((view >> 64) as u64).rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (64 - SEEN.ilog2())) as usize
+    (mixed >> (64 - places.ilog2())) as usize
 }
 
 /// Views and data buffers of a view array.

@@ -170,6 +170,12 @@ impl RowLayout {
         self.fixed_key_end.div_ceil(8)
     }
 
+    /// Words of 8 bytes at the start of a row that hash and keys take, views included.
+    #[inline(always)]
+    pub fn key_span_words(&self) -> usize {
+        self.key_words() + 2 * self.key_views.len()
+    }
+
     /// Whether some key may point to a heap page.
     #[inline(always)]
     pub fn has_key_views(&self) -> bool {

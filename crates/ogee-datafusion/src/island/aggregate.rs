@@ -41,6 +41,18 @@ impl Aggregate {
             DataFusionMode::Final | DataFusionMode::FinalPartitioned => AggregateMode::Final,
             DataFusionMode::PartialReduce => return None,
         };
+        Self::with(node, mode, &node.schema())
+    }
+
+    /// What `last` makes of the states of `first`, in one step: the engine needs no two, and not all aggregates have states that can be passed
+    /// on. DataFusion plans two steps for grouping sets.
+    pub(crate) fn of_both(first: &AggregateExec, last: &AggregateExec) -> Option<Self> {
+        let two_steps = *first.mode() == DataFusionMode::Partial
+            && matches!(last.mode(), DataFusionMode::Final | DataFusionMode::FinalPartitioned);
+        two_steps.then(|| Self::with(first, AggregateMode::Single, &last.schema())).flatten()
+    }
+
+    fn with(node: &AggregateExec, mode: AggregateMode, output: &Schema) -> Option<Self> {
         let input = node.input().schema();
         let groups = node.group_expr();
         let keys = groups
@@ -52,7 +64,7 @@ impl Aggregate {
                 Some(GroupKey { expr: translate(expr, &input).ok()?, data_type })
             })
             .collect::<Option<Vec<_>>>()?;
-        let schema = normalize_schema(&node.schema());
+        let schema = normalize_schema(output);
         let grouping_sets = match groups.has_grouping_set() {
             true => Some(grouping_sets(groups, schema.field(keys.len()).data_type())?),
             false => None,

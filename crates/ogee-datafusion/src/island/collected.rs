@@ -1,4 +1,4 @@
-//! DataFusion's aggregate functions over whole groups: those that the engine has no kernels for, and users' own.
+//! Aggregate functions over whole groups: the engine's own where values are ranked, DataFusion's and users' for all others.
 
 use std::sync::Arc;
 
@@ -16,7 +16,9 @@ use datafusion::{
 };
 use ogee_exec::{
     ExecError, Expr,
-    aggregate::{Collected, CollectedAggregates, GroupAccumulators, is_storable},
+    aggregate::{
+        Collected, CollectedAggregates, GroupAccumulators, HolisticStates, Mode, Quantile, QuantileKind, is_storable,
+    },
 };
 use ogee_vector::{normalize_array, normalize_type};
 
@@ -35,6 +37,52 @@ struct Function {
     args: Vec<Argument>,
     /// Column of the filter.
     filter: Option<usize>,
+    holistic: Option<Holistic>,
+}
+
+/// A function that the engine has itself.
+#[derive(Clone, Debug)]
+enum Holistic {
+    Quantile(Quantile),
+    Mode(Mode),
+}
+
+impl Holistic {
+    /// What `expr` over `args` is, if the engine has it.
+    fn of(expr: &AggregateFunctionExpr, args: &[Argument]) -> Option<Self> {
+        if expr.is_distinct() {
+            return None;
+        }
+        let value = match args.first()? {
+            Argument::Column(_, data_type) => normalize_type(data_type),
+            Argument::Constant(_) => return None,
+        };
+        let fraction = || match args.get(1)? {
+            Argument::Constant(value) => match value.cast_to(&DataType::Float64).ok()? {
+                ScalarValue::Float64(Some(fraction)) if (0.0..=1.0).contains(&fraction) => Some(fraction),
+                _ => None,
+            },
+            Argument::Column(..) => None,
+        };
+        let descending = expr.order_bys().first().is_some_and(|by| by.options.descending);
+        Some(match expr.fun().name() {
+            "median" => Self::Quantile(Quantile::new(QuantileKind::Median, value)?),
+            "percentile_cont" => {
+                let fraction = if descending { 1.0 - fraction()? } else { fraction()? };
+                Self::Quantile(Quantile::new(QuantileKind::Continuous(fraction), value)?)
+            }
+            "quantile_disc" => Self::Quantile(Quantile::new(QuantileKind::Discrete(fraction()?), value)?),
+            "mode" => Self::Mode(Mode::new(value)?),
+            _ => return None,
+        })
+    }
+
+    fn states(&self) -> Box<dyn HolisticStates> {
+        match self {
+            Self::Quantile(quantile) => quantile.states(),
+            Self::Mode(mode) => mode.states(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -88,10 +136,13 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
             Some(filter) => Some(columns.index(filter, true)?),
             None => None,
         };
-        functions.push(Function { expr: Arc::clone(expr), args, filter });
+        let holistic = Holistic::of(expr, &args);
+        functions.push(Function { expr: Arc::clone(expr), args, filter, holistic });
     }
     let mut order = Vec::new();
-    if let Some(requirement) = node.required_input_ordering().swap_remove(0) {
+    // Values are ranked whatever their order.
+    let ordered = functions.iter().any(|function| function.holistic.is_none());
+    if let Some(requirement) = node.required_input_ordering().swap_remove(0).filter(|_| ordered) {
         for by in requirement.into_single() {
             order.push((columns.index(&by.expr, false)?, by.options.unwrap_or_default()));
         }
@@ -102,8 +153,15 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
 
 impl CollectedAggregates for Functions {
     fn make(&self) -> Result<Box<dyn GroupAccumulators>, ExecError> {
-        let states = self.0.iter().map(|function| Ok((function.clone(), accumulator(&function.expr)?)));
-        Ok(Box::new(Accumulators(states.collect::<Result<_>>().map_err(to_exec)?)))
+        let states = self.0.iter().map(|function| {
+            let states = match &function.holistic {
+                Some(holistic) => States::Holistic(holistic.states()),
+                None => States::Foreign(accumulator(&function.expr)?),
+            };
+            Ok((function.clone(), states))
+        });
+        let functions = states.collect::<Result<_>>().map_err(to_exec)?;
+        Ok(Box::new(Accumulators { functions, passes: 0 }))
     }
 }
 
@@ -116,35 +174,86 @@ fn accumulator(expr: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumu
     Ok(Box::new(GroupsAccumulatorAdapter::new(move || expr.create_accumulator())))
 }
 
-struct Accumulators(Vec<(Function, Box<dyn GroupsAccumulator>)>);
+/// States of one function.
+enum States {
+    Foreign(Box<dyn GroupsAccumulator>),
+    Holistic(Box<dyn HolisticStates>),
+}
+
+struct Accumulators {
+    functions: Vec<(Function, States)>,
+    /// Passes that are over.
+    passes: usize,
+}
+
+impl Argument {
+    fn of(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        Ok(match self {
+            Self::Column(column, declared) if columns[*column].data_type() == declared => Arc::clone(&columns[*column]),
+            Self::Column(column, declared) => cast(&columns[*column], declared)?,
+            Self::Constant(value) => value.to_array_of_size(rows)?,
+        })
+    }
+}
 
 impl GroupAccumulators for Accumulators {
     fn update(&mut self, columns: &[ArrayRef], groups: &[usize], total_groups: usize) -> Result<(), ExecError> {
-        for (function, states) in &mut self.0 {
-            let args = function.args.iter().map(|arg| {
-                Ok(match arg {
-                    Argument::Column(column, declared) if columns[*column].data_type() == declared => {
-                        Arc::clone(&columns[*column])
-                    }
-                    Argument::Column(column, declared) => cast(&columns[*column], declared)?,
-                    Argument::Constant(value) => value.to_array_of_size(groups.len())?,
-                })
-            });
-            let args = args.collect::<Result<Vec<_>>>().map_err(to_exec)?;
+        for (function, states) in &mut self.functions {
             let filter = function.filter.map(|column| columns[column].as_boolean());
-            states.update_batch(&args, groups, filter, total_groups).map_err(to_exec)?;
+            match states {
+                States::Holistic(states) => {
+                    let Argument::Column(column, _) = function.args[0] else { unreachable!("checked by `of`") };
+                    states.add(&columns[column], filter, groups, total_groups);
+                }
+                States::Foreign(states) if self.passes == 0 => {
+                    let args = function.args.iter().map(|arg| arg.of(columns, groups.len()));
+                    let args = args.collect::<Result<Vec<_>>>().map_err(to_exec)?;
+                    states.update_batch(&args, groups, filter, total_groups).map_err(to_exec)?;
+                }
+                // It has seen all rows.
+                States::Foreign(_) => {}
+            }
         }
         Ok(())
     }
 
     fn size(&self) -> usize {
-        self.0.iter().map(|(_, states)| states.size()).sum()
+        let size = |states: &States| match states {
+            States::Foreign(states) => states.size(),
+            States::Holistic(states) => states.size(),
+        };
+        self.functions.iter().map(|(_, states)| size(states)).sum()
+    }
+
+    fn begin_passes(&mut self) -> bool {
+        let mut any = false;
+        for (_, states) in &mut self.functions {
+            if let States::Holistic(states) = states {
+                states.begin_passes();
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn end_pass(&mut self) -> bool {
+        self.passes += 1;
+        let mut again = false;
+        for (_, states) in &mut self.functions {
+            if let States::Holistic(states) = states {
+                again |= states.end_pass();
+            }
+        }
+        again
     }
 
     fn evaluate(&mut self) -> Result<Vec<ArrayRef>, ExecError> {
-        self.0
-            .iter_mut()
-            .map(|(_, states)| Ok(normalize_array(&states.evaluate(EmitTo::All).map_err(to_exec)?)?))
-            .collect()
+        let results = self.functions.iter_mut().map(|(_, states)| match states {
+            States::Foreign(states) => {
+                Ok(normalize_array(&states.evaluate(EmitTo::All).map_err(to_exec)?)?)
+            }
+            States::Holistic(states) => states.evaluate(),
+        });
+        results.collect()
     }
 }

@@ -18,6 +18,7 @@ mod operator;
 mod prune;
 mod rule;
 mod scan;
+mod series;
 
 pub(crate) use exec::IslandExec;
 pub(crate) use operator::properties as table_properties;

@@ -19,7 +19,7 @@ use ogee_exec::{
 };
 use ogee_vector::normalize_schema;
 
-use super::{aggregate::Aggregate, scan::ParquetScan};
+use super::{aggregate::Aggregate, scan::ParquetScan, series::Series};
 use crate::{
     expr::{translate, translate_predicate},
     table::TableScan,
@@ -32,6 +32,8 @@ pub(crate) enum Op {
     Scan(ParquetScan),
     /// Reads a table whose rows are pages of the pool.
     Table(TableScan),
+    /// Counts in steps.
+    Series(Series),
     /// Keeps the rows for which the predicate is true, then the columns of the projection.
     Filter { predicate: Arc<dyn PhysicalExpr>, projection: Option<Vec<usize>> },
     /// Computes expressions, with the names that they get.
@@ -76,7 +78,7 @@ impl OperatorExec {
             Op::Project(exprs) => exprs.iter().map(|(expr, _)| Arc::clone(expr)).collect(),
             Op::Aggregate(aggregate) => aggregate.expressions(),
             Op::Scan(scan) => scan.expressions(),
-            Op::Table(_) | Op::Limit { .. } | Op::Union | Op::Pass => Vec::new(),
+            Op::Table(_) | Op::Series(_) | Op::Limit { .. } | Op::Union | Op::Pass => Vec::new(),
         }
     }
 }
@@ -107,6 +109,7 @@ pub(super) fn open(
     match &*operator.op {
         Op::Scan(scan) => scan.open(query.ctx()),
         Op::Table(scan) => Ok(OpenPipeline::new(scan.source())),
+        Op::Series(series) => Ok(OpenPipeline::new(series.source(normalize_schema(&operator.schema())))),
         Op::Filter { predicate, projection } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
             let predicate = translate_predicate(predicate, &declared()).map_err(planned)?;
@@ -157,6 +160,7 @@ impl DisplayAs for OperatorExec {
         match &*self.op {
             Op::Scan(scan) => write!(f, ": {scan}"),
             Op::Table(scan) => write!(f, ": {scan}"),
+            Op::Series(series) => write!(f, ": {series}"),
             Op::Filter { predicate, projection } => {
                 write!(f, ": {predicate}")?;
                 if projection.is_some() {
@@ -194,6 +198,7 @@ impl ExecutionPlan for OperatorExec {
         match &*self.op {
             Op::Scan(_) => "OgeeScan",
             Op::Table(_) => "OgeeTable",
+            Op::Series(_) => "OgeeSeries",
             Op::Filter { .. } => "OgeeFilter",
             Op::Project(_) => "OgeeProject",
             Op::Limit { .. } => "OgeeLimit",

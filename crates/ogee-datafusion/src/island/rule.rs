@@ -14,6 +14,7 @@ use datafusion::{
         coop::CooperativeExec,
         filter::FilterExec,
         limit::{GlobalLimitExec, LocalLimitExec},
+        memory::LazyMemoryExec,
         projection::ProjectionExec,
         repartition::RepartitionExec,
         replace_children_if_necessary,
@@ -28,6 +29,7 @@ use super::{
     aggregate::Aggregate,
     operator::{Op, OperatorExec},
     scan::ParquetScan,
+    series::Series,
 };
 use crate::{engine::Engine, order::is_ordered, table::TableExec};
 
@@ -86,7 +88,8 @@ impl OgeeRule {
             });
         };
         let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
-        let children = plan.children().into_iter().map(|child| match child.downcast_ref::<SortExec>() {
+        let inputs = first_step(plan).map_or_else(|| plan.children(), |first| first.children());
+        let children = inputs.into_iter().map(|child| match child.downcast_ref::<SortExec>() {
             Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
             _ => child,
         });
@@ -126,6 +129,20 @@ fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.children().into_iter().any(is_worthwhile)
 }
 
+/// The aggregation whose states `plan` goes on with, if the two can be one step.
+fn first_step(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    let last = plan.downcast_ref::<AggregateExec>()?;
+    let mut below = last.input();
+    loop {
+        if let Some(first) = below.downcast_ref::<AggregateExec>() {
+            return Aggregate::of_both(first, last).map(|_| below);
+        }
+        let passes = below.fetch().is_none()
+            && (below.is::<CoalescePartitionsExec>() || below.is::<CooperativeExec>() || below.is::<RepartitionExec>());
+        below = below.children().into_iter().next().filter(|_| passes)?;
+    }
+}
+
 /// The operators that do what `plan` does to its inputs, in the order in which rows pass them, or `None` where the engine has none.
 fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
     let mut ops = Vec::with_capacity(2);
@@ -134,6 +151,8 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
         return Some(vec![Op::Scan(ParquetScan::of(source)?)]);
     } else if let Some(table) = plan.downcast_ref::<TableExec>() {
         ops.push(Op::Table(table.scan().clone()));
+    } else if let Some(generators) = plan.downcast_ref::<LazyMemoryExec>() {
+        ops.push(Op::Series(Series::of(generators)?));
     } else if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         ops.push(Op::Filter {
             predicate: Arc::clone(filter.predicate()),
@@ -142,7 +161,11 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
     } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         ops.push(Op::Project(projection.expr().iter().map(|p| (Arc::clone(&p.expr), p.alias.clone())).collect()));
     } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-        ops.push(Op::Aggregate(Box::new(Aggregate::of(aggregate)?)));
+        let of = match first_step(plan).and_then(|first| first.downcast_ref::<AggregateExec>()) {
+            Some(first) => Aggregate::of_both(first, aggregate),
+            None => Aggregate::of(aggregate),
+        };
+        ops.push(Op::Aggregate(Box::new(of?)));
     } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
         return unordered_input(plan, Op::Limit { skip: limit.skip(), fetch: limit.fetch() });
     } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {

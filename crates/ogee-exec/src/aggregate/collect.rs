@@ -2,7 +2,8 @@
 //!
 //! Their values are the payload of rows, one row for each input row, which spilled like all others. A lane numbers the groups of a
 //! partition, hands the values over with those numbers, and gets results back. A partition that fits is pinned; one that does not, and that
-//! no bits split, goes through page by page, and only a row of each group is kept. What the states take is reserved as it grows.
+//! no bits split, goes through page by page, as often as the functions ask for, and only a row of each group is kept. What the states take is
+//! reserved as it grows.
 //!
 //! Groups are numbered by *ticketing*: a table from key to the next number, as in "Global hash tables strike back", PVLDB 2025, section 3,
 //! but private to the lane.
@@ -106,7 +107,7 @@ pub(crate) struct Collector<'a> {
     collected: &'a Collected,
     memory: &'a Arc<BufferManager>,
     tickets: Tickets,
-    /// Rows of groups whose own pages go.
+    /// Rows of groups whose own pages do not stay.
     kept: PartitionedRows,
     accumulators: Box<dyn GroupAccumulators>,
     reservation: Reservation,
@@ -147,6 +148,21 @@ impl<'a> Collector<'a> {
             for page in &pages {
                 self.add_page(page, false, caches)?;
             }
+        } else if self.accumulators.begin_passes() {
+            loop {
+                for part in &mut parts {
+                    for page in 0..part.num_pages() {
+                        if task.is_cancelled() {
+                            return Err(ExecError::Cancelled);
+                        }
+                        self.add_page(&part.pin_page(page)?, true, caches)?;
+                    }
+                }
+                if !self.accumulators.end_pass() {
+                    break;
+                }
+            }
+            parts.clear();
         } else {
             for part in &mut parts {
                 while part.num_pages() > 0 {

@@ -133,6 +133,12 @@ pub trait GroupAccumulators: Send {
     /// Bytes that the states take.
     fn size(&self) -> usize;
 
+    /// Before the first rows: there are too many to be kept. Whether [`Self::end_pass`] may ask for them again.
+    fn begin_passes(&mut self) -> bool;
+
+    /// All rows were there. Whether all of them must come again.
+    fn end_pass(&mut self) -> bool;
+
     /// The results, one array for each function, one value for each group; the states are then empty.
     ///
     /// # Errors

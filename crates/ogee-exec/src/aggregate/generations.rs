@@ -28,7 +28,7 @@ use super::{
 use crate::ExecError;
 
 /// Strings are stored as codes if the first rows have at most so many distinct ones.
-const SAMPLE_DISTINCT: usize = 64;
+const SAMPLE_DISTINCT: usize = 192;
 /// Rows of an earlier generation that are turned at once.
 const TURNED_ROWS: usize = 1024;
 

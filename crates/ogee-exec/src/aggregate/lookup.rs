@@ -2,13 +2,36 @@
 
 use std::sync::Arc;
 
+use arrow_array::{Array, ArrayRef, cast::AsArray};
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
-use ogee_row::{RowLayout, RowStage};
+use ogee_row::RowLayout;
+use ogee_vector::PhysicalType;
 
 use super::table::{Found, LOCAL_ENTRIES, SaltedTable};
 
-/// Lookups must leave empty entries: the table is reset at two thirds.
-const RESET_LEN: usize = LOCAL_ENTRIES / 3 * 2;
+/// Entries that the table may grow to: more do not stay in the caches that lanes share, and rows are then better partitioned.
+const GROWN_ENTRIES: usize = 1 << 19;
+
+/// Groups that a table of so many entries takes before it is full: lookups must leave some empty.
+fn room(entries: usize) -> usize {
+    entries / 3 * 2
+}
+
+/// How many groups there are if `rows` rows drawn from all of them alike were of `distinct` groups.
+fn expected_groups(rows: u64, distinct: usize) -> f64 {
+    // distinct = groups * (1 - exp(-rows / groups)), solved for the rows of each group.
+    let ratio = distinct as f64 / rows.max(1) as f64;
+    let (mut few, mut many) = (1e-6_f64, 1e6_f64);
+    for _ in 0..60 {
+        let middle = (few * many).sqrt();
+        if -(-middle).exp_m1() / middle > ratio {
+            few = middle;
+        } else {
+            many = middle;
+        }
+    }
+    rows as f64 / few
+}
 
 /// Bytes of stored keys, validity included, that address a group directly.
 const PERFECT_BYTES: usize = 2;
@@ -29,6 +52,8 @@ pub(crate) struct PerfectTable {
     offset: usize,
     bytes: usize,
     len: usize,
+    /// Scratch: the slot of each row.
+    slots: Vec<u16>,
 }
 
 impl Lookup {
@@ -44,7 +69,7 @@ impl Lookup {
                 let bytes = keys.len();
                 let mut groups = memory.allocate_non_paged(consumer, 8 << (8 * bytes))?;
                 groups.as_u64_slice_mut().fill(0);
-                Self::Perfect(PerfectTable { groups, offset: keys.start, bytes, len: 0 })
+                Self::Perfect(PerfectTable { groups, offset: keys.start, bytes, len: 0, slots: Vec::new() })
             }
             None => Self::Salted(SaltedTable::new(memory, consumer, LOCAL_ENTRIES)?),
         })
@@ -61,9 +86,37 @@ impl Lookup {
     /// Whether `rows` rows may be looked up before the next reset.
     pub(crate) fn has_room_for(&self, rows: usize) -> bool {
         match self {
-            Self::Salted(table) => table.len() + rows <= RESET_LEN,
+            Self::Salted(table) => table.len() + rows <= room(table.entries()),
             Self::Perfect(_) => true,
         }
+    }
+
+    /// Makes room for all groups that there seem to be, if a table of `bytes` at most can have that: `rows` rows were looked up since the table
+    /// was empty. Whether it did.
+    ///
+    /// # Safety
+    /// All rows in the table are on pinned pages.
+    pub(crate) unsafe fn grow(
+        &mut self,
+        memory: &Arc<BufferManager>,
+        consumer: &'static str,
+        rows: u64,
+        bytes: usize,
+    ) -> Result<bool, MemoryError> {
+        let Self::Salted(table) = self else { return Ok(false) };
+        // A tenth more, since they are not drawn alike.
+        let groups = expected_groups(rows, table.len()) * 1.1;
+        let most = GROWN_ENTRIES.min(bytes / 8);
+        let mut entries = 2 * table.entries();
+        while groups > room(entries) as f64 && entries < most {
+            entries *= 2;
+        }
+        if entries > most || groups > room(entries) as f64 {
+            return Ok(false);
+        }
+        // SAFETY: the caller vouches for the rows.
+        *table = unsafe { table.grown(memory, consumer, entries)? };
+        Ok(true)
     }
 
     /// Forgets all groups.
@@ -122,18 +175,102 @@ impl PerfectTable {
         }
     }
 
-    /// Looks up staged rows `0 .. rows`, as [`SaltedTable::find_or_claim`] does.
-    pub(crate) fn find_or_claim(&mut self, stage: &RowStage, rows: usize, found: &mut Found) {
+    /// Looks up the rows whose stored keys are `keys`, as [`SaltedTable::find_or_claim`] does; nothing has to be staged.
+    pub(crate) fn find_or_claim(&mut self, layout: &RowLayout, keys: &[ArrayRef], rows: usize, found: &mut Found) {
         found.clear();
+        self.write_slots(layout, keys, rows);
+        let groups = self.groups.as_u64_slice_mut();
+        // As arrays, so that no slot needs a check.
+        if let Some(groups) = groups.first_chunk::<{ 1 << 16 }>() {
+            found.groups.extend(self.slots.iter().map(|&slot| groups[usize::from(slot)]));
+        } else if let Some(groups) = groups.first_chunk::<{ 1 << 8 }>() {
+            found.groups.extend(self.slots.iter().map(|&slot| groups[usize::from(slot as u8)]));
+        } else {
+            found.groups.extend(self.slots.iter().map(|_| groups[0]));
+        }
+        if found.groups.iter().all(|&group| group != 0) {
+            return;
+        }
         for row in 0..rows {
-            // SAFETY: the row is staged.
-            let slot = unsafe { self.slot(stage.row(row)) };
-            let group = &mut self.groups.as_u64_slice_mut()[slot];
-            if *group == 0 {
-                *group = found.claim(row, slot);
+            if found.groups[row] == 0 {
+                let slot = usize::from(self.slots[row]);
+                if groups[slot] == 0 {
+                    groups[slot] = found.claim(row, slot);
+                }
+                found.groups[row] = groups[slot];
             }
-            found.groups.push(*group);
         }
         self.len += found.new.len();
+    }
+
+    /// Writes to `slots` the bytes that the keys of each row will have there.
+    fn write_slots(&mut self, layout: &RowLayout, keys: &[ArrayRef], rows: usize) {
+        self.slots.clear();
+        self.slots.resize(rows, 0);
+        for (index, array) in keys.iter().enumerate() {
+            let column = layout.column(index);
+            let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+            let valid = column.validity.map_or(0, |(byte, mask)| u16::from(mask) << (8 * (byte - self.offset)));
+            // A column without bytes begins where the keys end.
+            let shift = 8 * (column.offset - self.offset) as u32;
+            let place = |value: u16| value.checked_shl(shift).unwrap_or(0) | valid;
+            let mut write = |value: &dyn Fn(usize) -> u16| {
+                for row in 0..rows {
+                    if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                        self.slots[row] |= place(value(row));
+                    }
+                }
+            };
+            match column.physical {
+                PhysicalType::Null => {}
+                PhysicalType::Bool => {
+                    let values = array.as_boolean().values();
+                    write(&|row| u16::from(values.value(row)));
+                }
+                _ => {
+                    let data = array.to_data();
+                    let bytes = data.buffers()[0].as_slice();
+                    if column.physical.row_width() == 1 {
+                        let values = &bytes[data.offset()..][..rows];
+                        match nulls {
+                            None => {
+                                for (slot, &value) in self.slots.iter_mut().zip(values) {
+                                    *slot |= u16::from(value) << shift | valid;
+                                }
+                            }
+                            Some(_) => write(&|row| u16::from(values[row])),
+                        }
+                    } else {
+                        // The only column, without validity.
+                        let values = &bytes[2 * data.offset()..][..2 * rows];
+                        let float = column.physical == PhysicalType::F16;
+                        for (slot, value) in self.slots.iter_mut().zip(values.chunks_exact(2)) {
+                            *slot = match u16::from_le_bytes([value[0], value[1]]) {
+                                // As rows have them: one zero, one NaN.
+                                0x8000 if float => 0,
+                                value if float && value & 0x7fff > 0x7c00 => 0x7e00,
+                                value => value,
+                            };
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_expected_from_repeats() {
+        for groups in [90_000.0_f64, 200_000.0, 5_000_000.0] {
+            let rows = 230_000.0;
+            let distinct = groups * -(-rows / groups).exp_m1();
+            let expected = expected_groups(rows as u64, distinct as usize);
+            assert!((expected / groups - 1.0).abs() < 0.01, "{expected} instead of {groups}");
+        }
+        assert!(expected_groups(1000, 1000) > 1e6, "no repeats, no end");
     }
 }

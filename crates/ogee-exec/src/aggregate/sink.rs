@@ -137,6 +137,7 @@ impl Sink for AggregateSink {
             rounds: 0,
             survivors: 0,
             input_rows: 0,
+            looked_up: Some(0),
             early: EarlyCombination::default(),
             only: std::ptr::null_mut(),
             scratch: Scratch::default(),
@@ -222,6 +223,8 @@ pub(crate) fn append_partition(mut partition: RowPartition, target: &mut Partiti
 struct Scratch {
     evaluated: Evaluated,
     stage: RowStage,
+    /// The chunk's keys are staged.
+    staged: bool,
     hashes: Vec<u64>,
     caches: Vec<CodeCache>,
     /// The group of each row.
@@ -253,6 +256,8 @@ struct AggregateLocal {
     /// Rows that went to partitions.
     survivors: u64,
     input_rows: u64,
+    /// Rows that were looked up since the table was empty; `None` once it was reset, from when on it does not grow.
+    looked_up: Option<u64>,
     early: EarlyCombination,
     /// Without keys: the row of the only group, once there is one.
     only: *mut u8,
@@ -309,6 +314,7 @@ impl AggregateLocal {
         self.lookup = None;
         if looks_up {
             self.lookup = Some(self.new_lookup()?);
+            self.looked_up = self.looked_up.map(|_| 0);
         }
         self.rounds = self.rounds.max(1);
         self.ctx.counters.note_strategy("aggregate: widened rows".to_owned());
@@ -319,6 +325,7 @@ impl AggregateLocal {
     fn reset(&mut self) -> Result<(), ExecError> {
         let survivors = self.survivors as f64 / self.input_rows.max(1) as f64;
         self.rounds += 1;
+        self.looked_up = None;
         self.rows.release();
         self.choose_partitions(survivors)?;
         let spills = self.ctx.memory.stats().temp_bytes > 0;
@@ -397,17 +404,20 @@ impl AggregateLocal {
     /// Without keys all rows are of one group.
     fn add_to_only(&mut self, rows: usize) -> Result<(), ExecError> {
         if self.only.is_null() {
-            let Self { plan, scratch, rows: store, only, .. } = self;
+            let Self { plan, ctx, scratch, rows: store, only, .. } = self;
+            scratch.stage_keys(plan, ctx, rows)?;
             stage_payload(plan, scratch, Some(&[0]));
             // SAFETY: staged just now, with valid pointers into the chunk's arrays.
             unsafe { store.append(std::iter::once(scratch.stage.row(0)), &mut scratch.addresses)? };
             *only = scratch.addresses[0];
         }
-        self.scratch.old.clear();
-        self.scratch.old.extend(0..rows as u32);
-        self.scratch.found.groups.clear();
-        self.scratch.found.groups.resize(rows, self.only as u64);
-        self.update_extrema()?;
+        if !self.plan.extrema.is_empty() {
+            self.scratch.old.clear();
+            self.scratch.old.extend(0..rows as u32);
+            self.scratch.found.groups.clear();
+            self.scratch.found.groups.resize(rows, self.only as u64);
+            self.update_extrema()?;
+        }
         // SAFETY: the group's row is on a retained page.
         unsafe { update_states(&self.plan, &self.scratch.evaluated, Targets::One(self.only)) }
     }
@@ -433,9 +443,7 @@ impl AggregateLocal {
     fn grow_strings(&mut self) -> Result<(), ExecError> {
         let Self { plan, ctx, scratch, rows: store, lookup, only, .. } = self;
         let layout = &plan.layout;
-        if let Some(Lookup::Perfect(_)) = lookup {
-            scratch.hash(ctx, scratch.found.groups.len())?;
-        }
+        scratch.stage_keys(plan, ctx, scratch.found.groups.len())?;
         let mut again = std::mem::take(&mut scratch.again);
         again.sort_unstable();
         again.dedup();
@@ -469,15 +477,17 @@ impl AggregateLocal {
         let lookup = lookup.as_mut().expect("called while there is a table");
         let layout = &plan.layout;
         match lookup {
-            // SAFETY: pages of the rows in the table are retained since the last reset; the table was reset if it could fill up.
-            Lookup::Salted(table) => unsafe {
-                table.find_or_claim(layout, &scratch.stage, &scratch.hashes, &mut scratch.found);
-            },
+            Lookup::Salted(table) => {
+                scratch.stage_keys(plan, ctx, rows)?;
+                // SAFETY: pages of the rows in the table are retained since the last reset; the table was reset if it could fill up.
+                unsafe { table.find_or_claim(layout, &scratch.stage, &scratch.hashes, &mut scratch.found) };
+            }
             Lookup::Perfect(table) => {
-                table.find_or_claim(&scratch.stage, rows, &mut scratch.found);
-                // Only the rows that are kept need a hash.
+                let keys = &scratch.evaluated.stored[..layout.num_keys()];
+                table.find_or_claim(layout, keys, rows, &mut scratch.found);
+                // Only rows that are kept are staged.
                 if !scratch.found.new.is_empty() {
-                    scratch.hash(ctx, rows)?;
+                    scratch.stage_keys(plan, ctx, rows)?;
                 }
             }
         }
@@ -511,8 +521,15 @@ impl AggregateLocal {
 }
 
 impl Scratch {
-    /// Hashes the keys of all rows, and writes that to the staged ones.
-    fn hash(&mut self, ctx: &ExecContext, rows: usize) -> Result<(), ExecError> {
+    /// Stages hashes and keys of the chunk's rows, unless that was done before.
+    fn stage_keys(&mut self, plan: &AggregatePlan, ctx: &ExecContext, rows: usize) -> Result<(), ExecError> {
+        if std::mem::replace(&mut self.staged, true) {
+            return Ok(());
+        }
+        self.stage.reset(&plan.layout, rows);
+        for index in 0..plan.layout.num_keys() {
+            self.stage.write_column(&plan.layout, index, &self.evaluated.stored[index], None);
+        }
         self.hashes.clear();
         self.hashes.resize(rows, 0);
         for (index, array) in self.evaluated.keys.iter().enumerate() {
@@ -570,28 +587,29 @@ impl SinkLocal for AggregateLocal {
         while let Err(misfits) = self.plan.narrow(&mut self.scratch.evaluated, &mut self.scratch.caches) {
             self.widen(&misfits)?;
         }
-        if let Some(lookup) = &self.lookup {
+        if let Some(lookup) = &mut self.lookup {
             // The lookup claims entries before rows are appended, so there must be room for a chunk of new groups; and what is
             // pinned since the last reset must stay within the grant.
-            if !lookup.has_room_for(rows) || self.rows.retained_bytes() > self.grant / 2 {
+            let affordable = self.rows.retained_bytes() <= self.grant / 2;
+            let fits = lookup.has_room_for(rows)
+                || match self.looked_up {
+                    // SAFETY: rows in the table are on pages that are retained until it is reset.
+                    Some(looked_up) => unsafe { lookup.grow(&self.ctx.memory, CONSUMER, looked_up, self.grant / 8)? },
+                    None => false,
+                };
+            if !(fits && affordable) {
                 self.reset()?;
             }
+            self.looked_up = self.looked_up.map(|before| before + rows as u64);
         }
         self.input_rows += rows as u64;
-        let scratch = &mut self.scratch;
-        let layout = &self.plan.layout;
-        scratch.stage.reset(layout, rows);
-        for index in 0..layout.num_keys() {
-            scratch.stage.write_column(layout, index, &scratch.evaluated.stored[index], None);
-        }
-        if !matches!(self.lookup, Some(Lookup::Perfect(_))) {
-            scratch.hash(&self.ctx, rows)?;
-        }
-        if layout.num_keys() == 0 && self.plan.collected.is_none() {
+        self.scratch.staged = false;
+        if self.plan.layout.num_keys() == 0 && self.plan.collected.is_none() {
             self.add_to_only(rows)?;
         } else if self.lookup.is_some() {
             self.look_up(rows)?;
         } else {
+            self.scratch.stage_keys(&self.plan, &self.ctx, rows)?;
             self.append_all(rows)?;
         }
         Ok(Flow::Continue)

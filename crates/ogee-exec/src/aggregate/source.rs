@@ -43,12 +43,14 @@ pub(crate) struct Partition {
     radix: RadixBits,
     /// No group occurs twice.
     distinct: bool,
+    /// A page has rows of one hash only: further bits would only move them.
+    indivisible: bool,
 }
 
 impl Partition {
     /// Without rows yet. `distinct` says whether a group can come from one lane only.
     pub(crate) fn new(radix: RadixBits, distinct: bool) -> Self {
-        Self { parts: Vec::new(), earlier: Vec::new(), radix, distinct }
+        Self { parts: Vec::new(), earlier: Vec::new(), radix, distinct, indivisible: false }
     }
 
     /// Adds the rows that a lane made by plan `made_by`, without repeated groups if `distinct`; `latest` is the last plan.
@@ -324,7 +326,7 @@ enum Work {
     Combine,
     /// It does not fit into `share` bytes: distribute its rows by further bits.
     Split { share: usize },
-    /// It does not fit, and there are no further bits: its rows have few different hashes.
+    /// It does not fit, and further bits do not help: its rows have few different hashes.
     Compact,
 }
 
@@ -332,7 +334,7 @@ impl Work {
     fn of(partition: &Partition, share: usize) -> Self {
         if partition.footprint() <= share || partition.bytes() <= SPLIT_BYTES_MIN {
             Self::Combine
-        } else if partition.radix.below(SPLIT_BITS).is_some() {
+        } else if !partition.indivisible && partition.radix.below(SPLIT_BITS).is_some() {
             Self::Split { share }
         } else {
             Self::Compact
@@ -340,9 +342,26 @@ impl Work {
     }
 }
 
+/// Whether all rows of a page have the same hash.
+fn has_one_hash(partition: &mut Partition) -> Result<bool, ExecError> {
+    // The last page may have few rows; others are full.
+    let Some(part) = partition.parts.iter_mut().find(|part| part.num_pages() > 1) else {
+        return Ok(false);
+    };
+    let page = part.pin_page(0)?;
+    // SAFETY: the page is pinned.
+    let mut hashes = (0..page.len()).map(|row| unsafe { row_hash(page.row(row)) });
+    let first = hashes.next();
+    Ok(hashes.all(|hash| Some(hash) == first))
+}
+
 impl AggregateSourceLocal {
     /// Distributes the rows of `partition` by further bits of their hashes, as many as open pages fit into `share`.
-    fn split(&self, partition: Partition, share: usize) -> Result<Vec<Partition>, ExecError> {
+    fn split(&self, mut partition: Partition, share: usize) -> Result<Vec<Partition>, ExecError> {
+        if has_one_hash(&mut partition)? {
+            partition.indivisible = true;
+            return Ok(vec![partition]);
+        }
         let pages = if self.plan.layout.has_heap() { 2 } else { 1 };
         let allowed = (share / 2 / (pages * PAGE_SIZE)).max(2).ilog2();
         let wanted = (partition.footprint() * 2 / share).next_power_of_two().ilog2().max(1);
@@ -358,7 +377,7 @@ impl AggregateSourceLocal {
         self.ctx.counters.note_strategy("aggregate: split partitions".to_owned());
         let parts = target.into_partitions().into_iter().filter(|part| part.rows() > 0);
         let distinct = partition.distinct;
-        Ok(parts.map(|part| Partition { parts: vec![part], earlier: Vec::new(), radix, distinct }).collect())
+        Ok(parts.map(|part| Partition { parts: vec![part], ..Partition::new(radix, distinct) }).collect())
     }
 
     /// The parts of `partition`, those of earlier generations turned into rows of the last plan.

@@ -4,15 +4,15 @@
 //! before the key, so that a row is touched only when it very likely matches. References are addresses of rows, or, with
 //! [`STAGED`] set, numbers of rows that are still staged: user-space addresses leave that bit free.
 //!
-//! The first phase has 64-bit hashes at hand. Rows keep 32 bits, of which a partition's rows share the top ones; [`spread`] makes slot
-//! and salt of the others.
+//! Rows keep 32 bits of their hash, of which a partition's rows share the top ones; [`spread`] makes slot and salt of them, so that a table
+//! can be made anew, or larger, from the rows alone.
 
 use std::sync::Arc;
 
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
-use ogee_row::{RowLayout, RowStage, keys_equal, keys_equal_words, row_hash};
+use ogee_row::{RadixBits, RowLayout, RowStage, keys_equal, keys_equal_words, row_hash};
 
-/// Entries of the thread-local table of the first phase.
+/// Entries that the thread-local table of the first phase starts with.
 pub(crate) const LOCAL_ENTRIES: usize = 1 << 17;
 
 const SALT: u64 = 0xffff << 48;
@@ -46,6 +46,18 @@ impl<const N: usize> KeyEqual for Words<N> {
     }
 }
 
+/// Keys of so many words with views among them. Most equal keys are equal in all words: short strings are in their views.
+#[derive(Clone, Copy)]
+pub(crate) struct WordsWithViews<'a, const N: usize>(pub(crate) &'a RowLayout);
+
+impl<const N: usize> KeyEqual for WordsWithViews<'_, N> {
+    #[inline(always)]
+    unsafe fn equal(self, a: *const u8, b: *const u8) -> bool {
+        // SAFETY: the caller vouches for the rows. Equal views of long strings point to the same bytes.
+        unsafe { keys_equal_words::<N>(a, b) || keys_equal(self.0, a, b) }
+    }
+}
+
 /// Any keys.
 #[derive(Clone, Copy)]
 pub(crate) struct AnyKeys<'a>(pub(crate) &'a RowLayout);
@@ -61,7 +73,7 @@ impl KeyEqual for AnyKeys<'_> {
 /// `$body` with `$equal` being the [`KeyEqual`] for `$layout`.
 macro_rules! with_key_equal {
     ($layout:expr, $equal:ident => $body:expr) => {
-        match ($layout.has_key_views(), $layout.key_words()) {
+        match ($layout.has_key_views(), $layout.key_span_words()) {
             (false, 1) => {
                 let $equal = $crate::aggregate::table::Words::<1>;
                 $body
@@ -76,6 +88,18 @@ macro_rules! with_key_equal {
             }
             (false, 4) => {
                 let $equal = $crate::aggregate::table::Words::<4>;
+                $body
+            }
+            (true, 3) => {
+                let $equal = $crate::aggregate::table::WordsWithViews::<3>($layout);
+                $body
+            }
+            (true, 4) => {
+                let $equal = $crate::aggregate::table::WordsWithViews::<4>($layout);
+                $body
+            }
+            (true, 5) => {
+                let $equal = $crate::aggregate::table::WordsWithViews::<5>($layout);
                 $body
             }
             _ => {
@@ -162,6 +186,39 @@ impl SaltedTable {
         self.len
     }
 
+    /// Entries in use, empty or not.
+    pub(crate) fn entries(&self) -> usize {
+        self.mask as usize + 1
+    }
+
+    /// The same groups in a table of `capacity` entries.
+    ///
+    /// # Safety
+    /// All rows that the table refers to must be on pinned pages, and fewer than `capacity`.
+    pub(crate) unsafe fn grown(
+        &mut self,
+        memory: &Arc<BufferManager>,
+        consumer: &'static str,
+        capacity: usize,
+    ) -> Result<Self, MemoryError> {
+        let mut larger = Self::new(memory, consumer, capacity)?;
+        larger.reset(capacity);
+        let entries = larger.entries.as_u64_slice_mut();
+        let mut next = 0;
+        while let Some((row, after)) = self.next_row(next) {
+            next = after;
+            // SAFETY: the caller vouches for the rows.
+            let hash = spread(unsafe { row_hash(row) });
+            let mut slot = hash & larger.mask;
+            while entries[slot as usize] != 0 {
+                slot = (slot + 1) & larger.mask;
+            }
+            entries[slot as usize] = hash & SALT | row as u64;
+        }
+        larger.len = self.len;
+        Ok(larger)
+    }
+
     /// Address of the row that the entry at or after `slot` refers to, and the slot after that. No row may be staged.
     pub(crate) fn next_row(&mut self, slot: usize) -> Option<(*mut u8, usize)> {
         let entries = &self.entries.as_u64_slice_mut()[..=self.mask as usize];
@@ -209,6 +266,7 @@ impl SaltedTable {
                 found.groups.push(reference);
                 continue;
             }
+            let hash = spread(RadixBits::stored_hash(hash));
             let mut slot = hash & mask;
             let salt = hash & SALT;
             let reference = loop {
@@ -259,6 +317,7 @@ impl SaltedTable {
     }
 
     unsafe fn entry(&mut self, layout: &RowLayout, row: *const u8, hash: u64) -> &mut u64 {
+        let hash = spread(RadixBits::stored_hash(hash));
         let mask = self.mask;
         let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
         let mut slot = hash & mask;

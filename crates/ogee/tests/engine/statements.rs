@@ -327,6 +327,15 @@ fn a_result_that_is_dropped_ends_its_statement() {
 }
 
 #[test]
+fn a_group_larger_than_memory_is_ranked_in_passes() {
+    let sql = "SELECT median(v), quantile_disc(v, 0.9), quantile_cont(f, 0.25), mode(v % 9973), count(*) FROM (
+        SELECT value * 7919 % 3000017 AS v, CAST(value * 104729 % 1299709 AS DOUBLE) / 8 AS f FROM range(3000000)) AS t";
+    let narrow = open(Config::default().threads(2).memory_limit(48 << 20).counts_process(false));
+    assert_eq!(query(&narrow.connect(), sql), query(&connect(), sql));
+    assert!(narrow.memory_stats().spilled_bytes > 0, "the values do not fit");
+}
+
+#[test]
 fn statements_run_side_by_side() {
     let database = open(Config::default().threads(2));
     let connection = database.connect();

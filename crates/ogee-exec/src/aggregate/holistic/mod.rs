@@ -1,0 +1,99 @@
+//! Aggregates that need all values of a group in order: quantiles and the mode.
+//!
+//! Values that fit into memory are sorted into their groups by counting and then ranked. Where a group is larger than memory its values are
+//! seen in several passes over spilled pages, each of which narrows the question down; states then stay small whatever the number of values.
+
+mod mode;
+mod ordinal;
+mod quantile;
+
+use arrow_array::{Array, ArrayRef, BooleanArray};
+
+use self::ordinal::{Ordinal, is_ranked_long, is_ranked_short};
+pub use self::{
+    mode::Mode,
+    quantile::{Quantile, QuantileKind},
+};
+use crate::ExecError;
+
+/// States of one function for the groups of a partition.
+pub trait HolisticStates: Send {
+    /// Adds the value of each row to the row's group, below `total_groups`. NULLs, and rows that `filter` does not let pass, do not count.
+    fn add(&mut self, values: &dyn Array, filter: Option<&BooleanArray>, groups: &[usize], total_groups: usize);
+
+    /// Bytes that the states take.
+    fn size(&self) -> usize;
+
+    /// Before the first value: all values may come several times, and are too many to be kept.
+    fn begin_passes(&mut self);
+
+    /// Ends a pass. Whether another is needed.
+    fn end_pass(&mut self) -> bool;
+
+    /// One result for each group; the states are then empty.
+    ///
+    /// # Errors
+    /// [`ExecError::Arrow`].
+    fn evaluate(&mut self) -> Result<ArrayRef, ExecError>;
+}
+
+/// Values of groups as they come, with their groups.
+#[derive(Default)]
+struct Gathered<K> {
+    values: Vec<K>,
+    groups: Vec<u32>,
+}
+
+impl<K: Ordinal> Gathered<K> {
+    fn size(&self) -> usize {
+        self.values.capacity() * size_of::<K>() + self.groups.capacity() * 4
+    }
+
+    /// The values of each of `total` groups, next to each other, and where each group's end.
+    fn by_group(&mut self, total: usize) -> (Vec<K>, Vec<usize>) {
+        let (values, groups) = (std::mem::take(&mut self.values), std::mem::take(&mut self.groups));
+        if total == 1 {
+            let end = values.len();
+            return (values, vec![end]);
+        }
+        let mut ends = vec![0_usize; total];
+        for &group in &groups {
+            ends[group as usize] += 1;
+        }
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        // `ends` holds where the next value of each group goes, and so its end when all are there.
+        let mut sorted = vec![K::default(); values.len()];
+        for (&value, &group) in values.iter().zip(&groups) {
+            let place = &mut ends[group as usize];
+            sorted[*place] = value;
+            *place += 1;
+        }
+        (sorted, ends)
+    }
+}
+
+/// Calls `each` with the group and the value of each row that counts.
+fn for_each_value<K: Ordinal>(
+    values: &dyn Array,
+    filter: Option<&BooleanArray>,
+    groups: &[usize],
+    mut each: impl FnMut(usize, K),
+) {
+    let ordinals = K::of(values);
+    let nulls = values.nulls();
+    if nulls.is_none() && filter.is_none() {
+        for (&value, &group) in ordinals.iter().zip(groups) {
+            each(group, value);
+        }
+        return;
+    }
+    for (row, (&value, &group)) in ordinals.iter().zip(groups).enumerate() {
+        let passes = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
+        if passes && nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+            each(group, value);
+        }
+    }
+}
