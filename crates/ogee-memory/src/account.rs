@@ -137,6 +137,12 @@ impl ProcessAccount {
         self.other.load(Ordering::SeqCst).max(promised) + pools
     }
 
+    /// Whether there is more outside of the pools than the baseline and what was promised.
+    pub(crate) fn is_beyond_promises(&self) -> bool {
+        let promised = self.baseline.load(Ordering::SeqCst) + self.reserved.load(Ordering::SeqCst);
+        self.other.load(Ordering::SeqCst) > promised
+    }
+
     pub(crate) fn add_pool(&self, bytes: usize) {
         self.pool.fetch_add(bytes, Ordering::SeqCst);
     }

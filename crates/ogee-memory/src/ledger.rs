@@ -94,6 +94,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the budget is smaller than it would be if nobody outside took more than was promised.
+    pub(crate) fn is_beyond_promises(&self) -> bool {
+        self.counts_process && process_account().is_beyond_promises()
+    }
+
     /// How far the pool and the outside together are over the limit.
     pub(crate) fn excess(&self) -> usize {
         (self.used() + self.outside()).saturating_sub(self.limit())

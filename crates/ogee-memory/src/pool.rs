@@ -10,6 +10,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -35,6 +36,10 @@ const PAGE_EVENTS: usize = 16;
 /// A request that found nothing evictable and nothing in flight looks so many times more, since a page may have been
 /// unpinned or freed between two looks.
 const LAST_LOOKS: usize = 4;
+/// Where memory outside of the pool is more than was promised, it may be a peak of other threads, which go on meanwhile: so many times more,
+/// with a pause before each.
+const PATIENT_LOOKS: usize = 50;
+const PATIENCE: Duration = Duration::from_millis(4);
 
 /// While the pool is over its budget, frames go back to the system as soon as there are so many: four pieces.
 const GIVE_BACK_BYTES: usize = 4 * PIECE_SIZE;
@@ -183,6 +188,10 @@ impl Pool {
                 self.frames.settle();
                 self.frames.give_back(&self.ledger, short, true);
                 std::thread::yield_now();
+                continue;
+            }
+            if looks <= LAST_LOOKS + PATIENT_LOOKS && self.ledger.is_beyond_promises() {
+                std::thread::sleep(PATIENCE);
                 continue;
             }
             let failure = failure.or_else(|| self.failure.lock().take());

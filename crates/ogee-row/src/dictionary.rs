@@ -1,6 +1,9 @@
 //! Dictionaries of strings with few distinct values: rows hold one byte of code instead of a view and the bytes it points to.
 
-use std::{collections::HashMap, sync::OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock},
+};
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray, UInt8Array, cast::AsArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
@@ -17,11 +20,14 @@ const VALUE_BYTES: usize = 255;
 #[derive(Debug)]
 pub struct Dictionary {
     values: [OnceLock<Box<[u8]>>; CODES],
+    /// The order of the values, as of when there were so many.
+    ranks: Mutex<(usize, Arc<[u8; CODES]>)>,
 }
 
 impl Default for Dictionary {
     fn default() -> Self {
-        Self { values: std::array::from_fn(|_| OnceLock::new()) }
+        let ranks = Mutex::new((0, Arc::new([0; CODES])));
+        Self { values: std::array::from_fn(|_| OnceLock::new()), ranks }
     }
 }
 
@@ -32,6 +38,25 @@ impl Dictionary {
     /// If no value has this code.
     pub fn value(&self, code: u8) -> &[u8] {
         self.values[usize::from(code)].get().expect("codes are given out with their values")
+    }
+
+    /// For each code given out so far, how many of the values are less than its own.
+    ///
+    /// # Panics
+    /// If another thread panicked here.
+    pub fn ranks(&self) -> Arc<[u8; CODES]> {
+        let mut known = self.ranks.lock().expect("nothing panics with the lock");
+        let len = self.len();
+        if known.0 != len {
+            let mut codes: Vec<u8> = (0..len).map(|code| code as u8).collect();
+            codes.sort_unstable_by_key(|&code| self.value(code));
+            let mut ranks = [0; CODES];
+            for (rank, &code) in codes.iter().enumerate() {
+                ranks[usize::from(code)] = rank as u8;
+            }
+            *known = (len, Arc::new(ranks));
+        }
+        Arc::clone(&known.1)
     }
 
     /// The code of `value`, which is added if it is new; `None` if there is no room for it.
@@ -136,7 +161,7 @@ impl CodeCache {
                 self.short.codes[place] = *code;
             }
         }
-        Some(std::sync::Arc::new(UInt8Array::new(ScalarBuffer::from(codes), array.nulls().cloned())))
+        Some(Arc::new(UInt8Array::new(ScalarBuffer::from(codes), array.nulls().cloned())))
     }
 
     /// The code of a value that was not seen lately.
@@ -178,8 +203,8 @@ impl CodeCache {
         // SAFETY: the views were made over this one buffer, and values of string columns came from valid string arrays.
         unsafe {
             match data_type {
-                DataType::Utf8View => std::sync::Arc::new(StringViewArray::new_unchecked(views.into(), buffers, nulls)),
-                _ => std::sync::Arc::new(BinaryViewArray::new_unchecked(views.into(), buffers, nulls)),
+                DataType::Utf8View => Arc::new(StringViewArray::new_unchecked(views.into(), buffers, nulls)),
+                _ => Arc::new(BinaryViewArray::new_unchecked(views.into(), buffers, nulls)),
             }
         }
     }

@@ -13,6 +13,20 @@ impl RowView {
     /// Bytes that fit into the row.
     pub const INLINED: usize = 12;
 
+    /// The view of `bytes`, to which it points if they are long.
+    #[inline(always)]
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut raw = [0u8; 16];
+        raw[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        if bytes.len() <= Self::INLINED {
+            raw[4..4 + bytes.len()].copy_from_slice(bytes);
+            Self(u128::from_le_bytes(raw))
+        } else {
+            raw[4..8].copy_from_slice(&bytes[..4]);
+            Self(u128::from_le_bytes(raw)).with_pointer(bytes.as_ptr())
+        }
+    }
+
     /// Length of the value in bytes.
     #[inline(always)]
     pub fn len(self) -> usize {
@@ -96,22 +110,13 @@ const _: () = assert!(cfg!(target_endian = "little") && size_of::<usize>() == 8,
 mod tests {
     use super::*;
 
-    fn view(bytes: &[u8]) -> RowView {
-        let mut raw = [0u8; 16];
-        raw[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-        let n = bytes.len().min(if bytes.len() > 12 { 4 } else { 12 });
-        raw[4..4 + n].copy_from_slice(&bytes[..n]);
-        let view = RowView(u128::from_le_bytes(raw));
-        if bytes.len() > 12 { view.with_pointer(bytes.as_ptr()) } else { view }
-    }
-
     #[test]
     fn order_and_equality_are_those_of_the_bytes() {
         let values: Vec<&[u8]> =
             vec![b"", b"\0", b"a", b"a\0", b"ab", b"abcd", b"abcdefghijkl", b"abcdefghijklm", b"abcdefghijklmn", b"b"];
         for a in &values {
             for b in &values {
-                let (x, y) = (view(a), view(b));
+                let (x, y) = (RowView::of(a), RowView::of(b));
                 // SAFETY: the bytes are static.
                 unsafe {
                     assert_eq!(x.bytes(), *a);

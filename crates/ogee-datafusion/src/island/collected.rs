@@ -249,9 +249,7 @@ impl GroupAccumulators for Accumulators {
 
     fn evaluate(&mut self) -> Result<Vec<ArrayRef>, ExecError> {
         let results = self.functions.iter_mut().map(|(_, states)| match states {
-            States::Foreign(states) => {
-                Ok(normalize_array(&states.evaluate(EmitTo::All).map_err(to_exec)?)?)
-            }
+            States::Foreign(states) => Ok(normalize_array(&states.evaluate(EmitTo::All).map_err(to_exec)?)?),
             States::Holistic(states) => states.evaluate(),
         });
         results.collect()

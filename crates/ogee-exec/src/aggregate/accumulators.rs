@@ -121,7 +121,7 @@ fn decimal128(sums: impl Iterator<Item = Option<i128>>, output: &DataType) -> Re
 /// Least and greatest value that [`ShortSum`] and [`ShortAvg`] may be given: so many rows as [`SHORT_ROWS`] cannot overflow 64 bits.
 pub(crate) const SHORT_VALUES: (i64, i64) = (i32::MIN as i64, i32::MAX as i64);
 /// Rows that may go into the short states of an aggregation, all groups together.
-pub(crate) const SHORT_ROWS: u64 = 1 << 32;
+pub(crate) const SHORT_ROWS: u64 = u32::MAX as u64;
 
 /// [`SumInteger`] in 8 bytes: of values within [`SHORT_VALUES`], none of them NULL.
 #[repr(C, packed)]
@@ -352,6 +352,40 @@ impl<const AVG: bool> Accumulator for SumFloat<AVG> {
         let sum = columns[usize::from(AVG)].as_primitive::<Float64Type>();
         let count = if AVG { columns[0].as_primitive::<UInt64Type>().value(row) } else { 1 };
         sum.is_valid(row).then(|| Self { sum: sum.value(row), count })
+    }
+}
+
+/// [`SumFloat`] in 8 bytes: of values none of which is NULL.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub(crate) struct ShortSumFloat {
+    sum: f64,
+}
+
+impl Accumulator for ShortSumFloat {
+    type Input = Float64Type;
+
+    #[inline(always)]
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+    }
+
+    #[inline(always)]
+    fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+    }
+
+    fn results(states: &[Self], _output: &DataType) -> Result<ArrayRef, ExecError> {
+        Ok(Arc::new(Float64Array::from_iter_values(states.iter().map(|state| state.sum))))
+    }
+
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![Self::results(states, output)?])
+    }
+
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let sum = columns[0].as_primitive::<Float64Type>();
+        sum.is_valid(row).then(|| Self { sum: sum.value(row) })
     }
 }
 

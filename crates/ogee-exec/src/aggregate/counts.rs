@@ -1,27 +1,31 @@
 //! `count(*)`, `count(x)`, `bool_and`, `bool_or`: aggregates that look at validity or single bits.
 
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Int64Array, UInt64Array,
     cast::AsArray,
     types::{Int64Type, UInt64Type},
 };
+use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
 use super::kernel::{Kernel, Targets, for_each_valid};
 use crate::ExecError;
 
-/// Number of rows whose argument is not NULL; of all rows if there is no argument.
-pub(crate) struct CountKernel {
-    pub(crate) offset: usize,
+/// Number of rows whose argument is not NULL; of all rows if there is no argument. `C` is the state: 32 bits for up to
+/// [`SHORT_ROWS`](super::accumulators::SHORT_ROWS) rows.
+pub(crate) struct CountKernel<C> {
+    offset: usize,
     /// `Int64`, or `UInt64` for `regr_count`.
-    pub(crate) output: DataType,
+    output: DataType,
+    state: PhantomData<C>,
 }
 
-impl CountKernel {
-    /// Bytes of the state.
-    pub(crate) const STATE: usize = 8;
+impl<C: ArrowNativeType> CountKernel<C> {
+    pub(crate) fn new(offset: usize, output: DataType) -> Self {
+        Self { offset, output, state: PhantomData }
+    }
 
     /// # Safety
     /// `row` is a row of the layout that the kernel was bound to, owned by the caller.
@@ -29,13 +33,13 @@ impl CountKernel {
     unsafe fn add(&self, row: *mut u8, count: u64) {
         // SAFETY: the state lies within the row.
         unsafe {
-            let place = row.add(self.offset).cast::<u64>();
-            place.write_unaligned(place.read_unaligned() + count);
+            let place = row.add(self.offset).cast::<C>();
+            place.write_unaligned(C::usize_as(place.read_unaligned().as_usize() + count as usize));
         }
     }
 }
 
-impl Kernel for CountKernel {
+impl<C: ArrowNativeType> Kernel for CountKernel<C> {
     unsafe fn update(&self, args: &[ArrayRef], targets: Targets<'_>) -> Result<(), ExecError> {
         let nulls = args[0].logical_nulls().filter(|n| n.null_count() > 0);
         // SAFETY: the caller vouches for the targets.
@@ -72,13 +76,14 @@ impl Kernel for CountKernel {
     unsafe fn combine(&self, sources: &[*const u8], targets: &[*mut u8]) {
         for (source, &target) in sources.iter().zip(targets) {
             // SAFETY: the caller vouches for both.
-            unsafe { self.add(target, source.add(self.offset).cast::<u64>().read_unaligned()) };
+            unsafe { self.add(target, source.add(self.offset).cast::<C>().read_unaligned().as_usize() as u64) };
         }
     }
 
     unsafe fn results(&self, rows: &[*const u8]) -> Result<ArrayRef, ExecError> {
         // SAFETY: the caller vouches for the rows.
-        let counts = rows.iter().map(|row| unsafe { row.add(self.offset).cast::<u64>().read_unaligned() });
+        let counts =
+            rows.iter().map(|row| unsafe { row.add(self.offset).cast::<C>().read_unaligned() }.as_usize() as u64);
         Ok(match self.output {
             DataType::UInt64 => Arc::new(UInt64Array::from_iter_values(counts)),
             _ => Arc::new(Int64Array::from_iter_values(counts.map(|count| count as i64))),

@@ -40,12 +40,6 @@ fn below(a: f64, b: f64) -> bool {
     a < b || (b.is_nan() && !a.is_nan())
 }
 
-/// Order of coded strings. Codes are numbered as they came.
-#[inline(always)]
-fn code_below(dictionary: &Dictionary, a: u8, b: u8) -> bool {
-    a != b && dictionary.value(a) < dictionary.value(b)
-}
-
 /// A column of the layout as the loops need it.
 struct Place {
     offset: usize,
@@ -85,11 +79,58 @@ impl Place {
         // SAFETY: validity and value lie within the row.
         unsafe {
             let place = row.add(self.offset).cast::<V>();
-            if !self.has_value(row) {
-                self.mark(row);
-                place.write_unaligned(value);
-            } else if better(value, place.read_unaligned()) {
-                place.write_unaligned(value);
+            let old = place.read_unaligned();
+            // Without a branch that depends on the values: which is better is anyone's guess.
+            let take = better(value, old) | !self.has_value(row);
+            place.write_unaligned(if take { value } else { old });
+            self.mark(row);
+        }
+    }
+
+    /// Offers `value(row)` to the row at `targets[row]`, for each of `rows`.
+    ///
+    /// # Safety
+    /// As [`offer`](Self::offer), for each target.
+    #[inline(always)]
+    unsafe fn offer_each<V: Copy>(
+        &self,
+        rows: impl Iterator<Item = usize>,
+        targets: &[u64],
+        keep: Keep,
+        value: impl Fn(usize) -> V,
+        less: impl Fn(V, V) -> bool,
+    ) {
+        let offers = rows.map(|row| (targets[row] as usize as *mut u8, value(row)));
+        // SAFETY: the caller vouches for the targets.
+        unsafe {
+            match keep {
+                Keep::Min => offers.for_each(|(target, value)| self.offer(target, value, &less)),
+                Keep::Max => offers.for_each(|(target, value)| self.offer(target, value, |new, old| less(old, new))),
+                Keep::First => offers.for_each(|(target, value)| self.offer(target, value, |_, _| false)),
+            }
+        }
+    }
+
+    /// Offers the value of each source row that has one to its target row.
+    ///
+    /// # Safety
+    /// As [`offer`](Self::offer), for each source and target.
+    #[inline(always)]
+    unsafe fn offer_rows<V: Copy>(
+        &self,
+        sources: &[*const u8],
+        targets: &[*mut u8],
+        keep: Keep,
+        less: impl Fn(&V, &V) -> bool,
+    ) {
+        // SAFETY: the caller vouches for sources and targets.
+        unsafe {
+            let pairs = sources.iter().zip(targets).filter(|(source, _)| self.has_value(**source));
+            let offers = pairs.map(|(source, &target)| (target, source.add(self.offset).cast::<V>().read_unaligned()));
+            match keep {
+                Keep::Min => offers.for_each(|(target, value)| self.offer(target, value, |new, old| less(&new, &old))),
+                Keep::Max => offers.for_each(|(target, value)| self.offer(target, value, |new, old| less(&old, &new))),
+                Keep::First => offers.for_each(|(target, value)| self.offer(target, value, |_, _| false)),
             }
         }
     }
@@ -107,34 +148,33 @@ impl Extremum {
     }
 
     /// Offers values `rows` of `array` to the groups at `targets[row]`. A long string that has no room in its group's row goes to
-    /// `again`: that group must be materialized once more, with this row's values.
+    /// `again`: that group must be materialized once more, with this row's values. Without `again`, groups are staged: long strings then only
+    /// point into the array.
     ///
     /// # Safety
-    /// Targets are rows of `layout` on pinned pages, owned by the caller.
+    /// Targets are rows of `layout` on pinned pages, or staged without `again`, owned by the caller.
     pub(crate) unsafe fn update(
         &self,
         layout: &RowLayout,
         array: &ArrayRef,
         rows: &[u32],
         targets: &[u64],
-        again: &mut Vec<u32>,
+        mut again: Option<&mut Vec<u32>>,
     ) {
         let place = self.place(layout);
         let nulls = array.nulls().filter(|n| n.null_count() > 0);
-        let valid = |row: u32| nulls.is_none_or(|n| n.is_valid(row as usize));
         macro_rules! offer {
             ($v:ty, $value:expr, $less:expr) => {{
-                let (value, less) = ($value, $less);
+                let rows = rows.iter().map(|&row| row as usize);
                 // SAFETY: the caller vouches for the targets; the type is the column's.
-                let offer = |better: &dyn Fn($v, $v) -> bool| unsafe {
-                    for &row in rows.iter().filter(|&&row| valid(row)) {
-                        place.offer::<$v>(targets[row as usize] as usize as *mut u8, value(row as usize), better);
+                unsafe {
+                    match nulls {
+                        None => place.offer_each::<$v>(rows, targets, self.keep, $value, $less),
+                        Some(nulls) => {
+                            let rows = rows.filter(|&row| nulls.is_valid(row));
+                            place.offer_each::<$v>(rows, targets, self.keep, $value, $less);
+                        }
                     }
-                };
-                match self.keep {
-                    Keep::Min => offer(&|new, old| less(new, old)),
-                    Keep::Max => offer(&|new, old| less(old, new)),
-                    Keep::First => offer(&|_, _| false),
                 }
             }};
         }
@@ -155,10 +195,10 @@ impl Extremum {
             PhysicalType::I32 => integers!(i32),
             PhysicalType::I64 => integers!(i64),
             PhysicalType::U8 if self.dictionary.is_some() => {
-                let dictionary = self.dictionary.as_deref().expect("asked above");
+                let ranks = self.dictionary.as_deref().expect("asked above").ranks();
                 let codes = native::<u8>(array);
                 let codes: &[u8] = &codes;
-                offer!(u8, |row: usize| codes[row], |a: u8, b: u8| code_below(dictionary, a, b));
+                offer!(u8, |row: usize| codes[row], |a: u8, b: u8| ranks[usize::from(a)] < ranks[usize::from(b)]);
             }
             PhysicalType::U8 => integers!(u8),
             PhysicalType::U16 => integers!(u16),
@@ -185,14 +225,24 @@ impl Extremum {
             }
             PhysicalType::Null => {}
             PhysicalType::View | PhysicalType::Nested => {
-                for &row in rows.iter().filter(|&&row| valid(row)) {
+                for &row in rows.iter().filter(|&&row| nulls.is_none_or(|nulls| nulls.is_valid(row as usize))) {
                     let bytes = match array.data_type() {
                         DataType::Utf8View => array.as_string_view().value(row as usize).as_bytes(),
                         _ => array.as_binary_view().value(row as usize),
                     };
+                    let target = targets[row as usize] as usize as *mut u8;
                     // SAFETY: the caller vouches for the targets.
-                    if unsafe { !self.offer_bytes(&place, targets[row as usize] as usize as *mut u8, bytes) } {
-                        again.push(row);
+                    unsafe {
+                        match &mut again {
+                            None => place.offer(target, RowView::of(bytes), |new: RowView, old: RowView| {
+                                self.is_better(new.compare(&old))
+                            }),
+                            Some(again) => {
+                                if !self.offer_bytes(&place, target, bytes) {
+                                    again.push(row);
+                                }
+                            }
+                        }
                     }
                 }
             }
@@ -266,30 +316,15 @@ impl Extremum {
     pub(crate) unsafe fn combine(&self, layout: &RowLayout, sources: &[*const u8], targets: &[*mut u8]) {
         let place = self.place(layout);
         macro_rules! offer {
-            ($v:ty, $less:expr) => {{
-                let less = $less;
-                let offer = |better: &dyn Fn($v, $v) -> bool| {
-                    for (source, &target) in sources.iter().zip(targets) {
-                        // SAFETY: the caller vouches for both; the type is the column's.
-                        unsafe {
-                            if place.has_value(*source) {
-                                let value = source.add(place.offset).cast::<$v>().read_unaligned();
-                                place.offer::<$v>(target, value, better);
-                            }
-                        }
-                    }
-                };
-                match self.keep {
-                    Keep::Min => offer(&|new, old| less(&new, &old)),
-                    Keep::Max => offer(&|new, old| less(&old, &new)),
-                    Keep::First => offer(&|_, _| false),
-                }
-            }};
+            ($v:ty, $less:expr) => {
+                // SAFETY: the caller vouches for both; the type is the column's.
+                unsafe { place.offer_rows::<$v>(sources, targets, self.keep, $less) }
+            };
         }
         match layout.column(self.column).physical {
             PhysicalType::U8 if self.dictionary.is_some() => {
-                let dictionary = self.dictionary.as_deref().expect("asked above");
-                offer!(u8, |a: &u8, b: &u8| code_below(dictionary, *a, *b));
+                let ranks = self.dictionary.as_deref().expect("asked above").ranks();
+                offer!(u8, |a: &u8, b: &u8| ranks[usize::from(*a)] < ranks[usize::from(*b)]);
             }
             PhysicalType::Bool | PhysicalType::U8 => offer!(u8, |a: &u8, b: &u8| a < b),
             PhysicalType::I8 => offer!(i8, |a: &i8, b: &i8| a < b),
@@ -309,7 +344,7 @@ impl Extremum {
             PhysicalType::Null => {}
             PhysicalType::View | PhysicalType::Nested => {
                 // SAFETY: the caller vouches for the strings of both.
-                offer!(RowView, |a: &RowView, b: &RowView| unsafe { a.compare(b) }.is_lt());
+                offer!(RowView, |a: &RowView, b: &RowView| a.compare(b).is_lt());
             }
         }
     }

@@ -245,7 +245,7 @@ mod tests {
         let short = generations.latest();
         let guesses: Vec<_> = short.short_states().map(|guess| (guess, Misfit::Value)).collect();
         assert_eq!(guesses.len(), 1);
-        assert!(generations.count(1 << 32));
+        assert!(generations.count(u32::MAX as usize));
         assert!(!generations.count(1));
         let wide = generations.widen(&short, &guesses).unwrap();
         assert_eq!(wide.short_states().count(), 0);

@@ -12,7 +12,7 @@ use super::{
     AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, Collected, RegrKind,
     accumulators::{
         AVG_EXTRA_SCALE, AvgDecimal, BITS_AND, BITS_OR, BITS_XOR, Bits, SHORT_VALUES, STDDEV_POPULATION, STDDEV_SAMPLE,
-        ShortAvg, ShortSum, SumDecimal, SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
+        ShortAvg, ShortSum, ShortSumFloat, SumDecimal, SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
     },
     counts::{BooleanKernel, CountKernel},
     extremum::{Extremum, Keep, is_ordered},
@@ -37,6 +37,7 @@ pub(crate) struct BoundKernel {
     pub(crate) state: Range<usize>,
     /// The state is the short one.
     pub(crate) short: bool,
+    short_values: ShortValues,
     /// The inputs are states, not values.
     pub(crate) merges: bool,
     pub(crate) inputs: Vec<usize>,
@@ -107,15 +108,43 @@ pub(crate) fn state_calls(spec: &AggregateSpec) -> impl Iterator<Item = &Aggrega
     spec.aggregates.iter().filter(|call| keep(call.function).is_none())
 }
 
-/// Whether `call` has a short state for values of `domain`: a sum or average of integers in 64 bits that cannot overflow.
+/// What must hold of the values of a short state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShortValues {
+    /// Nothing: rows are counted.
+    Any,
+    /// There are no NULLs among them: floats are added up.
+    Valid,
+    /// Also they are within [`SHORT_VALUES`]: integers are added up.
+    Within,
+}
+
+/// Which values a short state of `call` takes.
+fn short_values(call: &AggregateCall) -> ShortValues {
+    match call.function {
+        F::CountStar | F::Count => ShortValues::Any,
+        F::Sum if call.output == DataType::Float64 => ShortValues::Valid,
+        _ => ShortValues::Within,
+    }
+}
+
+/// Whether `call` has a short state for values of `domain`: a count in 32 bits, a sum of floats that are there, a sum or average of integers
+/// in 64 bits that cannot overflow.
 pub(crate) fn may_be_short(call: &AggregateCall, spec: &AggregateSpec, domain: Domain) -> bool {
+    let raw = spec.mode != AggregateMode::Final && !spec.keys.is_empty();
+    if short_values(call) == ShortValues::Any {
+        return raw;
+    }
+    // Without keys, or with a filter, there is a state before there are values, which is NULL.
+    let raw = raw && call.filter.is_none();
+    if short_values(call) == ShortValues::Valid {
+        return raw && !domain.nulls;
+    }
     let is_sum = match call.function {
-        F::Sum => call.output != DataType::Float64,
+        F::Sum => true,
         F::Avg => matches!(call.output, DataType::Decimal128(..)),
         _ => false,
     };
-    // Without keys there is a state before there are values, which is NULL.
-    let raw = spec.mode != AggregateMode::Final && !spec.keys.is_empty() && call.filter.is_none();
     let wide = matches!(call.arg_types.last(), Some(DataType::Decimal128(19.., _)));
     let fits = domain.integers.is_some_and(|(low, high)| low >= SHORT_VALUES.0 && high <= SHORT_VALUES.1);
     is_sum && raw && !wide && !domain.nulls && fits
@@ -261,7 +290,8 @@ impl AggregatePlan {
             };
             let merges = spec.mode == AggregateMode::Final || call.function == F::MergeCounts;
             let state = layout.state_offset() + offsets.start..layout.state_offset() + offsets.end;
-            kernels.push(BoundKernel { kernel: bind(call, short, state.start), state, short, merges, inputs });
+            let kernel = bind(call, short, state.start);
+            kernels.push(BoundKernel { kernel, state, short, short_values: short_values(call), merges, inputs });
         }
         let PlanBuilder { inputs, filters } = plan;
         let schema = Arc::clone(&spec.schema);
@@ -302,7 +332,12 @@ impl AggregatePlan {
         }
         for (kernel, bound) in self.kernels.iter().enumerate().filter(|(_, bound)| bound.short) {
             let array = &inputs[bound.inputs[0]];
-            if array.null_count() > 0 || !all_within(array, SHORT_VALUES.0, SHORT_VALUES.1) {
+            let fits = match bound.short_values {
+                ShortValues::Any => true,
+                ShortValues::Valid => array.null_count() == 0,
+                ShortValues::Within => array.null_count() == 0 && all_within(array, SHORT_VALUES.0, SHORT_VALUES.1),
+            };
+            if !fits {
                 misfits.push((Guess::State(kernel), Misfit::Value));
             }
         }
@@ -471,6 +506,7 @@ macro_rules! over_integers {
 fn with_accumulator<V: WithAccumulator>(call: &AggregateCall, short: bool, visitor: V) -> V::Output {
     let value = call.arg_types.last();
     match (call.function, &call.output) {
+        (F::Sum, DataType::Float64) if short => visitor.with::<ShortSumFloat>(),
         (F::Sum, _) if short => over_integers!(value, visitor, ShortSum),
         (F::Avg, _) if short => visitor.with::<ShortAvg>(),
         (F::Sum, DataType::Float64) => visitor.with::<SumFloat<false>>(),
@@ -514,7 +550,8 @@ impl WithAccumulator for Bind<'_> {
 
 fn state_bytes(call: &AggregateCall, short: bool) -> usize {
     match call.function {
-        F::CountStar | F::Count | F::MergeCounts => CountKernel::STATE,
+        F::CountStar | F::Count if short => size_of::<u32>(),
+        F::CountStar | F::Count | F::MergeCounts => size_of::<u64>(),
         F::BoolAnd | F::BoolOr => BooleanKernel::STATE,
         F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => PairKernel::STATE,
         _ => with_accumulator(call, short, StateBytes),
@@ -523,7 +560,8 @@ fn state_bytes(call: &AggregateCall, short: bool) -> usize {
 
 fn bind(call: &AggregateCall, short: bool, offset: usize) -> Box<dyn Kernel> {
     match call.function {
-        F::CountStar | F::Count | F::MergeCounts => Box::new(CountKernel { offset, output: call.output.clone() }),
+        F::CountStar | F::Count if short => Box::new(CountKernel::<u32>::new(offset, call.output.clone())),
+        F::CountStar | F::Count | F::MergeCounts => Box::new(CountKernel::<u64>::new(offset, call.output.clone())),
         F::BoolAnd => Box::new(BooleanKernel { offset, decides: false }),
         F::BoolOr => Box::new(BooleanKernel { offset, decides: true }),
         F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => {

@@ -36,6 +36,11 @@ const MAX_BITS: u32 = 10;
 const WANTED_PARTITIONS: usize = 32;
 /// Bytes of rows that a partition should have in the second phase: with its table they fit the L2 cache of today's cores.
 const PARTITION_BYTES: usize = 1 << 20;
+/// Pages that a lane should fill of a partition: the last one is half empty, and memory that is touched for nothing costs more than a
+/// partition that is somewhat larger than the cache.
+const PARTITION_PAGES: usize = 4;
+/// Bytes that a partition should not exceed for that.
+const PARTITION_BYTES_MAX: usize = 4 << 20;
 /// Rows to expect when the source cannot tell.
 const UNKNOWN_ROWS: u64 = 1 << 26;
 /// Above this share of rows that survive pre-aggregation a lookup costs more than it spares (measured; paper B's rule is 0.95).
@@ -232,6 +237,9 @@ struct Scratch {
     addresses: Vec<*mut u8>,
     /// Rows of groups that were there before.
     old: Vec<u32>,
+    /// Rows, not the first, of groups that are still staged, and where their groups are.
+    mates: Vec<u32>,
+    targets: Vec<u64>,
     /// Rows whose group must be materialized once more.
     again: Vec<u32>,
 }
@@ -354,11 +362,10 @@ impl AggregateLocal {
         let radix = *self.shared.radix.get_or_init(|| {
             let rows = self.rows_estimate.unwrap_or(UNKNOWN_ROWS) as f64 * survivors;
             let bytes = rows * self.plan.layout.width() as f64;
-            // The last page of each partition of each lane is half empty: no more than the rows themselves may go to waste.
-            let waste = partition_pages(&self.plan) * PAGE_SIZE * self.lanes;
-            let wanted = (bytes / PARTITION_BYTES.max(waste) as f64) as usize;
+            let filled = PARTITION_PAGES * PAGE_SIZE * self.lanes;
+            let wanted = bytes / filled.clamp(PARTITION_BYTES, PARTITION_BYTES_MAX) as f64;
             let allowed = self.grant / 2 / (partition_pages(&self.plan) * PAGE_SIZE);
-            let bits = wanted.next_power_of_two().ilog2().min(allowed.max(1).ilog2());
+            let bits = (wanted.max(1.0).log2().round() as u32).min(allowed.max(1).ilog2());
             RadixBits::new(bits.clamp(INITIAL_BITS, MAX_BITS))
         });
         if radix != self.rows.radix() {
@@ -431,7 +438,7 @@ impl AggregateLocal {
             // SAFETY: `found` has addresses of rows on retained pages.
             unsafe {
                 let Scratch { old, found, again, .. } = scratch;
-                bound.extremum.update(&plan.layout, array, old, &found.groups, again);
+                bound.extremum.update(&plan.layout, array, old, &found.groups, Some(again));
             }
         }
         if scratch.again.is_empty() { Ok(()) } else { self.grow_strings() }
@@ -494,25 +501,24 @@ impl AggregateLocal {
         let new = std::mem::take(&mut scratch.found.new);
         if !new.is_empty() {
             stage_payload(plan, scratch, Some(&new));
+            if !plan.extrema.is_empty() {
+                // Before the rows of new groups are written: a string that comes out best later in the chunk then never has to grow.
+                scratch.update_staged(plan, &new);
+            }
             let stage = &scratch.stage;
             // SAFETY: staged just now, with valid pointers into the chunk's arrays.
             unsafe { store.append(new.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)? };
         } else {
             scratch.addresses.clear();
+            if !plan.extrema.is_empty() {
+                scratch.old.clear();
+                scratch.old.extend(0..rows as u32);
+            }
         }
         self.survivors += new.len() as u64;
         scratch.found.new = new;
         lookup.settle(&mut scratch.found, &scratch.addresses);
-        if !plan.extrema.is_empty() && scratch.found.new.len() < rows {
-            scratch.old.clear();
-            let mut next_new = scratch.found.new.iter().copied().peekable();
-            for row in 0..rows as u32 {
-                if next_new.peek() == Some(&row) {
-                    next_new.next();
-                } else {
-                    scratch.old.push(row);
-                }
-            }
+        if !plan.extrema.is_empty() && !scratch.old.is_empty() {
             self.update_extrema()?;
         }
         // SAFETY: as above.
@@ -538,6 +544,35 @@ impl Scratch {
         }
         self.stage.write_hashes(&self.hashes);
         Ok(())
+    }
+}
+
+impl Scratch {
+    /// Offers values to the extremes of groups whose first rows, `new`, are staged. The rows whose groups were there before are then `old`.
+    fn update_staged(&mut self, plan: &AggregatePlan, new: &[u32]) {
+        let Self { evaluated, stage, found, old, mates, targets, .. } = self;
+        old.clear();
+        mates.clear();
+        targets.clear();
+        targets.resize(found.groups.len(), 0);
+        let mut next_new = new.iter().copied().peekable();
+        for (row, &group) in found.groups.iter().enumerate() {
+            if next_new.next_if_eq(&(row as u32)).is_some() {
+                continue;
+            }
+            match Found::staged(group) {
+                Some(first) => {
+                    mates.push(row as u32);
+                    targets[row] = stage.row_mut(first) as u64;
+                }
+                None => old.push(row as u32),
+            }
+        }
+        for bound in plan.extrema.iter().filter(|_| !mates.is_empty()) {
+            let array = &evaluated.stored[bound.extremum.column];
+            // SAFETY: the targets are staged rows, whose strings point into arrays of this chunk.
+            unsafe { bound.extremum.update(&plan.layout, array, mates, targets, None) };
+        }
     }
 }
 

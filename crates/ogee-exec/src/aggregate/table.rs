@@ -20,6 +20,21 @@ const SALT: u64 = 0xffff << 48;
 const STAGED: u64 = 1 << 47;
 const REFERENCE: u64 = STAGED - 1;
 
+/// Rows whose slots are read at once: the rows that they refer to stay in the first-level cache until they are compared.
+const BLOCK_ROWS: usize = 256;
+
+/// Asks for the cache line at `address`, which may be any.
+#[inline(always)]
+fn prefetch(address: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// A 64-bit hash out of the 32 bits that a row keeps.
 #[inline(always)]
 pub(crate) fn spread(stored: u32) -> u64 {
@@ -145,6 +160,11 @@ impl Found {
         STAGED | row as u64
     }
 
+    /// The staged row that `group` refers to, if it has no address yet.
+    pub(crate) fn staged(group: u64) -> Option<usize> {
+        (group & STAGED != 0).then_some((group & REFERENCE) as usize)
+    }
+
     /// Gives new groups the addresses of their rows, which are written to `entries` by `write(slot, address)`.
     pub(crate) fn settle(&mut self, addresses: &[*mut u8], mut write: impl FnMut(usize, u64)) {
         assert!(self.new.len() == addresses.len() && self.slots.len() == self.new.len());
@@ -251,48 +271,66 @@ impl SaltedTable {
         with_key_equal!(layout, equal => unsafe { self.find_or_claim_by(equal, stage, hashes, found) });
     }
 
+    /// In blocks of rows: first the entry of each row is found by its salt, and the group's row is prefetched, so that cache misses overlap;
+    /// then keys are compared.
     unsafe fn find_or_claim_by(&mut self, equal: impl KeyEqual, stage: &RowStage, hashes: &[u64], found: &mut Found) {
         found.clear();
         let mask = self.mask;
         let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
         let mut last: Option<(*const u8, u64)> = None;
-        for (row, &hash) in hashes.iter().enumerate() {
-            let key = stage.row(row);
-            // Clustered keys: rows of one group come together, and are looked up once.
-            if let Some((last, reference)) = last
-                // SAFETY: both rows are staged.
-                && unsafe { equal.equal(last, key) }
-            {
-                found.groups.push(reference);
-                continue;
-            }
-            let hash = spread(RadixBits::stored_hash(hash));
-            let mut slot = hash & mask;
-            let salt = hash & SALT;
-            let reference = loop {
-                // SAFETY: the slot was masked.
-                let entry = unsafe { entries.get_unchecked_mut(slot as usize) };
-                if *entry == 0 {
-                    let reference = found.claim(row, slot as usize);
-                    *entry = salt | reference;
-                    break reference;
+        let mut slots = [(0_u64, 0_u64); BLOCK_ROWS];
+        for (block, hashes) in hashes.chunks(BLOCK_ROWS).enumerate() {
+            for (place, &hash) in slots.iter_mut().zip(hashes) {
+                let hash = spread(RadixBits::stored_hash(hash));
+                let salt = hash & SALT;
+                let mut slot = hash & mask;
+                loop {
+                    // SAFETY: the slot was masked.
+                    let entry = unsafe { *entries.get_unchecked(slot as usize) };
+                    if entry == 0 || entry & SALT == salt {
+                        prefetch(entry & REFERENCE);
+                        break;
+                    }
+                    slot = (slot + 1) & mask;
                 }
-                if *entry & SALT == salt {
-                    let reference = *entry & !SALT;
-                    let candidate = if reference & STAGED != 0 {
-                        stage.row((reference & REFERENCE) as usize)
-                    } else {
-                        reference as usize as *const u8
-                    };
-                    // SAFETY: staged rows and the rows of the table are readable, as the caller vouches.
-                    if unsafe { equal.equal(key, candidate) } {
+                *place = (slot, salt);
+            }
+            for (row, &(mut slot, salt)) in slots[..hashes.len()].iter().enumerate() {
+                let row = block * BLOCK_ROWS + row;
+                let key = stage.row(row);
+                // Clustered keys: rows of one group come together, and are looked up once.
+                if let Some((last, reference)) = last
+                    // SAFETY: both rows are staged.
+                    && unsafe { equal.equal(last, key) }
+                {
+                    found.groups.push(reference);
+                    continue;
+                }
+                let reference = loop {
+                    // SAFETY: the slot was masked.
+                    let entry = unsafe { entries.get_unchecked_mut(slot as usize) };
+                    if *entry == 0 {
+                        let reference = found.claim(row, slot as usize);
+                        *entry = salt | reference;
                         break reference;
                     }
-                }
-                slot = (slot + 1) & mask;
-            };
-            last = Some((key, reference));
-            found.groups.push(reference);
+                    if *entry & SALT == salt {
+                        let reference = *entry & !SALT;
+                        let candidate = if reference & STAGED != 0 {
+                            stage.row((reference & REFERENCE) as usize)
+                        } else {
+                            reference as usize as *const u8
+                        };
+                        // SAFETY: staged rows and the rows of the table are readable, as the caller vouches.
+                        if unsafe { equal.equal(key, candidate) } {
+                            break reference;
+                        }
+                    }
+                    slot = (slot + 1) & mask;
+                };
+                last = Some((key, reference));
+                found.groups.push(reference);
+            }
         }
         self.len += found.new.len();
     }

@@ -95,9 +95,8 @@ impl<K: Ordinal> HolisticStates for States<K> {
     }
 
     fn size(&self) -> usize {
-        let counted = self.counted.as_ref().map_or(0, |counted| {
-            counted.counts.capacity() * (size_of::<((u32, K), u64)>() + 1)
-        });
+        let counted =
+            self.counted.as_ref().map_or(0, |counted| counted.counts.capacity() * (size_of::<((u32, K), u64)>() + 1));
         2 * self.gathered.size() + counted + self.best.capacity() * size_of::<Option<Candidate<K>>>()
     }
 

@@ -20,10 +20,8 @@ pub(super) fn is_ranked_short(data_type: &DataType) -> bool {
     use PhysicalType as P;
     let ordered = !matches!(data_type, DataType::Interval(_));
     let physical = PhysicalType::of(data_type);
-    let short = matches!(
-        physical,
-        Ok(P::I8 | P::I16 | P::I32 | P::I64 | P::U8 | P::U16 | P::U32 | P::U64 | P::F32 | P::F64)
-    );
+    let short =
+        matches!(physical, Ok(P::I8 | P::I16 | P::I32 | P::I64 | P::U8 | P::U16 | P::U32 | P::U64 | P::F32 | P::F64));
     ordered && short
 }
 

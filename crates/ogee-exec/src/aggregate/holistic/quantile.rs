@@ -200,11 +200,25 @@ enum Step<K> {
     /// All of them are kept: there were few so far.
     Few(Vec<K>),
     /// Those that begin with `prefix` are counted by the 16 bits that follow, above the lowest `shift`.
-    Count { prefix: K, shift: u32, counts: Vec<u64> },
+    Count {
+        prefix: K,
+        shift: u32,
+        counts: Vec<u64>,
+    },
     /// Those that begin with `prefix`, up to the lowest `shift` bits, are kept.
-    Gather { prefix: K, shift: u32, values: Vec<K> },
+    Gather {
+        prefix: K,
+        shift: u32,
+        values: Vec<K>,
+    },
     /// The largest that begins with one prefix and the smallest that begins with another.
-    Neighbours { low: K, high: K, shift: u32, largest: K, smallest: Option<K> },
+    Neighbours {
+        low: K,
+        high: K,
+        shift: u32,
+        largest: K,
+        smallest: Option<K>,
+    },
     Found(K, K),
 }
 
