@@ -17,7 +17,7 @@ use datafusion::{
 use ogee_exec::{
     ExecError, Expr,
     aggregate::{
-        Collected, CollectedAggregates, GroupAccumulators, HolisticStates, Mode, Quantile, QuantileKind, is_storable,
+        Collected, CollectedAggregates, Gather, GroupAccumulators, HolisticStates, Mode, Quantile, QuantileKind, is_storable,
     },
 };
 use ogee_vector::{normalize_array, normalize_type};
@@ -45,11 +45,12 @@ struct Function {
 enum Holistic {
     Quantile(Quantile),
     Mode(Mode),
+    Gather(Gather),
 }
 
 impl Holistic {
-    /// What `expr` over `args` is, if the engine has it.
-    fn of(expr: &AggregateFunctionExpr, args: &[Argument]) -> Option<Self> {
+    /// What `expr` over `args` is, if the engine has it. `ordered`: values come in the order that it asks for.
+    fn of(expr: &AggregateFunctionExpr, args: &[Argument], ordered: bool) -> Option<Self> {
         if expr.is_distinct() {
             return None;
         }
@@ -73,6 +74,16 @@ impl Holistic {
             }
             "quantile_disc" => Self::Quantile(Quantile::new(QuantileKind::Discrete(fraction()?), value)?),
             "mode" => Self::Mode(Mode::new(value)?),
+            "array_agg" if ordered && !expr.ignore_nulls() => match normalize_type(expr.field().data_type()) {
+                DataType::List(field) if *field.data_type() == value => Self::Gather(Gather::List(field)),
+                _ => return None,
+            },
+            "string_agg" if ordered && value == DataType::Utf8View => match args.get(1)? {
+                Argument::Constant(between) => {
+                    Self::Gather(Gather::Join(between.try_as_str()?.unwrap_or_default().to_owned()))
+                }
+                Argument::Column(..) => return None,
+            },
             _ => return None,
         })
     }
@@ -81,6 +92,7 @@ impl Holistic {
         match self {
             Self::Quantile(quantile) => quantile.states(),
             Self::Mode(mode) => mode.states(),
+            Self::Gather(gather) => gather.states(),
         }
     }
 }
@@ -120,6 +132,10 @@ impl Columns<'_> {
 pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
     let input = node.input().schema();
     let mut columns = Columns { input: &input, exprs: Vec::new() };
+    let required: Vec<_> = match node.required_input_ordering().swap_remove(0) {
+        Some(requirement) => requirement.into_single().into_iter().collect(),
+        None => Vec::new(),
+    };
     let mut functions = Vec::with_capacity(node.aggr_expr().len());
     for (expr, filter) in node.aggr_expr().iter().zip(node.filter_expr()) {
         // What a function is ordered by follows its arguments, as DataFusion's own operator hands it over.
@@ -136,14 +152,19 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
             Some(filter) => Some(columns.index(filter, true)?),
             None => None,
         };
-        let holistic = Holistic::of(expr, &args);
+        // Functions that ask for different orders sort by themselves.
+        let ordered = expr.order_bys().len() <= required.len()
+            && expr.order_bys().iter().zip(&required).all(|(by, required)| {
+                by.expr.eq(&required.expr) && required.options.is_none_or(|options| options == by.options)
+            });
+        let holistic = Holistic::of(expr, &args, ordered);
         functions.push(Function { expr: Arc::clone(expr), args, filter, holistic });
     }
     let mut order = Vec::new();
     // Values are ranked whatever their order.
-    let ordered = functions.iter().any(|function| function.holistic.is_none());
-    if let Some(requirement) = node.required_input_ordering().swap_remove(0).filter(|_| ordered) {
-        for by in requirement.into_single() {
+    let ranks = |function: &Function| matches!(function.holistic, Some(Holistic::Quantile(_) | Holistic::Mode(_)));
+    if !functions.iter().all(ranks) {
+        for by in required {
             order.push((columns.index(&by.expr, false)?, by.options.unwrap_or_default()));
         }
     }
@@ -155,7 +176,7 @@ impl CollectedAggregates for Functions {
     fn make(&self) -> Result<Box<dyn GroupAccumulators>, ExecError> {
         let states = self.0.iter().map(|function| {
             let states = match &function.holistic {
-                Some(holistic) => States::Holistic(holistic.states()),
+                Some(holistic) => States::Holistic { states: holistic.states(), in_passes: false },
                 None => States::Foreign(accumulator(&function.expr)?),
             };
             Ok((function.clone(), states))
@@ -177,7 +198,11 @@ fn accumulator(expr: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumu
 /// States of one function.
 enum States {
     Foreign(Box<dyn GroupsAccumulator>),
-    Holistic(Box<dyn HolisticStates>),
+    Holistic {
+        states: Box<dyn HolisticStates>,
+        /// It sees values several times.
+        in_passes: bool,
+    },
 }
 
 struct Accumulators {
@@ -201,9 +226,9 @@ impl GroupAccumulators for Accumulators {
         for (function, states) in &mut self.functions {
             let filter = function.filter.map(|column| columns[column].as_boolean());
             match states {
-                States::Holistic(states) => {
+                States::Holistic { states, in_passes } if self.passes == 0 || *in_passes => {
                     let Argument::Column(column, _) = function.args[0] else { unreachable!("checked by `of`") };
-                    states.add(&columns[column], filter, groups, total_groups);
+                    states.add(&columns[column], filter, groups, total_groups)?;
                 }
                 States::Foreign(states) if self.passes == 0 => {
                     let args = function.args.iter().map(|arg| arg.of(columns, groups.len()));
@@ -211,7 +236,7 @@ impl GroupAccumulators for Accumulators {
                     states.update_batch(&args, groups, filter, total_groups).map_err(to_exec)?;
                 }
                 // It has seen all rows.
-                States::Foreign(_) => {}
+                States::Foreign(_) | States::Holistic { .. } => {}
             }
         }
         Ok(())
@@ -220,7 +245,7 @@ impl GroupAccumulators for Accumulators {
     fn size(&self) -> usize {
         let size = |states: &States| match states {
             States::Foreign(states) => states.size(),
-            States::Holistic(states) => states.size(),
+            States::Holistic { states, .. } => states.size(),
         };
         self.functions.iter().map(|(_, states)| size(states)).sum()
     }
@@ -228,9 +253,9 @@ impl GroupAccumulators for Accumulators {
     fn begin_passes(&mut self) -> bool {
         let mut any = false;
         for (_, states) in &mut self.functions {
-            if let States::Holistic(states) = states {
-                states.begin_passes();
-                any = true;
+            if let States::Holistic { states, in_passes } = states {
+                *in_passes = states.begin_passes();
+                any |= *in_passes;
             }
         }
         any
@@ -240,7 +265,7 @@ impl GroupAccumulators for Accumulators {
         self.passes += 1;
         let mut again = false;
         for (_, states) in &mut self.functions {
-            if let States::Holistic(states) = states {
+            if let States::Holistic { states, in_passes: true } = states {
                 again |= states.end_pass();
             }
         }
@@ -250,7 +275,7 @@ impl GroupAccumulators for Accumulators {
     fn evaluate(&mut self) -> Result<Vec<ArrayRef>, ExecError> {
         let results = self.functions.iter_mut().map(|(_, states)| match states {
             States::Foreign(states) => Ok(normalize_array(&states.evaluate(EmitTo::All).map_err(to_exec)?)?),
-            States::Holistic(states) => states.evaluate(),
+            States::Holistic { states, .. } => Ok(normalize_array(&states.evaluate()?)?),
         });
         results.collect()
     }

@@ -149,6 +149,8 @@ impl<'a> Collector<'a> {
                 self.add_page(page, false, caches)?;
             }
         } else if self.accumulators.begin_passes() {
+            // Before what was allocated is touched.
+            self.account()?;
             loop {
                 for part in &mut parts {
                     for page in 0..part.num_pages() {

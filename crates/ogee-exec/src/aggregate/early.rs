@@ -88,8 +88,11 @@ impl EarlyCombination {
             let survivors = self.combine(plan, ctx, rows, SENTINEL)?;
             self.worth = survivors <= SURVIVORS_MAX;
         }
-        let memory = &ctx.memory;
-        let short = || memory.available() < memory.limit() / 2;
+        // Pages that could be evicted are no room: rows that are combined in time need not be written at all.
+        let short = || {
+            let stats = ctx.memory.stats();
+            stats.used > stats.budget / 2 || stats.temp_bytes > 0
+        };
         if !forced && (!self.worth || plan.layout.width() < WIDE_ROW && !short()) {
             return self.combine_hot(plan, ctx, rows);
         }

@@ -3,7 +3,7 @@
 //! `sink` is the first phase, `source` the second, after "Robust external hash aggregation in the solid state age", ICDE 2024;
 //! `lookup` is how the first phase finds groups, `table` the salted table of both. `plan` binds a specification to a row layout, whose
 //! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `collect` is the second phase of functions
-//! over whole groups, `holistic` those of them that need the order of values. `combine` combines equal groups of a
+//! over whole groups, `holistic` those of them that are the engine's own. `combine` combines equal groups of a
 //! partition, for the second phase and, where rows repeat often, for the first (`early`). `accumulators`, `counts`, `pairs` and
 //! `extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
 
@@ -41,7 +41,7 @@ pub use self::{
         AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, Collected, CollectedAggregates,
         GroupAccumulators, GroupKey, GroupingSet, RegrKind,
     },
-    holistic::{HolisticStates, Mode, Quantile, QuantileKind},
+    holistic::{Gather, HolisticStates, Mode, Quantile, QuantileKind},
     plan::{is_storable, supports},
 };
 use crate::{ExecError, Expr, OpenPipeline, Query};

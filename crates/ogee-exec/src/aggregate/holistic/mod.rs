@@ -1,8 +1,9 @@
-//! Aggregates that need all values of a group in order: quantiles and the mode.
+//! Aggregates that need all values of a group: quantiles, the mode, lists and joined strings.
 //!
 //! Values that fit into memory are sorted into their groups by counting and then ranked. Where a group is larger than memory its values are
 //! seen in several passes over spilled pages, each of which narrows the question down; states then stay small whatever the number of values.
 
+mod list;
 mod mode;
 mod ordinal;
 mod quantile;
@@ -11,6 +12,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 
 use self::ordinal::{Ordinal, is_ranked_long, is_ranked_short};
 pub use self::{
+    list::Gather,
     mode::Mode,
     quantile::{Quantile, QuantileKind},
 };
@@ -18,14 +20,24 @@ use crate::ExecError;
 
 /// States of one function for the groups of a partition.
 pub trait HolisticStates: Send {
-    /// Adds the value of each row to the row's group, below `total_groups`. NULLs, and rows that `filter` does not let pass, do not count.
-    fn add(&mut self, values: &dyn Array, filter: Option<&BooleanArray>, groups: &[usize], total_groups: usize);
+    /// Adds the value of each row to the row's group, below `total_groups`. Rows that `filter` does not let pass do not count, nor do NULLs
+    /// but in lists.
+    ///
+    /// # Errors
+    /// [`ExecError::Arrow`].
+    fn add(
+        &mut self,
+        values: &ArrayRef,
+        filter: Option<&BooleanArray>,
+        groups: &[usize],
+        total_groups: usize,
+    ) -> Result<(), ExecError>;
 
     /// Bytes that the states take.
     fn size(&self) -> usize;
 
-    /// Before the first value: all values may come several times, and are too many to be kept.
-    fn begin_passes(&mut self);
+    /// Before the first value: all values may come several times, and are too many to be kept. False: they have to be.
+    fn begin_passes(&mut self) -> bool;
 
     /// Ends a pass. Whether another is needed.
     fn end_pass(&mut self) -> bool;

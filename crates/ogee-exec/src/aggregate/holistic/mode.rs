@@ -1,15 +1,19 @@
 //! The mode: the most frequent value of a group; of several, the least.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
 
-use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::DataType;
 
 use super::{Gathered, HolisticStates, Ordinal, for_each_value, is_ranked_long, is_ranked_short};
 use crate::ExecError;
 
-/// Different values that are counted in one pass, at most.
-const COUNTED_MAX: usize = 1 << 20;
+/// Different values that are counted in one pass, at most: as many as a table of 2^19 places takes.
+const COUNTED_MAX: usize = (1 << 19) / 8 * 7 - 1;
 
 /// The function.
 #[derive(Clone, Debug)]
@@ -35,9 +39,36 @@ impl Mode {
 /// How often a value occurs, and the value: greater is better.
 type Candidate<K> = (u64, Reverse<K>);
 
+/// Hashes what is mixed well below, without regard for those who choose values so that they collide: they would only wait.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(29) ^ value).mixed();
+    }
+
+    fn write_u128(&mut self, value: u128) {
+        self.write_u64(value as u64);
+        self.write_u64((value >> 64) as u64);
+    }
+}
+
 /// Values of all groups counted, those of one part of all hashes in each pass.
 struct Counted<K> {
-    counts: HashMap<(u32, K), u64>,
+    counts: HashMap<(u32, K), u64, BuildHasherDefault<Mixer>>,
     /// The part: hashes whose highest `bits` are `part`.
     part: u64,
     bits: u32,
@@ -81,17 +112,24 @@ impl<K: Ordinal> States<K> {
 }
 
 impl<K: Ordinal> HolisticStates for States<K> {
-    fn add(&mut self, values: &dyn Array, filter: Option<&BooleanArray>, groups: &[usize], total_groups: usize) {
+    fn add(
+        &mut self,
+        values: &ArrayRef,
+        filter: Option<&BooleanArray>,
+        groups: &[usize],
+        total_groups: usize,
+    ) -> Result<(), ExecError> {
         self.total = total_groups;
         if let Some(counted) = &mut self.counted {
             for_each_value(values, filter, groups, |group, value| counted.add(group as u32, value));
-            return;
+            return Ok(());
         }
         let Gathered { values: all, groups: numbers } = &mut self.gathered;
         for_each_value(values, filter, groups, |group, value| {
             all.push(value);
             numbers.push(group as u32);
         });
+        Ok(())
     }
 
     fn size(&self) -> usize {
@@ -100,8 +138,11 @@ impl<K: Ordinal> HolisticStates for States<K> {
         2 * self.gathered.size() + counted + self.best.capacity() * size_of::<Option<Candidate<K>>>()
     }
 
-    fn begin_passes(&mut self) {
-        self.counted = Some(Counted { counts: HashMap::new(), part: 0, bits: 0, most: self.most });
+    fn begin_passes(&mut self) -> bool {
+        // Not to grow: while it does, a table is there twice.
+        let counts = HashMap::with_capacity_and_hasher(self.most + 1, BuildHasherDefault::default());
+        self.counted = Some(Counted { counts, part: 0, bits: 0, most: self.most });
+        true
     }
 
     fn end_pass(&mut self) -> bool {
@@ -157,7 +198,7 @@ mod tests {
         let values: ArrayRef = Arc::new(Int64Array::from(values));
         let groups: Vec<usize> = (0..50_000).map(|row| row / 30_000).collect();
         let mut memory = Mode::new(DataType::Int64).unwrap().states();
-        memory.add(&values, None, &groups, 3);
+        memory.add(&values, None, &groups, 3).unwrap();
         let expected = memory.evaluate().unwrap();
         assert_eq!(expected.as_primitive::<Int64Type>().value(0), -6);
         assert!(expected.is_null(2));
@@ -165,7 +206,7 @@ mod tests {
         states.begin_passes();
         let mut passes = 0;
         loop {
-            states.add(&values, None, &groups, 3);
+            states.add(&values, None, &groups, 3).unwrap();
             passes += 1;
             if !states.end_pass() {
                 break;

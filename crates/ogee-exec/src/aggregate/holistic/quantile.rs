@@ -1,6 +1,6 @@
 //! Quantiles: values of a given rank, and what lies between two.
 
-use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::DataType;
 
 use super::{Gathered, HolisticStates, Ordinal, for_each_value, is_ranked_long, is_ranked_short};
@@ -103,7 +103,13 @@ impl<K: Ordinal> States<K> {
 }
 
 impl<K: Ordinal> HolisticStates for States<K> {
-    fn add(&mut self, values: &dyn Array, filter: Option<&BooleanArray>, groups: &[usize], total_groups: usize) {
+    fn add(
+        &mut self,
+        values: &ArrayRef,
+        filter: Option<&BooleanArray>,
+        groups: &[usize],
+        total_groups: usize,
+    ) -> Result<(), ExecError> {
         self.total = total_groups;
         let Some(selections) = &mut self.selections else {
             let Gathered { values: all, groups: numbers } = &mut self.gathered;
@@ -112,7 +118,7 @@ impl<K: Ordinal> HolisticStates for States<K> {
                 all.push(value);
                 numbers.push(group as u32);
             });
-            return;
+            return Ok(());
         };
         selections.resize_with(total_groups.max(selections.len()), Selection::default);
         let counted = self.counted;
@@ -121,6 +127,7 @@ impl<K: Ordinal> HolisticStates for States<K> {
             selection.count += u64::from(!counted);
             selection.step.add(value);
         });
+        Ok(())
     }
 
     fn size(&self) -> usize {
@@ -130,8 +137,9 @@ impl<K: Ordinal> HolisticStates for States<K> {
             + selections.map(|selection| size_of::<Selection<K>>() + selection.step.size()).sum::<usize>()
     }
 
-    fn begin_passes(&mut self) {
+    fn begin_passes(&mut self) -> bool {
         self.selections = Some(Vec::new());
+        true
     }
 
     fn end_pass(&mut self) -> bool {
@@ -338,7 +346,7 @@ mod tests {
 
     fn in_memory(function: &Quantile, values: &ArrayRef, groups: &[usize], total: usize) -> ArrayRef {
         let mut states = function.states();
-        states.add(values, None, groups, total);
+        states.add(values, None, groups, total).unwrap();
         states.evaluate().unwrap()
     }
 
@@ -349,7 +357,7 @@ mod tests {
         loop {
             for start in (0..values.len()).step_by(1000) {
                 let rows = 1000.min(values.len() - start);
-                states.add(&values.slice(start, rows), None, &groups[start..start + rows], total);
+                states.add(&values.slice(start, rows), None, &groups[start..start + rows], total).unwrap();
             }
             passes += 1;
             if !states.end_pass() {
