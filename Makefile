@@ -7,6 +7,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 VENV := .venv
 SCALE ?= 1
+ROWS ?= 10000000
 THREADS ?= 2
 LIMITS ?= none,4GB,1GB,512MB,256MB
 LOOM := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target-loom
@@ -97,6 +98,18 @@ bench-groupings: release bench-answers ## The 13 groupings at every limit: answe
 .PHONY: bench-race
 bench-race: release bench-answers ## Beside DuckDB: time and memory (SCALE, LIMITS, THREADS, ARGS)
 	$(VENV)/bin/python crates/ogee-bench/python/compare.py race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) $(ARGS)
+
+.PHONY: bench-h2o
+bench-h2o: release $(VENV)/.done ## The H2O.ai group-by queries on ROWS rows beside DuckDB: answers, then time and memory (ROWS, LIMITS, THREADS, ARGS)
+	test -d data/h2o-$(ROWS)/h2o || target/release/ogee-bench generate h2o --rows $(ROWS) --out data/h2o-$(ROWS)
+	for step in answers check race; do $(VENV)/bin/python crates/ogee-bench/python/compare.py $$step --suite h2o \
+		--data data/h2o-$(ROWS) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || exit 1; done
+
+.PHONY: bench-sums
+bench-sums: release $(VENV)/.done ## Sums by key over ROWS rows of five distributions beside DuckDB (ROWS, LIMITS, THREADS, ARGS)
+	test -d data/sums-$(ROWS) || target/release/ogee-bench generate sums --rows $(ROWS) --out data/sums-$(ROWS)
+	for step in answers check race; do $(VENV)/bin/python crates/ogee-bench/python/compare.py $$step --suite sums \
+		--data data/sums-$(ROWS) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || exit 1; done
 
 .PHONY: bench-idle
 bench-idle: release bench-data ## Memory falls back after a query; an idle shell uses no CPU

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""DuckDB beside Ogee on the groupings, from the same Parquet files.
+"""DuckDB beside Ogee on the queries of `ogee-bench`, from the same Parquet files.
 
   answers   asks DuckDB for the answers of all checks and keeps them in a file for `ogee-bench groupings --answers`
+  check     compares Ogee's answers to the checks with those
   race      runs both systems in turn on the timed queries and prints times, ratios, geometric means and peak memory
 
 Every run is a process of its own. Memory is anonymous plus shared-memory resident bytes, sampled from /proc every 10 ms.
@@ -21,6 +22,8 @@ import tempfile
 import threading
 import time
 
+# What a race runs unless told: of the groupings those that the paper's figures and the README show.
+NAMES = {"groupings": "g1-thin,g3-thin,g4-thin,g5-thin,g6-thin,g13-thin,g4-wide16,g5-wide16"}
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -112,15 +115,43 @@ def run_ogee(ogee, sql, limit, threads, timeout):
     return stats | {"values": values, "peak": max(peak, stats["peak_rss_bytes"])}
 
 
-def read_queries(bench, data):
-    out = subprocess.run([bench, "queries", "--data", data], check=True, capture_output=True, text=True).stdout
+def read_queries(bench, data, suite="groupings"):
+    command = [bench, "queries", "--data", data, "--suite", suite]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [json.loads(line) for line in out.splitlines()]
+
+
+def same(ours, theirs):
+    """Whether two answers agree: sums of floats depend on the order of rows."""
+    if ours == theirs:
+        return True
+    try:
+        return math.isclose(float(ours), float(theirs), rel_tol=1e-9)
+    except ValueError:
+        return False
+
+
+def check(arguments):
+    known = json.loads(pathlib.Path(arguments.answers).read_text())
+    wrong = 0
+    for limit in arguments.limits.split(","):
+        for threads in arguments.threads:
+            for query in read_queries(arguments.bench, arguments.data, arguments.suite):
+                result = run_ogee(arguments.ogee, query["check"], limit, threads, arguments.timeout)
+                ours, theirs = result.get("values", []), known[query["name"]]
+                good = len(ours) == len(theirs) and all(map(same, ours, theirs))
+                verdict = "ok" if good else result.get("error", f"wrong: {ours} instead of {theirs}")
+                if limit != "none" and result["peak"] > limit_bytes(limit) + (64 << 20):
+                    good, verdict = False, f"{result['peak'] / 1e6:.0f} MB used"
+                wrong += not good
+                print(f"{query['name']:<11} {limit:>6} {threads:>3} {verdict}", flush=True)
+    sys.exit(1 if wrong else 0)
 
 
 def answers(arguments):
     path = pathlib.Path(arguments.answers)
     known = json.loads(path.read_text()) if path.exists() else {}
-    for query in read_queries(arguments.bench, arguments.data):
+    for query in read_queries(arguments.bench, arguments.data, arguments.suite):
         if query["name"] in known:
             continue
         result = run_duckdb(query["check"], arguments.limit, arguments.threads[0], arguments.timeout)
@@ -134,8 +165,9 @@ def answers(arguments):
 
 def race(arguments):
     known = json.loads(pathlib.Path(arguments.answers).read_text())
-    names = arguments.names.split(",")
-    queries = [query for query in read_queries(arguments.bench, arguments.data) if query["name"] in names]
+    names = (arguments.names or NAMES.get(arguments.suite, "")).split(",")
+    queries = read_queries(arguments.bench, arguments.data, arguments.suite)
+    queries = [query for query in queries if names == [""] or query["name"] in names]
     for path in pathlib.Path(arguments.data).rglob("*.parquet"):
         with open(path, "rb") as file:
             while file.read(1 << 24):
@@ -179,8 +211,9 @@ def main():
         duckdb_child()
         return
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("command", choices=["answers", "race"])
-    parser.add_argument("--data", required=True, help="directory with lineitem/*.parquet")
+    parser.add_argument("command", choices=["answers", "check", "race"])
+    parser.add_argument("--suite", default="groupings", help="queries: groupings, h2o or sums")
+    parser.add_argument("--data", required=True, help="directory with the tables, made by `ogee-bench generate`")
     parser.add_argument("--answers", help="file of known answers (default: in the data directory)")
     parser.add_argument("--bench", default="target/release/ogee-bench")
     parser.add_argument("--ogee", default="target/release/ogee")
@@ -189,10 +222,10 @@ def main():
     parser.add_argument("--threads", default="2", type=lambda given: [int(number) for number in given.split(",")])
     parser.add_argument("--runs", default=3, type=int, help="runs of each; the median counts")
     parser.add_argument("--timeout", default=1200, type=float, help="seconds")
-    parser.add_argument("--names", default="g1-thin,g3-thin,g4-thin,g5-thin,g6-thin,g13-thin,g4-wide16,g5-wide16")
+    parser.add_argument("--names", help="queries of a race, separated by commas")
     arguments = parser.parse_args()
     arguments.answers = arguments.answers or os.path.join(arguments.data, "answers-duckdb.json")
-    {"answers": answers, "race": race}[arguments.command](arguments)
+    {"answers": answers, "check": check, "race": race}[arguments.command](arguments)
 
 
 if __name__ == "__main__":

@@ -75,8 +75,12 @@ impl Dictionary {
     }
 }
 
-/// Places for short values that a lane has seen: four for each code, so that few are looked for in more than one.
-const SHORT: usize = 4 * CODES;
+/// Places for short values that a lane has seen: sixteen for each code, so that a hash without collisions is found soon.
+const SHORT: usize = 16 * CODES;
+/// Multipliers that are tried for that.
+const TRIES: usize = 2000;
+/// Rows that are encoded without a branch in between.
+const BLOCK: usize = 64;
 /// Views of long values that a lane has seen, direct-mapped.
 const LONG: usize = 512;
 /// An empty place: no value is as long as this view says.
@@ -97,29 +101,75 @@ pub struct CodeCache {
     buffer: Option<Buffer>,
 }
 
-/// Codes of values that are in their views, by open addressing.
+/// Codes of values that are in their views, by a hash that was chosen so that none collide.
 #[derive(Debug)]
 struct Short {
     views: Box<[u128; SHORT]>,
     codes: Box<[u8; SHORT]>,
+    multipliers: (u64, u64),
 }
 
 impl Default for Short {
     fn default() -> Self {
-        Self { views: Box::new([EMPTY; SHORT]), codes: Box::new([0; SHORT]) }
+        let multipliers = (0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93);
+        Self { views: Box::new([EMPTY; SHORT]), codes: Box::new([0; SHORT]), multipliers }
     }
 }
 
 impl Short {
-    /// The place of `view`, or the empty one where it belongs.
+    /// The only place where `view` can be.
     #[inline(always)]
     fn place(&self, view: u128) -> usize {
-        let mut place = slot(view, SHORT);
-        // There are more places than codes, so that one is empty.
-        while self.views[place] != view && self.views[place] != EMPTY {
-            place = (place + 1) % SHORT;
+        let (low, high) = self.multipliers;
+        let mixed = (view as u64).wrapping_mul(low).wrapping_add(((view >> 64) as u64).wrapping_mul(high));
+        (mixed >> (64 - SHORT.ilog2())) as usize
+    }
+
+    /// The codes of `views` into `codes`, without a branch between them; false if one is not there.
+    #[inline(always)]
+    fn encode(&self, views: &[u128], codes: &mut [u8]) -> bool {
+        let mut missing = false;
+        for (&view, code) in views.iter().zip(codes) {
+            let place = self.place(view);
+            *code = self.codes[place];
+            missing |= self.views[place] != view;
         }
-        place
+        !missing
+    }
+
+    fn find(&self, view: u128) -> Option<u8> {
+        let place = self.place(view);
+        (self.views[place] == view).then(|| self.codes[place])
+    }
+
+    #[cold]
+    fn insert(&mut self, view: u128, code: u8) {
+        if self.views[self.place(view)] != EMPTY {
+            let places = self.views.iter().zip(self.codes.iter()).filter(|(view, _)| **view != EMPTY);
+            let all: Vec<(u128, u8)> = places.map(|(&view, &code)| (view, code)).chain([(view, code)]).collect();
+            for _ in 0..TRIES {
+                let next = |multiplier: u64| multiplier.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(2) | 1;
+                self.multipliers = (next(self.multipliers.0), next(self.multipliers.1));
+                self.views.fill(EMPTY);
+                let fits = all.iter().all(|&(view, code)| {
+                    let place = self.place(view);
+                    self.codes[place] = code;
+                    std::mem::replace(&mut self.views[place], view) == EMPTY
+                });
+                if fits {
+                    return;
+                }
+            }
+            // Some are overwritten, and looked up again when they come.
+            for &(view, code) in &all {
+                let place = self.place(view);
+                self.views[place] = view;
+                self.codes[place] = code;
+            }
+        }
+        let place = self.place(view);
+        self.views[place] = view;
+        self.codes[place] = code;
     }
 }
 
@@ -141,24 +191,26 @@ impl CodeCache {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
         let mut codes = vec![0u8; views.len()];
-        for (row, (&view, code)) in views.iter().zip(&mut codes).enumerate() {
-            if RowView(view).is_long() {
-                let seen = self.long[slot(view, LONG)];
-                if seen.view == view && seen.array == self.array {
-                    *code = seen.code;
-                } else if is_valid(row) {
-                    *code = self.look_up(dictionary, view, buffers)?;
-                    self.long[slot(view, LONG)] = Seen { view, array: self.array, code: *code };
-                }
+        for (block, (views, codes)) in views.chunks(BLOCK).zip(codes.chunks_mut(BLOCK)).enumerate() {
+            if self.short.encode(views, codes) {
                 continue;
             }
-            let place = self.short.place(view);
-            if self.short.views[place] == view {
-                *code = self.short.codes[place];
-            } else if is_valid(row) {
-                *code = self.look_up(dictionary, view, buffers)?;
-                self.short.views[place] = view;
-                self.short.codes[place] = *code;
+            for (row, (&view, code)) in views.iter().zip(codes).enumerate() {
+                let row = block * BLOCK + row;
+                if RowView(view).is_long() {
+                    let seen = self.long[slot(view, LONG)];
+                    if seen.view == view && seen.array == self.array {
+                        *code = seen.code;
+                    } else if is_valid(row) {
+                        *code = self.look_up(dictionary, view, buffers)?;
+                        self.long[slot(view, LONG)] = Seen { view, array: self.array, code: *code };
+                    }
+                } else if let Some(known) = self.short.find(view) {
+                    *code = known;
+                } else if is_valid(row) {
+                    *code = self.look_up(dictionary, view, buffers)?;
+                    self.short.insert(view, *code);
+                }
             }
         }
         Some(Arc::new(UInt8Array::new(ScalarBuffer::from(codes), array.nulls().cloned())))
