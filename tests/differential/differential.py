@@ -127,8 +127,9 @@ def condition(rng, columns):
     return text
 
 
-def aggregate(rng, columns, distinct):
-    """SQL of one aggregate call, with DISTINCT at times if `distinct`, and the kind of its result."""
+def aggregate(rng, columns, distinct, small):
+    """SQL of one aggregate call, with DISTINCT at times if `distinct`, with results as large as the table if that is `small`, and
+    the kind of its result."""
     column = rng.choice(columns)
     other = rng.choice([c for c in columns if c.kind in (INTEGER, FLOAT)])
     choices = [("count({c})", INTEGER), ("min({c})", column.kind), ("max({c})", column.kind), ("count({d}{c})", INTEGER)]
@@ -144,11 +145,20 @@ def aggregate(rng, columns, distinct):
                         ("covar_samp", "covar_pop", "regr_count", "regr_avgx", "regr_avgy")]
     if column.kind == INTEGER:
         choices += [(f"{name}({{c}})", INTEGER) for name in ("bit_and", "bit_or", "bit_xor")]
+    fraction = rng.choice(["0.25", "0.37", "0.5", "0.9", "1.0"])
+    if column.kind in NUMERIC:
+        choices += [("median(CAST({c} AS DOUBLE))", FLOAT), (f"quantile_cont(CAST({{c}} AS DOUBLE), {fraction})", FLOAT)]
+    if column.kind in (INTEGER, DECIMAL, FLOAT, TEXT, DAY):
+        choices += [(f"quantile_disc({{c}}, {fraction})", column.kind)]
+    if column.kind in (INTEGER, TEXT, DAY) and small:
+        choices += [("array_to_string(map_values(histogram({c}){f}), ',')", TEXT)]
+    if column.kind == TEXT and small:
+        choices += [("string_agg({c}, '; ' ORDER BY {c})", TEXT)]
     template, kind = rng.choice(choices)
-    sql = template.format(c=column.name, d="DISTINCT " if distinct else "")
-    if rng.random() < 0.2:
-        sql += f" FILTER (WHERE {condition(rng, columns)})"
-    return sql, kind
+    # A filter follows the aggregate, which may be inside of something else.
+    template = template if "{f}" in template else template + "{f}"
+    passes = f" FILTER (WHERE {condition(rng, columns)})" if rng.random() < 0.2 else ""
+    return template.format(c=column.name, d="DISTINCT " if distinct else "", f=passes), kind
 
 
 class Query:
@@ -170,7 +180,7 @@ def make_query(rng, columns, source, rows):
     identity = len(outputs)
     # Distinct values of grouping sets are DataFusion's to find for now, in memory that does not spill.
     distinct = "(" not in group or rows <= 3000
-    outputs += [aggregate(rng, columns, distinct) for _ in range(rng.randrange(0 if keys else 1, 6))]
+    outputs += [aggregate(rng, columns, distinct, rows <= 3000) for _ in range(rng.randrange(0 if keys else 1, 6))]
     having = " HAVING count(*) > 2" if keys and rng.random() < 0.15 else ""
     select = ", ".join(f"{sql} AS c{position}" for position, (sql, _) in enumerate(outputs))
     query = Query()
@@ -295,8 +305,11 @@ def run_round(shell, seed, directory):
         error = run_shell(shell, directory, queries, settings)
         assert error is None, f"{where}\n{error}"
         for number, (query, answer) in enumerate(zip(queries, answers)):
-            actual = read_results(directory / f"answer-{number}.ndjson", query.kinds)
-            difference = compare(query, answer, actual)
+            try:
+                actual = read_results(directory / f"answer-{number}.ndjson", query.kinds)
+                difference = compare(query, answer, actual)
+            except ValueError as unreadable:
+                difference = f"an answer that is no value: {unreadable}"
             assert difference is None, f"{where}\n{query.sql}\n{difference}"
             compared += 1
     return compared

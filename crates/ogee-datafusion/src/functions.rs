@@ -376,7 +376,8 @@ impl Accumulator for QuantileDiscState {
             return ScalarValue::try_from(&self.data_type);
         };
         let all = concat(&self.values.iter().map(|array| array.as_ref()).collect::<Vec<_>>())?;
-        let rank = ((all.len() as f64 * fraction).ceil() as usize).max(1);
+        let count = all.len() as f64;
+        let rank = ((count - (count - count * fraction).floor()) as usize).clamp(1, all.len());
         let sorted = sort_to_indices(&all, None, Some(rank))?;
         match get_row_at_idx(&[all], sorted.value(rank - 1) as usize)?.pop() {
             Some(value) => Ok(value),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{ArrayRef, AsArray},
+        array::{ArrayRef, AsArray, BooleanArray, new_null_array},
         compute::cast,
-        datatypes::{DataType, Schema},
+        datatypes::{DataType, Field, Schema},
     },
     error::Result,
     logical_expr::{EmitTo, GroupsAccumulator},
@@ -17,7 +17,8 @@ use datafusion::{
 use ogee_exec::{
     ExecError, Expr,
     aggregate::{
-        Collected, CollectedAggregates, Gather, GroupAccumulators, HolisticStates, Mode, Quantile, QuantileKind, is_storable,
+        Collected, CollectedAggregates, Gather, GroupAccumulators, HolisticStates, Mode, OfSorted, Quantile,
+        QuantileKind, is_storable,
     },
 };
 use ogee_vector::{normalize_array, normalize_type};
@@ -46,12 +47,14 @@ enum Holistic {
     Quantile(Quantile),
     Mode(Mode),
     Gather(Gather),
+    Sorted(OfSorted, DataType),
 }
 
 impl Holistic {
     /// What `expr` over `args` is, if the engine has it. `ordered`: values come in the order that it asks for.
     fn of(expr: &AggregateFunctionExpr, args: &[Argument], ordered: bool) -> Option<Self> {
-        if expr.is_distinct() {
+        let counts = expr.fun().name() == "count" && args.len() == 1;
+        if expr.is_distinct() && !counts {
             return None;
         }
         let value = match args.first()? {
@@ -72,8 +75,21 @@ impl Holistic {
                 let fraction = if descending { 1.0 - fraction()? } else { fraction()? };
                 Self::Quantile(Quantile::new(QuantileKind::Continuous(fraction), value)?)
             }
-            "quantile_disc" => Self::Quantile(Quantile::new(QuantileKind::Discrete(fraction()?), value)?),
-            "mode" => Self::Mode(Mode::new(value)?),
+            "quantile_disc" => match Quantile::new(QuantileKind::Discrete(fraction()?), value.clone()) {
+                Some(quantile) => Self::Quantile(quantile),
+                None => Self::sorted(OfSorted::Quantile(fraction()?), value)?,
+            },
+            "count" if expr.is_distinct() => Self::sorted(OfSorted::CountDistinct, value)?,
+            "mode" => match Mode::new(value.clone()) {
+                Some(mode) => Self::Mode(mode),
+                None => Self::sorted(OfSorted::Mode, value)?,
+            },
+            "histogram" => match normalize_type(expr.field().data_type()) {
+                DataType::Map(entries, _) if has_key(&entries, &value) => {
+                    Self::sorted(OfSorted::Histogram(entries), value)?
+                }
+                _ => return None,
+            },
             "array_agg" if ordered && !expr.ignore_nulls() => match normalize_type(expr.field().data_type()) {
                 DataType::List(field) if *field.data_type() == value => Self::Gather(Gather::List(field)),
                 _ => return None,
@@ -88,8 +104,13 @@ impl Holistic {
         })
     }
 
+    fn sorted(result: OfSorted, value: DataType) -> Option<Self> {
+        result.states(&value).is_some().then_some(Self::Sorted(result, value))
+    }
+
     fn states(&self) -> Box<dyn HolisticStates> {
         match self {
+            Self::Sorted(result, value) => result.states(value).expect("asked when this was made"),
             Self::Quantile(quantile) => quantile.states(),
             Self::Mode(mode) => mode.states(),
             Self::Gather(gather) => gather.states(),
@@ -102,6 +123,11 @@ enum Argument {
     /// A collected column, and the type in which the function wants it.
     Column(usize, DataType),
     Constant(ScalarValue),
+}
+
+/// Whether `entries` of a map have keys of type `value`.
+fn has_key(entries: &Field, value: &DataType) -> bool {
+    matches!(entries.data_type(), DataType::Struct(fields) if fields[0].data_type() == value)
 }
 
 /// Columns that are collected, each once.
@@ -229,6 +255,16 @@ impl GroupAccumulators for Accumulators {
                 States::Holistic { states, in_passes } if self.passes == 0 || *in_passes => {
                     let Argument::Column(column, _) = function.args[0] else { unreachable!("checked by `of`") };
                     states.add(&columns[column], filter, groups, total_groups)?;
+                }
+                States::Foreign(states) if groups.is_empty() && total_groups > 0 => {
+                    // A group of no rows: accumulators take it that each group has one, so it gets one that is filtered out.
+                    let args = function.args.iter().map(|arg| match arg {
+                        Argument::Column(_, declared) => Ok(new_null_array(declared, 1)),
+                        Argument::Constant(value) => value.to_array_of_size(1),
+                    });
+                    let args = args.collect::<Result<Vec<_>>>().map_err(to_exec)?;
+                    let none = BooleanArray::from(vec![false]);
+                    states.update_batch(&args, &[0], Some(&none), total_groups).map_err(to_exec)?;
                 }
                 States::Foreign(states) if self.passes == 0 => {
                     let args = function.args.iter().map(|arg| arg.of(columns, groups.len()));

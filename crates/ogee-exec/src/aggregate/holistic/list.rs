@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, LargeStringArray, ListArray, UInt32Array, cast::AsArray, new_empty_array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, LargeStringArray, ListArray, UInt32Array, cast::AsArray, new_empty_array,
+};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, FieldRef};
 use arrow_select::{concat::concat, take::take};
@@ -22,21 +24,58 @@ pub enum Gather {
 impl Gather {
     /// States for no groups yet. Values of a group stay in the order in which they come.
     pub fn states(&self) -> Box<dyn HolisticStates> {
-        Box::new(States { result: self.clone(), total: 0, values: Vec::new(), groups: Vec::new(), bytes: 0 })
+        Box::new(States { result: self.clone(), listed: Listed::default() })
     }
 }
 
 struct States {
     result: Gather,
+    listed: Listed,
+}
+
+/// Values as they come, with the numbers of their groups.
+#[derive(Default)]
+pub(super) struct Listed {
     total: usize,
     values: Vec<ArrayRef>,
     groups: Vec<u32>,
     bytes: usize,
 }
 
-impl States {
+impl Listed {
+    /// Adds the value of each row that is `passing` to the row's group.
+    pub(super) fn add(
+        &mut self,
+        values: &ArrayRef,
+        passing: Option<&BooleanArray>,
+        groups: &[usize],
+        total_groups: usize,
+    ) -> Result<(), ExecError> {
+        self.total = total_groups;
+        let rows = match passing {
+            None => {
+                self.groups.extend(groups.iter().map(|&group| group as u32));
+                Arc::clone(values)
+            }
+            Some(passing) => {
+                let passes = |row: &usize| passing.is_valid(*row) && passing.value(*row);
+                self.groups.extend((0..groups.len()).filter(passes).map(|row| groups[row] as u32));
+                arrow_select::filter::filter(values, passing)?
+            }
+        };
+        self.bytes += rows.to_data().get_slice_memory_size()?;
+        self.values.push(rows);
+        Ok(())
+    }
+
+    /// Bytes that they take, now and when they are sorted.
+    pub(super) fn size(&self) -> usize {
+        // Three times: the arrays become one, which is then ordered.
+        3 * self.bytes + 2 * self.groups.capacity() * 4
+    }
+
     /// All values, those of each group next to each other in the order in which they came, and how many each group has.
-    fn by_group(&mut self) -> Result<(Option<ArrayRef>, Vec<usize>), ExecError> {
+    pub(super) fn by_group(&mut self) -> Result<(Option<ArrayRef>, Vec<usize>), ExecError> {
         let (values, groups) = (std::mem::take(&mut self.values), std::mem::take(&mut self.groups));
         let mut counts = vec![0_usize; self.total];
         for &group in &groups {
@@ -75,26 +114,11 @@ impl HolisticStates for States {
         groups: &[usize],
         total_groups: usize,
     ) -> Result<(), ExecError> {
-        self.total = total_groups;
-        let rows = match passing {
-            None => {
-                self.groups.extend(groups.iter().map(|&group| group as u32));
-                Arc::clone(values)
-            }
-            Some(passing) => {
-                let passes = |row: &usize| passing.is_valid(*row) && passing.value(*row);
-                self.groups.extend((0..groups.len()).filter(passes).map(|row| groups[row] as u32));
-                arrow_select::filter::filter(values, passing)?
-            }
-        };
-        self.bytes += rows.to_data().get_slice_memory_size()?;
-        self.values.push(rows);
-        Ok(())
+        self.listed.add(values, passing, groups, total_groups)
     }
 
     fn size(&self) -> usize {
-        // Three times: the arrays become one, which is then ordered.
-        3 * self.bytes + 2 * self.groups.capacity() * 4
+        self.listed.size()
     }
 
     fn begin_passes(&mut self) -> bool {
@@ -106,7 +130,7 @@ impl HolisticStates for States {
     }
 
     fn evaluate(&mut self) -> Result<ArrayRef, ExecError> {
-        let (values, counts) = self.by_group()?;
+        let (values, counts) = self.listed.by_group()?;
         match &self.result {
             Gather::List(field) => {
                 let values = values.unwrap_or_else(|| new_empty_array(field.data_type()));
@@ -159,7 +183,8 @@ mod tests {
             (None, ["[b, c]", "", "[a, , d]"], ["b, c", "", "a, d"]),
             (Some(&passing), ["[b]", "", "[a, , d]"], ["b", "", "a, d"]),
         ] {
-            for (gather, expected) in [(Gather::List(Arc::clone(&field)), lists), (Gather::Join(", ".into()), strings)] {
+            for (gather, expected) in [(Gather::List(Arc::clone(&field)), lists), (Gather::Join(", ".into()), strings)]
+            {
                 let mut states = gather.states();
                 states.add(&values, filter, &[2, 2, 0, 0, 2], 3).unwrap();
                 let found = states.evaluate().unwrap();

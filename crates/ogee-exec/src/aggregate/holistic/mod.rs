@@ -1,4 +1,4 @@
-//! Aggregates that need all values of a group: quantiles, the mode, lists and joined strings.
+//! Aggregates that need all values of a group: quantiles, the mode, histograms, lists and joined strings.
 //!
 //! Values that fit into memory are sorted into their groups by counting and then ranked. Where a group is larger than memory its values are
 //! seen in several passes over spilled pages, each of which narrows the question down; states then stay small whatever the number of values.
@@ -7,6 +7,7 @@ mod list;
 mod mode;
 mod ordinal;
 mod quantile;
+mod sorted;
 
 use arrow_array::{Array, ArrayRef, BooleanArray};
 
@@ -15,6 +16,7 @@ pub use self::{
     list::Gather,
     mode::Mode,
     quantile::{Quantile, QuantileKind},
+    sorted::OfSorted,
 };
 use crate::ExecError;
 

@@ -34,12 +34,19 @@ impl QuantileKind {
                 ((low), (place.ceil() as u64).min(last), place - place.floor())
             }
             Self::Discrete(fraction) => {
-                let rank = ((count as f64 * fraction).ceil() as u64).clamp(1, count.max(1)) - 1;
+                let rank = discrete_rank(count, fraction);
                 (rank, rank, 0.0)
             }
             Self::Median => (last / 2, count / 2, 0.5),
         }
     }
+}
+
+/// The rank, from 0, of the first of `count` values that at least `fraction` of them do not exceed.
+pub(super) fn discrete_rank(count: u64, fraction: f64) -> u64 {
+    // As DuckDB: subtracted twice, so that what multiplication adds to a whole number is rounded away.
+    let all = count as f64;
+    ((all - (all - all * fraction).floor()) as u64).clamp(1, count.max(1)) - 1
 }
 
 /// The function.
