@@ -78,7 +78,7 @@ impl Dictionary {
 /// Places for short values that a lane has seen: sixteen for each code, so that a hash without collisions is found soon.
 const SHORT: usize = 16 * CODES;
 /// Multipliers that are tried for that.
-const TRIES: usize = 2000;
+const TRIES: usize = 1000;
 /// Rows that are encoded without a branch in between.
 const BLOCK: usize = 64;
 /// Views of long values that a lane has seen, direct-mapped.
@@ -107,12 +107,14 @@ struct Short {
     views: Box<[u128; SHORT]>,
     codes: Box<[u8; SHORT]>,
     multipliers: (u64, u64),
+    /// No hash without collisions was found for so many values: not to be tried again.
+    gave_up: bool,
 }
 
 impl Default for Short {
     fn default() -> Self {
         let multipliers = (0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93);
-        Self { views: Box::new([EMPTY; SHORT]), codes: Box::new([0; SHORT]), multipliers }
+        Self { views: Box::new([EMPTY; SHORT]), codes: Box::new([0; SHORT]), multipliers, gave_up: false }
     }
 }
 
@@ -144,7 +146,7 @@ impl Short {
 
     #[cold]
     fn insert(&mut self, view: u128, code: u8) {
-        if self.views[self.place(view)] != EMPTY {
+        if self.views[self.place(view)] != EMPTY && !self.gave_up {
             let places = self.views.iter().zip(self.codes.iter()).filter(|(view, _)| **view != EMPTY);
             let all: Vec<(u128, u8)> = places.map(|(&view, &code)| (view, code)).chain([(view, code)]).collect();
             for _ in 0..TRIES {
@@ -160,7 +162,8 @@ impl Short {
                     return;
                 }
             }
-            // Some are overwritten, and looked up again when they come.
+            // From now on the last one stays, and others are looked up again when they come.
+            self.gave_up = true;
             for &(view, code) in &all {
                 let place = self.place(view);
                 self.views[place] = view;

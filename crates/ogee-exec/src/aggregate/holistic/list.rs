@@ -121,14 +121,6 @@ impl HolisticStates for States {
         self.listed.size()
     }
 
-    fn begin_passes(&mut self) -> bool {
-        false
-    }
-
-    fn end_pass(&mut self) -> bool {
-        false
-    }
-
     fn evaluate(&mut self) -> Result<ArrayRef, ExecError> {
         let (values, counts) = self.listed.by_group()?;
         match &self.result {

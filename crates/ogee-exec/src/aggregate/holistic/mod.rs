@@ -39,10 +39,14 @@ pub trait HolisticStates: Send {
     fn size(&self) -> usize;
 
     /// Before the first value: all values may come several times, and are too many to be kept. False: they have to be.
-    fn begin_passes(&mut self) -> bool;
+    fn begin_passes(&mut self) -> bool {
+        false
+    }
 
     /// Ends a pass. Whether another is needed.
-    fn end_pass(&mut self) -> bool;
+    fn end_pass(&mut self) -> bool {
+        false
+    }
 
     /// One result for each group; the states are then empty.
     ///
