@@ -141,14 +141,14 @@ impl Lookup {
         }
     }
 
-    /// Points the group of staged row `row`, of hash `hash`, to `address`: it was materialized once more.
+    /// Points the group of staged row `row` to `address`: it was materialized once more.
     ///
     /// # Safety
     /// As [`SaltedTable::redirect`].
-    pub(crate) unsafe fn redirect(&mut self, layout: &RowLayout, row: *const u8, hash: u64, address: *mut u8) {
+    pub(crate) unsafe fn redirect(&mut self, layout: &RowLayout, row: *const u8, address: *mut u8) {
         match self {
             // SAFETY: the caller vouches for the rows.
-            Self::Salted(table) => unsafe { table.redirect(layout, row, hash, address) },
+            Self::Salted(table) => unsafe { table.redirect(layout, row, address) },
             Self::Perfect(table) => {
                 // SAFETY: the caller vouches for the row.
                 let slot = unsafe { table.slot(row) };

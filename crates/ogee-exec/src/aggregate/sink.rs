@@ -465,12 +465,11 @@ impl AggregateLocal {
             }
             store.append(staged.iter().map(|row| row.cast_const()), &mut scratch.addresses)?;
             for ((&row, &staged), &address) in again.iter().zip(&staged).zip(&scratch.addresses) {
-                let row = row as usize;
                 match lookup {
-                    Some(lookup) => lookup.redirect(layout, staged, scratch.hashes[row], address),
+                    Some(lookup) => lookup.redirect(layout, staged, address),
                     None => *only = address,
                 }
-                scratch.found.groups[row] = address as u64;
+                scratch.found.groups[row as usize] = address as u64;
             }
         }
         self.survivors += again.len() as u64;

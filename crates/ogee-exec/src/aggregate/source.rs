@@ -25,7 +25,7 @@ use super::{
     generations::{Generations, turn},
     plan::AggregatePlan,
     sink::{CONSUMER, append_partition},
-    table::{AnyKeys, SaltedTable, spread},
+    table::{AnyKeys, SaltedTable},
 };
 use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 
@@ -457,7 +457,7 @@ impl AggregateSourceLocal {
                             }
                         }
                         groups.append(std::iter::once(row.cast_const()), &mut addresses)?;
-                        table.redirect(layout, row, spread(row_hash(row)), addresses[0]);
+                        table.redirect(layout, row, addresses[0]);
                     }
                 }
                 drop(page);

@@ -344,18 +344,19 @@ impl SaltedTable {
         });
     }
 
-    /// Points the entry of the group that `row`, of hash `hash`, belongs to, to `address`: the group was materialized once more.
+    /// Points the entry of the group that `row` belongs to, to `address`: the group was materialized once more.
     ///
     /// # Safety
     /// As [`find_or_claim`](Self::find_or_claim); no reference to a staged row may be left in the table.
-    pub(crate) unsafe fn redirect(&mut self, layout: &RowLayout, row: *const u8, hash: u64, address: *mut u8) {
+    pub(crate) unsafe fn redirect(&mut self, layout: &RowLayout, row: *const u8, address: *mut u8) {
         // SAFETY: the caller vouches for the rows.
-        let entry = unsafe { self.entry(layout, row, hash) };
+        let entry = unsafe { self.entry(layout, row) };
         *entry = *entry & SALT | address as u64;
     }
 
-    unsafe fn entry(&mut self, layout: &RowLayout, row: *const u8, hash: u64) -> &mut u64 {
-        let hash = spread(RadixBits::stored_hash(hash));
+    unsafe fn entry(&mut self, layout: &RowLayout, row: *const u8) -> &mut u64 {
+        // SAFETY: the caller vouches for the row.
+        let hash = spread(unsafe { row_hash(row) });
         let mask = self.mask;
         let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
         let mut slot = hash & mask;
