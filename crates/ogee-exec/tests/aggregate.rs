@@ -626,9 +626,15 @@ fn statistics_and_first_rows_are_only_hints() {
 #[test]
 fn memory_follows_the_groups_not_the_rows() {
     // Each group comes as four rows together and again long after, for which the table grows; all groups once and then in no order, so that
-    // lookups stop and partitions pile up repeats; and one group among many. Rows are wide enough for early combination to pay.
+    // lookups stop and partitions pile up repeats; one group among many; and few groups whose rows are not combined before the second phase,
+    // where they do not fit. Rows are wide enough for early combination to pay.
     const ROWS: usize = 1_600_000;
-    for (name, note) in [("clustered", "local"), ("random", "combined early"), ("heavy", "combined hot")] {
+    for (name, note) in [
+        ("clustered", "local"),
+        ("random", "combined early"),
+        ("heavy", "combined hot"),
+        ("few", "combined in place"),
+    ] {
         let mut random = Random(5);
         let rows = if name == "random" { 2 * ROWS } else { ROWS };
         let keys: Vec<i64> = (0..rows)
@@ -636,6 +642,7 @@ fn memory_follows_the_groups_not_the_rows() {
                 "clustered" => (row / 4 % 100_000) as i64,
                 "random" if row < 100_000 => row as i64,
                 "random" => random.next(100_000) as i64,
+                "few" => (row % 3) as i64 * 1_000_003,
                 // Half of the rows are of one group, the others each of its own.
                 _ if row % 2 == 0 => -1,
                 _ => row as i64,
@@ -652,9 +659,14 @@ fn memory_follows_the_groups_not_the_rows() {
                 Chunk::new(columns, keys.len())
             })
             .collect();
-        let limit = if name == "random" { 160 << 20 } else { 1 << 30 };
+        let (limit, aggregate_strategy) = match name {
+            "random" => (160 << 20, None),
+            "few" => (32 << 20, Some(AggregateStrategy::PartitionOnly)),
+            _ => (1 << 30, None),
+        };
         let memory = BufferManager::new(MemoryConfig { limit, counts_process: false, ..MemoryConfig::default() });
-        let ctx = ExecContext::new(memory.unwrap(), ExecSettings { threads: 1, ..ExecSettings::default() });
+        let settings = ExecSettings { threads: 1, aggregate_strategy, ..ExecSettings::default() };
+        let ctx = ExecContext::new(memory.unwrap(), settings);
         let mut query = Query::new(ctx.clone());
         let functions = [F::Min, F::Max, F::Sum, F::Count, F::BitXor];
         let spec = AggregateSpec {
