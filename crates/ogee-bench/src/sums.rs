@@ -166,7 +166,7 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
                 (next > 0).then(|| {
                     let keys = Int64Array::from_iter_values((0..next).map(|_| drawn.draw()));
                     let values = (0..next).map(|_| drawn.random.below(1000) as i64);
-                    let values = Int64Array::from_iter_values(values.collect::<Vec<_>>());
+                    let values = Int64Array::from_iter_values(values);
                     RecordBatch::try_new(schema(), vec![Arc::new(keys), Arc::new(values)])
                 })
             });

@@ -23,6 +23,7 @@ use datafusion::{
         utils::AggregateOrderSensitivity,
     },
 };
+use ogee_exec::aggregate::discrete_rank;
 
 /// The functions to register in a session.
 pub(crate) fn functions() -> Vec<AggregateUDF> {
@@ -376,10 +377,9 @@ impl Accumulator for QuantileDiscState {
             return ScalarValue::try_from(&self.data_type);
         };
         let all = concat(&self.values.iter().map(|array| array.as_ref()).collect::<Vec<_>>())?;
-        let count = all.len() as f64;
-        let rank = ((count - (count - count * fraction).floor()) as usize).clamp(1, all.len());
-        let sorted = sort_to_indices(&all, None, Some(rank))?;
-        match get_row_at_idx(&[all], sorted.value(rank - 1) as usize)?.pop() {
+        let rank = discrete_rank(all.len() as u64, fraction) as usize;
+        let sorted = sort_to_indices(&all, None, Some(rank + 1))?;
+        match get_row_at_idx(&[all], sorted.value(rank) as usize)?.pop() {
             Some(value) => Ok(value),
             None => internal_err!("a row has a value"),
         }

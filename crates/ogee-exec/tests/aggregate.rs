@@ -629,12 +629,9 @@ fn memory_follows_the_groups_not_the_rows() {
     // lookups stop and partitions pile up repeats; one group among many; and few groups whose rows are not combined before the second phase,
     // where they do not fit. Rows are wide enough for early combination to pay.
     const ROWS: usize = 1_600_000;
-    for (name, note) in [
-        ("clustered", "local"),
-        ("random", "combined early"),
-        ("heavy", "combined hot"),
-        ("few", "combined in place"),
-    ] {
+    for (name, note) in
+        [("clustered", "local"), ("random", "combined early"), ("heavy", "combined hot"), ("few", "combined in place")]
+    {
         let mut random = Random(5);
         let rows = if name == "random" { 2 * ROWS } else { ROWS };
         let keys: Vec<i64> = (0..rows)

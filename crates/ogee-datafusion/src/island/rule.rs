@@ -80,7 +80,7 @@ impl OgeeRule {
 
     /// `plan`, whose order does not matter, as an operator of an island, or as a DataFusion node that feeds it.
     fn operator(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(ops) = operators(plan) else {
+        let Some((ops, inputs)) = operators(plan) else {
             let feed = self.place(plan, false, true)?;
             return Ok(match feed.output_partitioning().partition_count() {
                 1 => feed,
@@ -88,7 +88,6 @@ impl OgeeRule {
             });
         };
         let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
-        let inputs = first_step(plan).map_or_else(|| plan.children(), |first| first.children());
         let children = inputs.into_iter().map(|child| match child.downcast_ref::<SortExec>() {
             Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
             _ => child,
@@ -124,31 +123,36 @@ fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files or groups.
 fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let Some(ops) = operators(plan) else { return false };
+    let Some((ops, inputs)) = operators(plan) else { return false };
     ops.iter().any(|op| matches!(op, Op::Scan(_) | Op::Table(_) | Op::Aggregate(_)))
-        || plan.children().into_iter().any(is_worthwhile)
+        || inputs.into_iter().any(is_worthwhile)
 }
 
-/// The aggregation whose states `plan` goes on with, if the two can be one step.
-fn first_step(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
-    let last = plan.downcast_ref::<AggregateExec>()?;
+/// What `last` does, and to which inputs: also those of the aggregation whose states it goes on with, if the two can be one step.
+fn aggregation(last: &AggregateExec) -> Option<(Aggregate, Vec<&Arc<dyn ExecutionPlan>>)> {
+    let passes = |plan: &Arc<dyn ExecutionPlan>| {
+        plan.fetch().is_none()
+            && (plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() || plan.is::<RepartitionExec>())
+    };
     let mut below = last.input();
-    loop {
-        if let Some(first) = below.downcast_ref::<AggregateExec>() {
-            return Aggregate::of_both(first, last).map(|_| below);
-        }
-        let passes = below.fetch().is_none()
-            && (below.is::<CoalescePartitionsExec>() || below.is::<CooperativeExec>() || below.is::<RepartitionExec>());
-        below = below.children().into_iter().next().filter(|_| passes)?;
+    while passes(below) {
+        below = below.children().into_iter().next()?;
+    }
+    let both = below.downcast_ref::<AggregateExec>().and_then(|first| Aggregate::of_both(first, last));
+    match both {
+        Some(aggregate) => Some((aggregate, below.children())),
+        None => Some((Aggregate::of(last)?, last.children())),
     }
 }
 
-/// The operators that do what `plan` does to its inputs, in the order in which rows pass them, or `None` where the engine has none.
-fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
+/// The operators that do what `plan` does, in the order in which rows pass them, and the inputs to which they do it; `None` where the engine
+/// has none.
+fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Vec<&Arc<dyn ExecutionPlan>>)> {
     let mut ops = Vec::with_capacity(2);
+    let mut inputs = plan.children();
     if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
         // Its own limit is part of the scan.
-        return Some(vec![Op::Scan(ParquetScan::of(source)?)]);
+        return Some((vec![Op::Scan(ParquetScan::of(source)?)], inputs));
     } else if let Some(table) = plan.downcast_ref::<TableExec>() {
         ops.push(Op::Table(table.scan().clone()));
     } else if let Some(generators) = plan.downcast_ref::<LazyMemoryExec>() {
@@ -161,15 +165,13 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
     } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         ops.push(Op::Project(projection.expr().iter().map(|p| (Arc::clone(&p.expr), p.alias.clone())).collect()));
     } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-        let of = match first_step(plan).and_then(|first| first.downcast_ref::<AggregateExec>()) {
-            Some(first) => Aggregate::of_both(first, aggregate),
-            None => Aggregate::of(aggregate),
-        };
-        ops.push(Op::Aggregate(Box::new(of?)));
+        let (aggregate, of) = aggregation(aggregate)?;
+        ops.push(Op::Aggregate(Box::new(aggregate)));
+        inputs = of;
     } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
-        return unordered_input(plan, Op::Limit { skip: limit.skip(), fetch: limit.fetch() });
+        return unordered_input(plan, Op::Limit { skip: limit.skip(), fetch: limit.fetch() }).map(|ops| (ops, inputs));
     } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
-        return unordered_input(plan, Op::Limit { skip: 0, fetch: Some(limit.fetch()) });
+        return unordered_input(plan, Op::Limit { skip: 0, fetch: Some(limit.fetch()) }).map(|ops| (ops, inputs));
     } else if plan.is::<UnionExec>() {
         ops.push(Op::Union);
     } else if plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() {
@@ -185,10 +187,10 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Op>> {
         return None;
     }
     match plan.fetch() {
-        None => Some(ops),
+        None => Some((ops, inputs)),
         Some(fetch) => {
             ops.push(Op::Limit { skip: 0, fetch: Some(fetch) });
-            (!plan.children().into_iter().any(is_ordered)).then_some(ops)
+            (!plan.children().into_iter().any(is_ordered)).then_some((ops, inputs))
         }
     }
 }

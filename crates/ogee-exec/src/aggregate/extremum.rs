@@ -87,50 +87,23 @@ impl Place {
         }
     }
 
-    /// Offers `value(row)` to the row at `targets[row]`, for each of `rows`.
+    /// Makes all `offers` of a value to a row.
     ///
     /// # Safety
-    /// As [`offer`](Self::offer), for each target.
+    /// As [`offer`](Self::offer), for each of them.
     #[inline(always)]
-    unsafe fn offer_each<V: Copy>(
+    unsafe fn offer_all<V: Copy>(
         &self,
-        rows: impl Iterator<Item = usize>,
-        targets: &[u64],
-        keep: Keep,
-        value: impl Fn(usize) -> V,
-        less: impl Fn(V, V) -> bool,
-    ) {
-        let offers = rows.map(|row| (targets[row] as usize as *mut u8, value(row)));
-        // SAFETY: the caller vouches for the targets.
-        unsafe {
-            match keep {
-                Keep::Min => offers.for_each(|(target, value)| self.offer(target, value, &less)),
-                Keep::Max => offers.for_each(|(target, value)| self.offer(target, value, |new, old| less(old, new))),
-                Keep::First => offers.for_each(|(target, value)| self.offer(target, value, |_, _| false)),
-            }
-        }
-    }
-
-    /// Offers the value of each source row that has one to its target row.
-    ///
-    /// # Safety
-    /// As [`offer`](Self::offer), for each source and target.
-    #[inline(always)]
-    unsafe fn offer_rows<V: Copy>(
-        &self,
-        sources: &[*const u8],
-        targets: &[*mut u8],
+        offers: impl Iterator<Item = (*mut u8, V)>,
         keep: Keep,
         less: impl Fn(&V, &V) -> bool,
     ) {
-        // SAFETY: the caller vouches for sources and targets.
+        // SAFETY: the caller vouches for the rows.
         unsafe {
-            let pairs = sources.iter().zip(targets).filter(|(source, _)| self.has_value(**source));
-            let offers = pairs.map(|(source, &target)| (target, source.add(self.offset).cast::<V>().read_unaligned()));
             match keep {
-                Keep::Min => offers.for_each(|(target, value)| self.offer(target, value, |new, old| less(&new, &old))),
-                Keep::Max => offers.for_each(|(target, value)| self.offer(target, value, |new, old| less(&old, &new))),
-                Keep::First => offers.for_each(|(target, value)| self.offer(target, value, |_, _| false)),
+                Keep::Min => offers.for_each(|(row, value)| self.offer(row, value, |new, old| less(&new, &old))),
+                Keep::Max => offers.for_each(|(row, value)| self.offer(row, value, |new, old| less(&old, &new))),
+                Keep::First => offers.for_each(|(row, value)| self.offer(row, value, |_, _| false)),
             }
         }
     }
@@ -165,14 +138,16 @@ impl Extremum {
         let nulls = array.nulls().filter(|n| n.null_count() > 0);
         macro_rules! offer {
             ($v:ty, $value:expr, $less:expr) => {{
+                let value = $value;
+                let offer = |row: usize| (targets[row] as usize as *mut u8, value(row));
                 let rows = rows.iter().map(|&row| row as usize);
                 // SAFETY: the caller vouches for the targets; the type is the column's.
                 unsafe {
                     match nulls {
-                        None => place.offer_each::<$v>(rows, targets, self.keep, $value, $less),
+                        None => place.offer_all::<$v>(rows.map(offer), self.keep, $less),
                         Some(nulls) => {
                             let rows = rows.filter(|&row| nulls.is_valid(row));
-                            place.offer_each::<$v>(rows, targets, self.keep, $value, $less);
+                            place.offer_all::<$v>(rows.map(offer), self.keep, $less);
                         }
                     }
                 }
@@ -182,13 +157,13 @@ impl Extremum {
             ($v:ty) => {{
                 let values = native::<$v>(array);
                 let values: &[$v] = &values;
-                offer!($v, |row: usize| values[row], |a: $v, b: $v| a < b)
+                offer!($v, |row: usize| values[row], |a: &$v, b: &$v| a < b)
             }};
         }
         match layout.column(self.column).physical {
             PhysicalType::Bool => {
                 let values = array.as_boolean();
-                offer!(u8, |row| u8::from(values.value(row)), |a: u8, b: u8| a < b);
+                offer!(u8, |row| u8::from(values.value(row)), |a: &u8, b: &u8| a < b);
             }
             PhysicalType::I8 => integers!(i8),
             PhysicalType::I16 => integers!(i16),
@@ -198,7 +173,7 @@ impl Extremum {
                 let ranks = self.dictionary.as_deref().expect("asked above").ranks();
                 let codes = native::<u8>(array);
                 let codes: &[u8] = &codes;
-                offer!(u8, |row: usize| codes[row], |a: u8, b: u8| ranks[usize::from(a)] < ranks[usize::from(b)]);
+                offer!(u8, |row: usize| codes[row], |a: &u8, b: &u8| ranks[usize::from(*a)] < ranks[usize::from(*b)]);
             }
             PhysicalType::U8 => integers!(u8),
             PhysicalType::U16 => integers!(u16),
@@ -207,21 +182,21 @@ impl Extremum {
             PhysicalType::I128 | PhysicalType::MonthDayNano => integers!(i128),
             PhysicalType::ShortDecimal => {
                 let values = array.as_primitive::<types::Decimal128Type>().values();
-                offer!(i64, |row: usize| values[row] as i64, |a: i64, b: i64| a < b);
+                offer!(i64, |row: usize| values[row] as i64, |a: &i64, b: &i64| a < b);
             }
             PhysicalType::F16 => integers!(u16),
             PhysicalType::F32 => {
                 let values = array.as_primitive::<types::Float32Type>().values();
-                offer!(f32, |row: usize| values[row], |a: f32, b: f32| below(f64::from(a), f64::from(b)));
+                offer!(f32, |row: usize| values[row], |a: &f32, b: &f32| below(f64::from(*a), f64::from(*b)));
             }
             PhysicalType::F64 => {
                 let values = array.as_primitive::<types::Float64Type>().values();
-                offer!(f64, |row: usize| values[row], below);
+                offer!(f64, |row: usize| values[row], |a: &f64, b: &f64| below(*a, *b));
             }
             PhysicalType::I256 => {
                 let values = array.as_primitive::<types::Decimal256Type>().values();
                 type V = arrow_buffer::i256;
-                offer!(V, |row: usize| values[row], |a: V, b: V| a < b);
+                offer!(V, |row: usize| values[row], |a: &V, b: &V| a < b);
             }
             PhysicalType::Null => {}
             PhysicalType::View | PhysicalType::Nested => {
@@ -318,7 +293,12 @@ impl Extremum {
         macro_rules! offer {
             ($v:ty, $less:expr) => {
                 // SAFETY: the caller vouches for both; the type is the column's.
-                unsafe { place.offer_rows::<$v>(sources, targets, self.keep, $less) }
+                unsafe {
+                    let pairs = sources.iter().zip(targets).filter(|(source, _)| place.has_value(**source));
+                    let value = |source: *const u8| source.add(place.offset).cast::<$v>().read_unaligned();
+                    let offers = pairs.map(|(&source, &target)| (target, value(source)));
+                    place.offer_all::<$v>(offers, self.keep, $less);
+                }
             };
         }
         match layout.column(self.column).physical {

@@ -41,7 +41,7 @@ pub use self::{
         AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, Collected, CollectedAggregates,
         GroupAccumulators, GroupKey, GroupingSet, RegrKind,
     },
-    holistic::{Gather, HolisticStates, Mode, OfSorted, Quantile, QuantileKind},
+    holistic::{Gather, HolisticStates, Mode, OfSorted, Quantile, QuantileKind, discrete_rank},
     plan::{is_storable, supports},
 };
 use crate::{ExecError, Expr, OpenPipeline, Query};

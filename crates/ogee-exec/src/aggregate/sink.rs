@@ -544,9 +544,7 @@ impl Scratch {
         self.stage.write_hashes(&self.hashes);
         Ok(())
     }
-}
 
-impl Scratch {
     /// Offers values to the extremes of groups whose first rows, `new`, are staged. The rows whose groups were there before are then `old`.
     fn update_staged(&mut self, plan: &AggregatePlan, new: &[u32]) {
         let Self { evaluated, stage, found, old, mates, targets, .. } = self;

@@ -15,7 +15,7 @@ use self::ordinal::{Ordinal, is_ranked_long, is_ranked_short};
 pub use self::{
     list::Gather,
     mode::Mode,
-    quantile::{Quantile, QuantileKind},
+    quantile::{Quantile, QuantileKind, discrete_rank},
     sorted::OfSorted,
 };
 use crate::ExecError;
@@ -63,6 +63,14 @@ struct Gathered<K> {
 }
 
 impl<K: Ordinal> Gathered<K> {
+    fn add(&mut self, values: &dyn Array, filter: Option<&BooleanArray>, groups: &[usize]) {
+        let Self { values: all, groups: numbers } = self;
+        for_each_value(values, filter, groups, |group, value| {
+            all.push(value);
+            numbers.push(group as u32);
+        });
+    }
+
     fn size(&self) -> usize {
         self.values.capacity() * size_of::<K>() + self.groups.capacity() * 4
     }

@@ -120,15 +120,12 @@ impl<K: Ordinal> HolisticStates for States<K> {
         total_groups: usize,
     ) -> Result<(), ExecError> {
         self.total = total_groups;
-        if let Some(counted) = &mut self.counted {
-            for_each_value(values, filter, groups, |group, value| counted.add(group as u32, value));
-            return Ok(());
+        match &mut self.counted {
+            Some(counted) => {
+                for_each_value(values, filter, groups, |group, value| counted.add(group as u32, value));
+            }
+            None => self.gathered.add(values, filter, groups),
         }
-        let Gathered { values: all, groups: numbers } = &mut self.gathered;
-        for_each_value(values, filter, groups, |group, value| {
-            all.push(value);
-            numbers.push(group as u32);
-        });
         Ok(())
     }
 

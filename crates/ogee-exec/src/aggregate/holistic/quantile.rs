@@ -31,7 +31,7 @@ impl QuantileKind {
             Self::Continuous(fraction) => {
                 let place = fraction * last as f64;
                 let low = (place.floor() as u64).min(last);
-                ((low), (place.ceil() as u64).min(last), place - place.floor())
+                (low, (place.ceil() as u64).min(last), place - place.floor())
             }
             Self::Discrete(fraction) => {
                 let rank = discrete_rank(count, fraction);
@@ -43,7 +43,7 @@ impl QuantileKind {
 }
 
 /// The rank, from 0, of the first of `count` values that at least `fraction` of them do not exceed.
-pub(super) fn discrete_rank(count: u64, fraction: f64) -> u64 {
+pub fn discrete_rank(count: u64, fraction: f64) -> u64 {
     // As DuckDB: subtracted twice, so that what multiplication adds to a whole number is rounded away.
     let all = count as f64;
     ((all - (all - all * fraction).floor()) as u64).clamp(1, count.max(1)) - 1
@@ -119,12 +119,7 @@ impl<K: Ordinal> HolisticStates for States<K> {
     ) -> Result<(), ExecError> {
         self.total = total_groups;
         let Some(selections) = &mut self.selections else {
-            let Gathered { values: all, groups: numbers } = &mut self.gathered;
-            all.reserve(groups.len());
-            for_each_value(values, filter, groups, |group, value| {
-                all.push(value);
-                numbers.push(group as u32);
-            });
+            self.gathered.add(values, filter, groups);
             return Ok(());
         };
         selections.resize_with(total_groups.max(selections.len()), Selection::default);
