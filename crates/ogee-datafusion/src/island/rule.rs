@@ -128,8 +128,11 @@ fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || inputs.into_iter().any(is_worthwhile)
 }
 
+/// The plans whose rows an operator takes.
+type Inputs<'p> = Vec<&'p Arc<dyn ExecutionPlan>>;
+
 /// What `last` does, and to which inputs: also those of the aggregation whose states it goes on with, if the two can be one step.
-fn aggregation(last: &AggregateExec) -> Option<(Aggregate, Vec<&Arc<dyn ExecutionPlan>>)> {
+fn aggregation(last: &AggregateExec) -> Option<(Aggregate, Inputs<'_>)> {
     let passes = |plan: &Arc<dyn ExecutionPlan>| {
         plan.fetch().is_none()
             && (plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() || plan.is::<RepartitionExec>())
@@ -147,7 +150,7 @@ fn aggregation(last: &AggregateExec) -> Option<(Aggregate, Vec<&Arc<dyn Executio
 
 /// The operators that do what `plan` does, in the order in which rows pass them, and the inputs to which they do it; `None` where the engine
 /// has none.
-fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Vec<&Arc<dyn ExecutionPlan>>)> {
+fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
     let mut ops = Vec::with_capacity(2);
     let mut inputs = plan.children();
     if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
