@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use arrow_array::{Array, ArrayRef, BooleanArray, Scalar, cast::AsArray, make_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{Chunk, Column, Domain, normalize_array};
+use ogee_vector::{Chunk, Column, Domain, gather_array, normalize_array};
 
 use crate::ExecError;
 
@@ -167,15 +167,22 @@ impl Expr {
         let Self::Compare { op, column, literal } = self else {
             unreachable!("called for comparisons only");
         };
-        let column = chunk.column(*column).flatten()?;
+        let column = chunk.column(*column);
+        // Of few values, such as a dictionary's, each is compared once.
+        let positions = column.selection.filter(|positions| column.array.len() < positions.len());
+        let values = if positions.is_some() { ArrayRef::clone(column.array) } else { column.flatten()? };
         let literal = Scalar::new(ArrayRef::clone(literal));
-        Ok(match op {
-            CompareOp::Eq => cmp::eq(&column, &literal),
-            CompareOp::NotEq => cmp::neq(&column, &literal),
-            CompareOp::Lt => cmp::lt(&column, &literal),
-            CompareOp::LtEq => cmp::lt_eq(&column, &literal),
-            CompareOp::Gt => cmp::gt(&column, &literal),
-            CompareOp::GtEq => cmp::gt_eq(&column, &literal),
-        }?)
+        let result = match op {
+            CompareOp::Eq => cmp::eq(&values, &literal),
+            CompareOp::NotEq => cmp::neq(&values, &literal),
+            CompareOp::Lt => cmp::lt(&values, &literal),
+            CompareOp::LtEq => cmp::lt_eq(&values, &literal),
+            CompareOp::Gt => cmp::gt(&values, &literal),
+            CompareOp::GtEq => cmp::gt_eq(&values, &literal),
+        }?;
+        Ok(match positions {
+            None => result,
+            Some(positions) => gather_array(&result, positions)?.as_boolean().clone(),
+        })
     }
 }

@@ -8,6 +8,7 @@ use std::{
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray, UInt8Array, cast::AsArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
+use ogee_vector::{ColumnRef, VectorError};
 
 use crate::RowView;
 
@@ -96,6 +97,8 @@ pub struct CodeCache {
     long: Vec<Seen>,
     /// Number of the array at hand, from 1.
     array: u64,
+    /// Values that rows refer to by position, chunk after chunk.
+    selected: Selected,
     /// Views of the values, for output, with a buffer for the long ones.
     views: Vec<u128>,
     buffer: Option<Buffer>,
@@ -176,6 +179,17 @@ impl Short {
     }
 }
 
+/// Codes of the values of an array, as far as rows referred to them: a dictionary in the file then costs a lookup for each value.
+#[derive(Debug, Default)]
+struct Selected {
+    array: Option<ArrayRef>,
+    /// [`UNSEEN`] where none did.
+    codes: Vec<u16>,
+}
+
+/// More than any code.
+const UNSEEN: u16 = 0x100;
+
 /// A view and its code.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -217,6 +231,69 @@ impl CodeCache {
             }
         }
         Some(Arc::new(UInt8Array::new(ScalarBuffer::from(codes), array.nulls().cloned())))
+    }
+
+    /// Whether rows at `positions` of `array` are better encoded by their positions: these are fewer, or they were seen before.
+    fn repeats(&self, array: &ArrayRef, positions: &[u32]) -> bool {
+        array.len() <= positions.len() || self.selected.array.as_ref().is_some_and(|known| Arc::ptr_eq(known, array))
+    }
+
+    /// The codes of `column`, of views, as [`encode`](Self::encode).
+    pub(crate) fn encode_column(
+        &mut self,
+        dictionary: &Dictionary,
+        column: ColumnRef<'_>,
+    ) -> Result<Option<ArrayRef>, VectorError> {
+        match column.selection {
+            Some(positions) if self.repeats(column.array, positions) => {
+                Ok(self.encode_selected(dictionary, column.array, positions))
+            }
+            _ => Ok(self.encode(dictionary, &column.flatten()?)),
+        }
+    }
+
+    /// The codes of the values at `positions` of `array`; values that no position names are not added to the dictionary.
+    fn encode_selected(&mut self, dictionary: &Dictionary, array: &ArrayRef, positions: &[u32]) -> Option<ArrayRef> {
+        if !self.selected.array.as_ref().is_some_and(|known| Arc::ptr_eq(known, array)) {
+            self.selected.array = Some(Arc::clone(array));
+            self.selected.codes.clear();
+            self.selected.codes.resize(array.len().max(CODES), UNSEEN);
+        }
+        let known = self.selected.codes.as_slice();
+        let mut all = 0;
+        let mut codes = vec![0; positions.len()];
+        let mut place = |code: &mut u8, known: u16| {
+            all |= known;
+            *code = known as u8;
+        };
+        // As an array, so that no position needs a check.
+        match known.first_chunk::<CODES>().filter(|_| array.len() <= CODES) {
+            Some(known) => {
+                for (code, &position) in codes.iter_mut().zip(positions) {
+                    place(code, known[usize::from(position as u8)]);
+                }
+            }
+            None => {
+                for (code, &position) in codes.iter_mut().zip(positions) {
+                    place(code, known[position as usize]);
+                }
+            }
+        }
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        if all >= UNSEEN {
+            let (views, buffers) = view_parts(array);
+            for (code, &position) in codes.iter_mut().zip(positions) {
+                let position = position as usize;
+                if self.selected.codes[position] == UNSEEN {
+                    let is_valid = nulls.is_none_or(|nulls| nulls.is_valid(position));
+                    let new = if is_valid { self.look_up(dictionary, views[position], buffers)? } else { 0 };
+                    self.selected.codes[position] = u16::from(new);
+                }
+                *code = self.selected.codes[position] as u8;
+            }
+        }
+        let nulls = nulls.map(|nulls| positions.iter().map(|&position| nulls.is_valid(position as usize)).collect());
+        Some(Arc::new(UInt8Array::new(ScalarBuffer::from(codes), nulls)))
     }
 
     /// The code of a value that was not seen lately.

@@ -17,7 +17,7 @@ use arrow_array::{
 };
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{Domain, PhysicalType, VectorError};
+use ogee_vector::{ColumnRef, Domain, PhysicalType, VectorError};
 
 use crate::dictionary::{CodeCache, Dictionary};
 
@@ -150,21 +150,27 @@ impl Narrowing {
         }
     }
 
-    /// `array` as it is stored.
+    /// The rows of `column` as they are stored, or why one does not fit.
     ///
     /// # Errors
-    /// A value that does not fit.
-    pub fn narrow(&self, array: &ArrayRef, cache: &mut CodeCache) -> Result<ArrayRef, Misfit> {
-        if !self.nullable && array.null_count() > 0 {
-            return Err(Misfit::Null);
+    /// As [`ColumnRef::flatten`].
+    pub fn narrow(
+        &self,
+        column: ColumnRef<'_>,
+        cache: &mut CodeCache,
+    ) -> Result<Result<ArrayRef, Misfit>, VectorError> {
+        // Of a column with a selection it may be NULLs of other rows.
+        if !self.nullable && column.array.null_count() > 0 {
+            return Ok(Err(Misfit::Null));
         }
-        match &self.form {
-            Form::Plain => Ok(Arc::clone(array)),
-            Form::Code(dictionary) => cache.encode(dictionary, array).ok_or(Misfit::Value),
+        Ok(match &self.form {
+            Form::Plain => Ok(column.flatten()?),
+            Form::Code(dictionary) => cache.encode_column(dictionary, column)?.ok_or(Misfit::Value),
             &Form::Offset { base, span, bytes } => {
+                let array = &column.flatten()?;
                 with_integers!(array, values => offsets(array, values, base, span, bytes))
             }
-        }
+        })
     }
 
     /// Stored values as they were.
@@ -256,9 +262,13 @@ mod tests {
 
     use super::*;
 
+    fn narrow(narrowing: &Narrowing, array: &ArrayRef, cache: &mut CodeCache) -> Result<ArrayRef, Misfit> {
+        narrowing.narrow(ColumnRef { array, selection: None }, cache).unwrap()
+    }
+
     fn round_trip(narrowing: &Narrowing, array: &ArrayRef, stored: &DataType) {
         let mut cache = CodeCache::default();
-        let narrow = narrowing.narrow(array, &mut cache).unwrap();
+        let narrow = narrow(narrowing, array, &mut cache).unwrap();
         assert_eq!(narrow.data_type(), stored);
         assert_eq!(narrow.data_type(), &narrowing.stored_type());
         let mut other = CodeCache::default();
@@ -298,10 +308,10 @@ mod tests {
             (vec![Some(3), None], Misfit::Null),
         ] {
             let array: ArrayRef = Arc::new(Int64Array::from(values));
-            assert_eq!(narrowing.narrow(&array, &mut cache).unwrap_err(), misfit);
+            assert_eq!(narrow(&narrowing, &array, &mut cache).unwrap_err(), misfit);
             let wide = narrowing.widened(misfit);
             assert!(!wide.is_same(&narrowing));
-            assert_eq!(&wide.widen(wide.narrow(&array, &mut cache).unwrap(), &mut cache), &array);
+            assert_eq!(&wide.widen(narrow(&wide, &array, &mut cache).unwrap(), &mut cache), &array);
         }
     }
 
@@ -325,11 +335,39 @@ mod tests {
         round_trip(&narrowing, &(Arc::new(StringViewArray::from(vec![None::<&str>; 3])) as ArrayRef), &DataType::UInt8);
         let mut cache = CodeCache::default();
         let more: ArrayRef = Arc::new((0..300).map(|i| Some(i.to_string())).collect::<StringViewArray>());
-        assert_eq!(narrowing.narrow(&more, &mut cache).unwrap_err(), Misfit::Value);
+        assert_eq!(narrow(&narrowing, &more, &mut cache).unwrap_err(), Misfit::Value);
         let long: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(1000)]));
         let fresh = Narrowing::plain(DataType::Utf8View).coded().unwrap();
-        assert_eq!(fresh.narrow(&long, &mut CodeCache::default()).unwrap_err(), Misfit::Value);
+        assert_eq!(narrow(&fresh, &long, &mut CodeCache::default()).unwrap_err(), Misfit::Value);
         assert!(Narrowing::plain(DataType::Int64).coded().is_none());
+    }
+
+    #[test]
+    fn values_that_rows_select_are_coded_once() {
+        let narrowing = Narrowing::plain(DataType::Utf8View).coded().unwrap();
+        let mut cache = CodeCache::default();
+        // More values than codes, of which only some are selected, now and in later chunks.
+        let word = |i: u32| (i != 5).then(|| format!("{}{i}", "a long word, ".repeat(i as usize % 2)));
+        let values: ArrayRef = Arc::new((0..400).map(word).collect::<StringViewArray>());
+        for round in 0..3u32 {
+            let selection: Vec<u32> = (0..1000).map(|row| row * 7 % (40 * (round + 1)) + 200 * (row % 2)).collect();
+            let column = ColumnRef { array: &values, selection: Some(&selection) };
+            let codes = narrowing.narrow(column, &mut cache).unwrap().unwrap();
+            let expected: StringViewArray = selection.iter().map(|&position| word(position)).collect();
+            let expected: ArrayRef = Arc::new(expected);
+            assert_eq!(&narrowing.widen(codes, &mut cache), &expected);
+            // The same rows by themselves, and few rows of a larger array, have the same codes.
+            let few = ColumnRef { array: &values, selection: Some(&selection[..10]) };
+            for column in [ColumnRef { array: &expected.slice(0, 10), selection: None }, few] {
+                let codes = narrowing.narrow(column, &mut CodeCache::default()).unwrap().unwrap();
+                assert_eq!(&narrowing.widen(codes, &mut cache), &expected.slice(0, 10));
+            }
+        }
+        let all: Vec<u32> = (0..400).collect();
+        let column = ColumnRef { array: &values, selection: Some(&all) };
+        assert_eq!(narrowing.narrow(column, &mut cache).unwrap().unwrap_err(), Misfit::Value);
+        let required = Narrowing::new(DataType::Utf8View, Domain { nulls: false, integers: None }).unwrap();
+        assert_eq!(required.narrow(column, &mut cache).unwrap().unwrap_err(), Misfit::Null);
     }
 
     #[test]
@@ -351,7 +389,7 @@ mod tests {
                     scope.spawn(move || {
                         let words = (0..200).map(|i| Some(format!("word {}", (i * 7 + lane * 50) % 200)));
                         let array: ArrayRef = Arc::new(words.collect::<StringViewArray>());
-                        (narrowing.narrow(&array, &mut CodeCache::default()).unwrap(), array)
+                        (narrow(narrowing, &array, &mut CodeCache::default()).unwrap(), array)
                     })
                 })
                 .collect();

@@ -1,8 +1,8 @@
 //! From the columns of a file to those of the table.
 //!
-//! Columns are matched by name. Strings and binary are read as views at once (for dictionary-encoded columns that is
-//! several times faster than reading them otherwise), dictionaries as their values. What has another type in the file is cast,
-//! what is missing is NULL, and partition values are repeated.
+//! Columns are matched by name. Strings and binary are read as codes where all of a file's are (`dictionary`), else as views at once
+//! (for dictionary-encoded pages that is several times faster than reading them otherwise). What has another type in the file is
+//! cast, what is missing is NULL, and partition values are repeated.
 //!
 //! Not here: reading.
 
@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef, Fields, SchemaRef, TimeUnit};
 use ogee_exec::ExecError;
-use ogee_vector::normalize_array;
+use ogee_vector::{Column, normalize_array};
 use parquet::{
     arrow::{FieldLevels, ProjectionMask, arrow_reader::ArrowReaderMetadata, parquet_to_arrow_field_levels},
     basic::{LogicalType, Type as PhysicalType},
@@ -20,6 +20,7 @@ use parquet::{
 };
 
 use crate::{
+    dictionary::{self, DictionaryValues, dictionary_type},
     error::ScanError,
     spec::{ParquetFile, ParquetScanSpec},
 };
@@ -47,6 +48,8 @@ pub(crate) struct Leaf {
     pub(crate) is_view: bool,
     /// Decoded values are copied bytes of varying length, beyond `width`.
     pub(crate) is_copied_bytes: bool,
+    /// Bytes held for each byte of a dictionary page.
+    pub(crate) held_per_dictionary_byte: usize,
 }
 
 /// How the columns of one file become those of the scan.
@@ -85,13 +88,18 @@ impl FileColumns {
         for &root in &roots {
             let field = &fields[root];
             if let Some((_, wanted)) = spec.file_schema.fields().find(field.name()) {
-                let mut leaves = (0..descriptor.num_columns()).filter(|&l| descriptor.get_column_root_idx(l) == root);
-                let first = leaves.next().map(|leaf| descriptor.column(leaf));
-                let read = match first {
-                    Some(leaf) if leaf.physical_type() == PhysicalType::INT96 => {
-                        int96_type(field.data_type(), wanted.data_type())
+                let wanted = wanted.data_type();
+                let first = (0..descriptor.num_columns()).find(|&leaf| descriptor.get_column_root_idx(leaf) == root);
+                let first = first.map(|leaf| (leaf, descriptor.column(leaf)));
+                let codes = first
+                    .as_ref()
+                    .and_then(|(leaf, column)| dictionary_type(*leaf, column, wanted, metadata.metadata()));
+                let read = match (codes, first) {
+                    (Some(codes), _) => codes,
+                    (None, Some((_, leaf))) if leaf.physical_type() == PhysicalType::INT96 => {
+                        int96_type(field.data_type(), wanted)
                     }
-                    _ => read_type(field.data_type(), wanted.data_type()),
+                    _ => read_type(field.data_type(), wanted),
                 };
                 hints[root] = Arc::new(field.as_ref().clone().with_data_type(read));
             }
@@ -125,23 +133,30 @@ impl FileColumns {
         Ok(Self { levels, leaves, outputs, schema: Arc::clone(&spec.schema) })
     }
 
-    /// The produced columns of the first `rows` rows of `batch`, which is there if anything is read.
+    /// The produced columns of the first `rows` rows of `batch`, which is there if anything is read. `dictionaries` are those of the
+    /// batch before.
     pub(crate) fn produce(
         &self,
         path: &Path,
         batch: Option<&RecordBatch>,
         rows: usize,
-        columns: &mut Vec<ArrayRef>,
-    ) -> Result<(), ScanError> {
+        dictionaries: &mut Vec<DictionaryValues>,
+        columns: &mut Vec<Column>,
+    ) -> Result<(), ExecError> {
         columns.clear();
-        for (output, field) in self.outputs.iter().zip(self.schema.fields()) {
+        dictionaries.resize_with(self.outputs.len(), DictionaryValues::default);
+        for ((output, field), dictionary) in self.outputs.iter().zip(self.schema.fields()).zip(dictionaries) {
             let column = match (output, batch) {
                 (Output::Batch(position), Some(batch)) => {
                     let column = batch.column(*position);
-                    let column = if column.len() == rows { Arc::clone(column) } else { column.slice(0, rows) };
-                    cast(path, field, column)?
+                    match column.data_type() {
+                        DataType::Dictionary(codes, _) if **codes == DataType::UInt32 => {
+                            dictionary.column(column, rows)?
+                        }
+                        _ => Column::flat(cast(path, field, column.slice(0, rows))?),
+                    }
                 }
-                (Output::Constant(values), _) => values.slice(0, rows),
+                (Output::Constant(values), _) => Column::flat(values.slice(0, rows)),
                 (Output::Batch(_), None) => unreachable!("a file with a column to read has batches"),
             };
             columns.push(column);
@@ -156,7 +171,9 @@ impl Leaf {
             || leaf.converted_type() == parquet::basic::ConvertedType::DECIMAL;
         let is_bytes = leaf.physical_type() == PhysicalType::BYTE_ARRAY && !is_decimal;
         let is_view = is_bytes && has_view(read.data_type());
+        let is_code = matches!(read.data_type(), DataType::Dictionary(..));
         let value = match leaf.physical_type() {
+            _ if is_code => size_of::<u32>(),
             PhysicalType::FIXED_LEN_BYTE_ARRAY => usize::try_from(leaf.type_length()).unwrap_or(0).max(16),
             _ if is_decimal => 32,
             PhysicalType::BYTE_ARRAY => 16,
@@ -166,13 +183,14 @@ impl Leaf {
         };
         // Two bytes of definition levels, two of repetition levels, offsets of lists.
         let levels = 2 * usize::from(leaf.max_def_level() > 1) + 8 * usize::from(leaf.max_rep_level() > 0);
-        let cast = if wanted.is_none_or(|wanted| wanted == read.data_type()) { 0 } else { value.max(16) };
+        let cast = if is_code || wanted.is_none_or(|wanted| wanted == read.data_type()) { 0 } else { value.max(16) };
         Self {
             index,
             name: read.name().clone(),
             width: value + levels + cast,
             is_view,
-            is_copied_bytes: is_bytes && !is_view,
+            is_copied_bytes: is_bytes && !is_view && !is_code,
+            held_per_dictionary_byte: if is_code { dictionary::HELD_PER_BYTE } else { 2 },
         }
     }
 }

@@ -133,7 +133,7 @@ impl Column {
         Self {
             width: leaf.width * values + if leaf.is_copied_bytes { text.div_ceil(rows) } else { 0 },
             retained: if leaf.is_view { data.div_ceil(rows) } else { 0 },
-            dictionary: 2 * dictionary,
+            dictionary: leaf.held_per_dictionary_byte * dictionary,
             first_page,
             usual_page: usual_page.min(data).max(first_page),
             compressed_256,

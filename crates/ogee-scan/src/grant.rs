@@ -16,7 +16,7 @@
 use ogee_memory::MemoryError;
 use parking_lot::Mutex;
 
-use crate::{admission::Permit, page_header::PageSizes};
+use crate::{admission::Permit, columns::Leaf, page_header::PageSizes};
 
 /// Grants grow in steps of this, so that a slow increase of page sizes does not ask the pool at each page.
 const GROWTH: usize = 256 << 10;
@@ -39,6 +39,8 @@ pub(crate) struct Refused {
 struct ColumnPages {
     /// Values of decoded batches point into pages.
     retains: bool,
+    /// Bytes for each of a dictionary page.
+    held_per_dictionary_byte: usize,
     dictionary: usize,
     pages: usize,
     last: usize,
@@ -55,10 +57,14 @@ struct State {
 pub(crate) struct Grant(Mutex<State>);
 
 impl Grant {
-    /// A grant of `permit` for a reader that holds `fixed` bytes beside its pages. `retains` tells for each column whether
-    /// decoded values point into its pages.
-    pub(crate) fn new(permit: Permit, fixed: usize, retains: impl Iterator<Item = bool>) -> Self {
-        let columns = retains.map(|retains| ColumnPages { retains, ..ColumnPages::default() }).collect();
+    /// A grant of `permit` for a reader of `leaves` that holds `fixed` bytes beside its pages.
+    pub(crate) fn new(permit: Permit, fixed: usize, leaves: &[Leaf]) -> Self {
+        let pages = |leaf: &Leaf| ColumnPages {
+            retains: leaf.is_view,
+            held_per_dictionary_byte: leaf.held_per_dictionary_byte,
+            ..ColumnPages::default()
+        };
+        let columns = leaves.iter().map(pages).collect();
         Self(Mutex::new(State { permit, columns, held: fixed, refused: None }))
     }
 
@@ -70,7 +76,7 @@ impl Grant {
         let compressed = if is_compressed { sizes.compressed } else { 0 };
         let (more, replaced) = if sizes.dictionary {
             // The page and the values decoded from it.
-            (2 * sizes.uncompressed, 0)
+            (pages.held_per_dictionary_byte * sizes.uncompressed, 0)
         } else if pages.retains {
             (sizes.uncompressed, 0)
         } else {

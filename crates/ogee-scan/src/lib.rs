@@ -25,6 +25,7 @@
 
 mod admission;
 mod columns;
+mod dictionary;
 mod error;
 mod estimate;
 mod footer;

@@ -62,7 +62,7 @@ impl Reader {
         plan: &Plan,
     ) -> Result<Self, ScanError> {
         let file = &work.of.file;
-        let grant = Arc::new(Grant::new(permit, plan.fixed, file.columns.leaves.iter().map(|leaf| leaf.is_view)));
+        let grant = Arc::new(Grant::new(permit, plan.fixed, &file.columns.leaves));
         let meta = file.metadata.row_group(work.of.row_group);
         for leaf in &file.columns.leaves {
             let (start, len) = meta.column(leaf.index).byte_range();

@@ -16,15 +16,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 use ogee_scheduler::{JobWaker, TaskContext};
-use ogee_vector::{Chunk, Domain};
+use ogee_vector::{Chunk, Column, Domain};
 
 use crate::{
     admission::Admission,
     columns::BATCH_ROWS_MAX,
+    dictionary::DictionaryValues,
     error::ScanError,
     estimate::Estimate,
     footer,
@@ -100,6 +100,7 @@ impl Source for ParquetSource {
             shared: Arc::clone(&self.shared),
             capacity: ctx.settings.chunk_capacity.max(1),
             columns: Vec::new(),
+            dictionaries: Vec::new(),
             rows: 0,
             offset: 0,
             since_boundary: 0,
@@ -190,7 +191,9 @@ struct ParquetLocal {
     shared: Arc<Shared>,
     capacity: usize,
     /// The batch that is being handed out; before the reader, so that the memory for it goes last.
-    columns: Vec<ArrayRef>,
+    columns: Vec<Column>,
+    /// Of the reader's row group.
+    dictionaries: Vec<DictionaryValues>,
     rows: usize,
     offset: usize,
     /// Rows handed out since the last morsel ended.
@@ -211,7 +214,7 @@ impl ParquetLocal {
             self.columns.iter().map(|column| column.slice(self.offset, rows)).collect()
         };
         self.offset += rows;
-        Some(Chunk::new(columns, rows))
+        Some(Chunk::from_columns(columns, rows))
     }
 
     fn clear(&mut self) {
@@ -230,10 +233,12 @@ impl ParquetLocal {
                 self.rows = self.shared.want(rows);
                 self.since_boundary += self.rows;
                 let file = &reader.of.file;
-                file.columns.produce(&file.path, batch.as_ref(), self.rows, &mut self.columns)?;
+                let Self { dictionaries, columns, rows, .. } = self;
+                file.columns.produce(&file.path, batch.as_ref(), *rows, dictionaries, columns)?;
                 Ok(None)
             }
             Read::End | Read::GaveUp => {
+                self.dictionaries.clear();
                 self.reader = None;
                 self.since_boundary = 0;
                 Ok(Some(SourceStep::MorselEnd))
@@ -253,6 +258,7 @@ impl SourceLocal for ParquetLocal {
             }
             if self.shared.work.is_stopped() {
                 self.clear();
+                self.dictionaries.clear();
                 self.reader = None;
                 return Ok(SourceStep::Exhausted);
             }

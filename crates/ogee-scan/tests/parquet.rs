@@ -168,7 +168,7 @@ fn numbered_schema() -> SchemaRef {
 fn assert_numbered(outcome: &Outcome, expected: impl Iterator<Item = i64>) {
     assert!(outcome.sorted_i64(0).into_iter().eq(expected));
     for chunk in &outcome.chunks {
-        let (numbers, texts) = (chunk.column(0).array, chunk.column(1).array);
+        let (numbers, texts) = (chunk.column(0).flatten().unwrap(), chunk.column(1).flatten().unwrap());
         for (number, text) in numbers.as_primitive::<Int64Type>().values().iter().zip(texts.as_string_view()) {
             assert_eq!(text, Some(format!("row {number} of the file").as_str()));
         }
@@ -242,6 +242,53 @@ fn every_type_comes_in_its_normalized_form_with_its_nulls() {
     for (index, (name, array)) in columns.iter().enumerate() {
         let expected = ogee_vector::normalize_array(array).unwrap();
         assert_eq!(&outcome.column(index), &expected, "{name}");
+    }
+}
+
+#[test]
+fn codes_of_a_dictionary_are_the_selection() {
+    let dir = tempfile::tempdir().unwrap();
+    let word = |row: usize| (row % 11 != 3).then(|| format!("word {}{}", row % 7, " of many".repeat(row % 3)));
+    let bytes = |row: usize| Some(vec![(row % 3) as u8; row % 3]);
+    let columns = |rows: Range<usize>| {
+        let few: StringArray = rows.clone().map(word).collect();
+        let required = StringArray::from_iter_values(rows.clone().map(|row| format!("{}", row % 5)));
+        // More than a dictionary page takes in the second row group.
+        let many: StringArray = rows.clone().map(|row| Some(format!("{}", row.saturating_sub(9_000)))).collect();
+        let none: StringArray = rows.clone().map(|_| None::<&str>).collect();
+        let binary: BinaryArray = rows.map(bytes).collect();
+        let arrays: Vec<(&str, ArrayRef)> = vec![
+            ("few", Arc::new(few)),
+            ("required", Arc::new(required)),
+            ("many", Arc::new(many)),
+            ("none", Arc::new(none)),
+            ("binary", Arc::new(binary)),
+        ];
+        RecordBatch::try_from_iter(arrays).unwrap()
+    };
+    let properties = row_groups_of(10_000).set_dictionary_page_size_limit(4096);
+    let path = dir.path().join("dictionaries.parquet");
+    let file = write(&path, &[columns(0..25_000)], properties);
+    let text = DataType::Utf8View;
+    let schema = schema(&[
+        ("few", text.clone()),
+        ("required", text.clone()),
+        ("many", text.clone()),
+        ("none", text),
+        ("binary", DataType::BinaryView),
+    ]);
+    let outcome = drive(&roomy(), spec(vec![file], &schema), 1).unwrap();
+    for chunk in &outcome.chunks {
+        let dictionary = |column: usize| chunk.column(column).selection.map(|_| chunk.column(column).array.len());
+        assert!(dictionary(0).is_some_and(|values| values <= 22), "values and NULL, not rows");
+        assert_eq!(dictionary(1), Some(5));
+        assert_eq!(dictionary(2), None, "not all pages have codes");
+        assert_eq!(dictionary(4), Some(3));
+    }
+    let expected = columns(0..25_000);
+    for (index, column) in expected.columns().iter().enumerate() {
+        let expected = ogee_vector::normalize_array(column).unwrap();
+        assert_eq!(&outcome.column(index), &expected, "column {index}");
     }
 }
 

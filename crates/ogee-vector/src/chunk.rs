@@ -19,6 +19,17 @@ impl Column {
         Self { array, selection: None }
     }
 
+    /// Rows `offset .. offset + len`. Copies nothing.
+    #[must_use]
+    pub fn slice(&self, offset: usize, len: usize) -> Self {
+        match &self.selection {
+            None => Self::flat(self.array.slice(offset, len)),
+            Some(selection) => {
+                Self { array: ArrayRef::clone(&self.array), selection: Some(selection.slice(offset, len)) }
+            }
+        }
+    }
+
     /// Rows of the column.
     pub fn len(&self) -> usize {
         self.selection.as_ref().map_or(self.array.len(), |s| s.positions().len())
@@ -181,12 +192,12 @@ impl Chunk {
     #[must_use]
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         assert!(offset + len <= self.len, "slice within the chunk");
-        if self.groups.iter().all(Option::is_none) {
-            let columns = self.columns.iter().map(|(c, g)| (c.slice(offset, len), *g)).collect();
-            return Self { len, columns, groups: self.groups.clone() };
-        }
-        let rows: Vec<u32> = (offset..offset + len).map(|r| r as u32).collect();
-        self.select(&rows)
+        let slice = |(array, group): &(ArrayRef, u32)| match self.groups[*group as usize] {
+            None => (array.slice(offset, len), *group),
+            Some(_) => (ArrayRef::clone(array), *group),
+        };
+        let groups = self.groups.iter().map(|group| Some(group.as_ref()?.slice(offset, len))).collect();
+        Self { len, columns: self.columns.iter().map(slice).collect(), groups }
     }
 
     /// The same rows without selections: full compaction. Copies the columns that had one.

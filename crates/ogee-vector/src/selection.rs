@@ -1,7 +1,5 @@
 //! Extended selection vectors: dense lists of positions, unsorted, repeats allowed.
 
-use std::sync::Arc;
-
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 
@@ -11,12 +9,12 @@ use crate::VectorError;
 ///
 /// Shared by all columns of the group and cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Selection(Arc<[u32]>);
+pub struct Selection(ScalarBuffer<u32>);
 
 impl Selection {
     /// A selection of the given positions, in this order.
     pub fn new(positions: &[u32]) -> Self {
-        Self(Arc::from(positions))
+        Self(positions.to_vec().into())
     }
 
     /// The positions.
@@ -24,9 +22,23 @@ impl Selection {
         &self.0
     }
 
+    /// Rows `offset .. offset + len`, sharing the positions.
+    #[must_use]
+    pub fn slice(&self, offset: usize, len: usize) -> Self {
+        Self(self.0.slice(offset, len))
+    }
+
     /// Rows `rows` of the chunk, out of what this selection picks: `result[i] = self[rows[i]]`.
+    #[must_use]
     pub fn compose(&self, rows: &[u32]) -> Self {
         Self(rows.iter().map(|&row| self.0[row as usize]).collect())
+    }
+}
+
+impl From<ScalarBuffer<u32>> for Selection {
+    /// Shares the positions, such as the keys of a dictionary array.
+    fn from(positions: ScalarBuffer<u32>) -> Self {
+        Self(positions)
     }
 }
 

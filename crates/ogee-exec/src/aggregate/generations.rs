@@ -16,7 +16,7 @@ use std::{
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::DataType;
 use ogee_row::{CodeCache, Misfit, Narrowing, PartitionedRows, RowPartition, RowStage};
-use ogee_vector::Domain;
+use ogee_vector::{ColumnRef, Domain};
 use parking_lot::Mutex;
 
 use super::{
@@ -89,11 +89,11 @@ impl Generations {
                 .narrowings
                 .iter()
                 .zip(plan.values(first))
-                .map(|(narrowing, array)| match narrowing.coded() {
-                    Some(coded) if has_few_values(array) => coded,
-                    _ => narrowing.clone(),
+                .map(|(narrowing, column)| match narrowing.coded() {
+                    Some(coded) if has_few_values(&column.flatten()?) => Ok(coded),
+                    _ => Ok(narrowing.clone()),
                 })
-                .collect();
+                .collect::<Result<_, ExecError>>()?;
             if columns.iter().zip(&plan.narrowings).any(|(a, b)| !a.is_same(b)) {
                 let forms = Forms { columns, ..state.forms.clone() };
                 state.latest = Arc::new(AggregatePlan::new(&self.spec, forms.clone())?);
@@ -184,7 +184,8 @@ pub(crate) fn turn(
             for column in 0..new.narrowings.len() {
                 // SAFETY: as above.
                 let array = unsafe { old.encoded_column(column, &rows, &mut from[column])? };
-                let narrow = new.narrowings[column].narrow(&array, &mut to[column]);
+                let column_ref = ColumnRef { array: &array, selection: None };
+                let narrow = new.narrowings[column].narrow(column_ref, &mut to[column])?;
                 stored.push(narrow.expect("each generation has room for all values of those before it"));
                 stage.write_column(&new.layout, column, &stored[column], None);
             }

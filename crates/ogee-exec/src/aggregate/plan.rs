@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, BooleanArray, types};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, SchemaRef};
 use ogee_row::{CodeCache, Misfit, Narrowing, NestedCodec, RowLayout, RowLayoutBuilder, all_within, gather_column};
-use ogee_vector::{Chunk, Domain, PhysicalType, VectorError};
+use ogee_vector::{Chunk, Column, Domain, PhysicalType, VectorError};
 
 use super::{
     AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, Collected, RegrKind,
@@ -76,11 +76,11 @@ pub(crate) struct AggregatePlan {
     outputs: Vec<Output>,
 }
 
-/// The columns of a chunk that the aggregation reads, flat.
+/// The columns of a chunk that the aggregation reads. All but strings are flat: those may come with the values of a dictionary.
 #[derive(Default)]
 pub(crate) struct Evaluated {
-    pub(crate) keys: Vec<ArrayRef>,
-    pub(crate) inputs: Vec<ArrayRef>,
+    pub(crate) keys: Vec<Column>,
+    pub(crate) inputs: Vec<Column>,
     /// Keys and extrema as they are stored: the columns of the layout.
     pub(crate) stored: Vec<ArrayRef>,
 }
@@ -314,24 +314,26 @@ impl AggregatePlan {
         })
     }
 
-    /// Makes the stored columns of what was evaluated; `caches` are the lane's, one for each column.
-    ///
-    /// # Errors
-    /// The columns with values that do not fit.
-    pub(crate) fn narrow(&self, out: &mut Evaluated, caches: &mut Vec<CodeCache>) -> Result<(), Vec<(Guess, Misfit)>> {
+    /// Makes the stored columns of what was evaluated; `caches` are the lane's, one for each column. Returns the columns and states with
+    /// values that do not fit.
+    pub(crate) fn narrow(
+        &self,
+        out: &mut Evaluated,
+        caches: &mut Vec<CodeCache>,
+    ) -> Result<Vec<(Guess, Misfit)>, VectorError> {
         caches.resize_with(self.narrowings.len(), CodeCache::default);
         out.stored.clear();
         let mut misfits = Vec::new();
         let Evaluated { keys, inputs, stored } = out;
         let values = keys.iter().chain(self.payload.iter().map(|&input| &inputs[input]));
-        for (column, ((narrowing, array), cache)) in self.narrowings.iter().zip(values).zip(caches).enumerate() {
-            match narrowing.narrow(array, cache) {
+        for (index, ((narrowing, column), cache)) in self.narrowings.iter().zip(values).zip(caches).enumerate() {
+            match narrowing.narrow(column.as_ref(), cache)? {
                 Ok(narrow) => stored.push(narrow),
-                Err(misfit) => misfits.push((Guess::Column(column), misfit)),
+                Err(misfit) => misfits.push((Guess::Column(index), misfit)),
             }
         }
         for (kernel, bound) in self.kernels.iter().enumerate().filter(|(_, bound)| bound.short) {
-            let array = &inputs[bound.inputs[0]];
+            let array = &inputs[bound.inputs[0]].array;
             let fits = match bound.short_values {
                 ShortValues::Any => true,
                 ShortValues::Valid => array.null_count() == 0,
@@ -341,7 +343,7 @@ impl AggregatePlan {
                 misfits.push((Guess::State(kernel), Misfit::Value));
             }
         }
-        if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+        Ok(misfits)
     }
 
     /// The states that may take no more rows than [`SHORT_ROWS`].
@@ -350,7 +352,7 @@ impl AggregatePlan {
     }
 
     /// The values of the layout's columns, as they were evaluated.
-    pub(crate) fn values<'a>(&'a self, evaluated: &'a Evaluated) -> impl Iterator<Item = &'a ArrayRef> {
+    pub(crate) fn values<'a>(&'a self, evaluated: &'a Evaluated) -> impl Iterator<Item = &'a Column> {
         evaluated.keys.iter().chain(self.payload.iter().map(|&input| &evaluated.inputs[input]))
     }
 
@@ -393,18 +395,18 @@ impl AggregatePlan {
         out.keys.clear();
         out.inputs.clear();
         for (expr, codec) in &self.keys {
-            out.keys.push(encode(expr.evaluate(chunk)?.flatten()?, codec.as_ref())?);
+            out.keys.push(readable(expr.evaluate(chunk)?, codec.as_ref())?);
         }
         let filters = self.filters.iter().map(|filter| filter.truth(chunk)).collect::<Result<Vec<_>, _>>()?;
         for input in &self.inputs {
-            let mut array = match &input.expr {
-                Some(expr) => encode(expr.evaluate(chunk)?.flatten()?, input.codec.as_ref())?,
-                None => Arc::new(BooleanArray::new(BooleanBuffer::new_set(chunk.len()), None)),
+            let mut column = match &input.expr {
+                Some(expr) => readable(expr.evaluate(chunk)?, input.codec.as_ref())?,
+                None => Column::flat(Arc::new(BooleanArray::new(BooleanBuffer::new_set(chunk.len()), None))),
             };
             if let Some(filter) = input.filter {
-                array = null_unless(&array, &filters[filter]);
+                column = Column::flat(null_unless(&column.flatten()?, &filters[filter]));
             }
-            out.inputs.push(array);
+            out.inputs.push(column);
         }
         Ok(())
     }
@@ -433,6 +435,14 @@ impl AggregatePlan {
         }
         Ok(Chunk::new(columns, rows.len()))
     }
+}
+
+/// `column` as [`Evaluated`] has it.
+fn readable(column: Column, codec: Option<&NestedCodec>) -> Result<Column, VectorError> {
+    if matches!(column.array.data_type(), DataType::Utf8View | DataType::BinaryView) {
+        return Ok(column);
+    }
+    Ok(Column::flat(encode(column.flatten()?, codec)?))
 }
 
 fn encode(array: ArrayRef, codec: Option<&NestedCodec>) -> Result<ArrayRef, VectorError> {

@@ -537,9 +537,8 @@ impl Scratch {
         }
         self.hashes.clear();
         self.hashes.resize(rows, 0);
-        for (index, array) in self.evaluated.keys.iter().enumerate() {
-            let column = ogee_vector::ColumnRef { array, selection: None };
-            hash_column(column, ctx.settings.hash, index == 0, &mut self.hashes[..rows])?;
+        for (index, column) in self.evaluated.keys.iter().enumerate() {
+            hash_column(column.as_ref(), ctx.settings.hash, index == 0, &mut self.hashes[..rows])?;
         }
         self.stage.write_hashes(&self.hashes);
         Ok(())
@@ -592,7 +591,9 @@ pub(crate) unsafe fn update_states(
     let mut args = Vec::with_capacity(2);
     for bound in &plan.kernels {
         args.clear();
-        args.extend(bound.inputs.iter().map(|&input| Arc::clone(&evaluated.inputs[input])));
+        for &input in &bound.inputs {
+            args.push(evaluated.inputs[input].flatten()?);
+        }
         // SAFETY: the caller vouches for the targets.
         unsafe {
             if bound.merges {
@@ -616,7 +617,11 @@ impl SinkLocal for AggregateLocal {
             let misfits: Vec<_> = self.plan.short_states().map(|guess| (guess, Misfit::Value)).collect();
             self.widen(&misfits)?;
         }
-        while let Err(misfits) = self.plan.narrow(&mut self.scratch.evaluated, &mut self.scratch.caches) {
+        loop {
+            let misfits = self.plan.narrow(&mut self.scratch.evaluated, &mut self.scratch.caches)?;
+            if misfits.is_empty() {
+                break;
+            }
             self.widen(&misfits)?;
         }
         if let Some(lookup) = &mut self.lookup {
