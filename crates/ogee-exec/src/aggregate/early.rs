@@ -3,7 +3,8 @@
 //!
 //! Rows that pre-aggregation does not catch pile up in their partitions even if they are of few groups, too many for the
 //! thread-local table. A partition that has doubled since it was last combined is combined again, in memory: its groups are appended to
-//! it anew, on pages that its old ones just gave back. Hashes spread groups evenly, so one partition, the *sentinel*, tells for all
+//! it anew, on pages that its old ones just gave back. That pays while memory is plenty too: first touch of more of it costs more than
+//! a lookup, and what was combined need not be again. Hashes spread groups evenly, so one partition, the *sentinel*, tells for all
 //! whether that is worth it; keys without repeats cost the sentinel's work only.
 //!
 //! Paper B leaves this out (its rows are combined in the second phase only).
@@ -25,10 +26,6 @@ const SENTINEL: usize = 0;
 const SURVIVORS_MAX: f64 = 0.7;
 /// Pages that a partition has, at least, before it is combined.
 const PAGES_MIN: usize = 2;
-/// Rows of so many bytes are dearer to keep than to combine, even while memory is plenty: first touch of 64 bytes costs about as much
-/// as a lookup.
-const WIDE_ROW: usize = 48;
-
 /// A partition of so many times the average rows has groups of many rows.
 const HOT: usize = 4;
 /// Rows after which a lane looks whether partitions are due.
@@ -88,12 +85,7 @@ impl EarlyCombination {
             let survivors = self.combine(plan, ctx, rows, SENTINEL)?;
             self.worth = survivors <= SURVIVORS_MAX;
         }
-        // Pages that could be evicted are no room: rows that are combined in time need not be written at all.
-        let short = || {
-            let stats = ctx.memory.stats();
-            stats.used > stats.budget / 2 || stats.temp_bytes > 0
-        };
-        if !forced && (!self.worth || plan.layout.width() < WIDE_ROW && !short()) {
+        if !forced && !self.worth {
             return self.combine_hot(plan, ctx, rows);
         }
         let due: Vec<usize> = (0..fan_out).filter(|&p| p != SENTINEL && rows.resident_rows(p) >= self.due[p]).collect();
