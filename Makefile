@@ -6,6 +6,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PYTHON ?= python3
 VENV := .venv
+VENV_PEERS := .venv-peers
 SCALE ?= 1
 ROWS ?= 10000000
 THREADS ?= 2
@@ -98,6 +99,17 @@ bench-groupings: release bench-answers ## The 13 groupings at every limit: answe
 .PHONY: bench-race
 bench-race: release bench-answers ## Beside DuckDB: time and memory (SCALE, LIMITS, THREADS, ARGS)
 	$(VENV)/bin/python crates/ogee-bench/python/compare.py race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) $(ARGS)
+
+$(VENV_PEERS)/.done: crates/ogee-bench/python/requirements-peers.txt
+	$(PYTHON) -m venv $(VENV_PEERS)
+	$(VENV_PEERS)/bin/pip install --quiet --disable-pip-version-check -r crates/ogee-bench/python/requirements-peers.txt
+	touch $@
+
+.PHONY: bench-peers
+bench-peers: release bench-answers $(VENV_PEERS)/.done ## Beside five other systems at every limit: time and memory, and the README's picture (SCALE, LIMITS, ARGS)
+	$(VENV_PEERS)/bin/python crates/ogee-bench/python/compare.py race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) \
+		--systems ogee,duckdb,datafusion,clickhouse,hyper --names g13-thin,g4-wide16,g13-wide16 --runs 1 --out $(DATA)/peers.jsonl $(ARGS)
+	$(VENV_PEERS)/bin/python crates/ogee-bench/python/plot.py $(DATA)/peers.jsonl --out $(DATA)/limits.svg
 
 .PHONY: bench-h2o
 bench-h2o: release $(VENV)/.done ## The H2O.ai group-by queries on ROWS rows beside DuckDB: answers, then time and memory (ROWS, LIMITS, THREADS, ARGS)

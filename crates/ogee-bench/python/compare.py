@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""DuckDB beside Ogee on the queries of `ogee-bench`, from the same Parquet files.
+"""Other systems beside Ogee on the queries of `ogee-bench`, from the same Parquet files.
 
   answers   asks DuckDB for the answers of all checks and keeps them in a file for `ogee-bench groupings --answers`
   check     compares Ogee's answers to the checks with those
-  race      runs both systems in turn on the timed queries and prints times, ratios, geometric means and peak memory
+  race      runs the systems in turn on the timed queries and prints times, ratios, geometric means and peak memory
 
 Every run is a process of its own. Memory is anonymous plus shared-memory resident bytes, sampled from /proc every 10 ms.
 Time is each system's own for the statement, without the start of the process. The queries come from `ogee-bench queries`.
 """
 
 import argparse
-import datetime
 import json
 import math
 import os
@@ -32,54 +31,42 @@ def limit_bytes(limit):
     return int(digits) * UNITS[limit[len(digits):]]
 
 
-def text(value):
-    """As the shell writes it."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, (datetime.date, datetime.datetime)):
-        return value.isoformat()
-    return f"{value:f}" if hasattr(value, "as_tuple") else str(value)
-
-
-def duckdb_child():
-    """Runs in a process of its own: one statement from standard input, its time and first row as JSON on standard output."""
-    import duckdb
-
-    job = json.load(sys.stdin)
-    database = duckdb.connect()
-    database.execute(f"SET threads = {job['threads']}")
-    database.execute("SET preserve_insertion_order = false")
-    database.execute(f"SET temp_directory = '{job['temp']}'")
-    if job["limit"] != "none":
-        database.execute(f"SET memory_limit = '{job['limit']}'")
-    started = time.perf_counter()
-    row = database.execute(job["sql"]).fetchone()
-    elapsed = time.perf_counter() - started
-    print(json.dumps({"elapsed_s": elapsed, "values": [text(value) for value in row]}))
+def family(pid):
+    """A process and those that it started."""
+    yield pid
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children") as children:
+            for child in children.read().split():
+                yield from family(child)
 
 
 class Sampler(threading.Thread):
-    """Peak memory of a process."""
+    """Peak memory of a process and those that it started; kills it beyond a cap."""
 
-    def __init__(self, pid):
+    def __init__(self, process, cap):
         super().__init__(daemon=True)
-        self.pid, self.peak, self.over = pid, 0, False
+        self.process, self.cap, self.peak, self.over = process, cap, 0, False
         self.start()
 
     def run(self):
         while not self.over:
             try:
-                with open(f"/proc/{self.pid}/status") as status:
-                    lines = dict(line.split(":", 1) for line in status)
-                kilobytes = sum(int(lines[name].split()[0]) for name in ("RssAnon", "RssShmem"))
-                self.peak = max(self.peak, kilobytes * 1024)
+                kilobytes = 0
+                for pid in family(self.process.pid):
+                    with open(f"/proc/{pid}/status") as status:
+                        lines = dict(line.split(":", 1) for line in status)
+                    kilobytes += sum(int(lines[name].split()[0]) for name in ("RssAnon", "RssShmem"))
             except (OSError, KeyError):
-                return
+                # One ends while it is looked at.
+                kilobytes = 0
+            self.peak = max(self.peak, kilobytes * 1024)
+            if self.peak > self.cap:
+                self.process.kill()
             time.sleep(0.01)
 
 
-def finish(process, given, timeout):
-    sampler = Sampler(process.pid)
+def finish(process, given, timeout, cap=sys.maxsize):
+    sampler = Sampler(process, cap)
     try:
         out, err = process.communicate(given, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -87,18 +74,23 @@ def finish(process, given, timeout):
         process.communicate()
         out, err = "", "timeout"
     sampler.over = True
+    if sampler.peak > cap:
+        err = f"stopped at {cap / 1e9:.0f} GB"
     return out, err, process.returncode, sampler.peak
 
 
-def run_duckdb(sql, limit, threads, timeout):
-    with tempfile.TemporaryDirectory() as temp:
+def run_peer(system, sql, limit, threads, timeout, cap=sys.maxsize):
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temp:
+        limit = None if limit == "none" else limit_bytes(limit)
         job = json.dumps({"sql": sql, "limit": limit, "threads": threads, "temp": temp})
-        process = subprocess.Popen([sys.executable, __file__, "duckdb-child"], text=True, stdin=subprocess.PIPE,
+        peers = pathlib.Path(__file__).with_name("peers.py")
+        process = subprocess.Popen([sys.executable, peers, system], text=True, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        out, err, code, peak = finish(process, job, timeout)
+        out, err, code, peak = finish(process, job, timeout, cap)
     if code != 0:
-        return {"error": (err.strip().splitlines() or ["killed"])[-1], "peak": peak}
-    return json.loads(out) | {"peak": peak}
+        lines = [line for line in err.splitlines() if line.strip()]
+        return {"error": (lines or ["killed"])[-1], "peak": peak}
+    return json.loads(out.splitlines()[-1]) | {"peak": peak}
 
 
 def run_ogee(ogee, sql, limit, threads, timeout):
@@ -154,7 +146,7 @@ def answers(arguments):
     for query in read_queries(arguments.bench, arguments.data, arguments.suite):
         if query["name"] in known:
             continue
-        result = run_duckdb(query["check"], arguments.limit, arguments.threads[0], arguments.timeout)
+        result = run_peer("duckdb", query["check"], arguments.limit, arguments.threads[0], arguments.timeout)
         if "error" in result:
             sys.exit(f"DuckDB fails on {query['name']}: {result['error']}; give it another --limit")
         known[query["name"]] = result["values"]
@@ -168,48 +160,61 @@ def race(arguments):
     names = (arguments.names or NAMES.get(arguments.suite, "")).split(",")
     queries = read_queries(arguments.bench, arguments.data, arguments.suite)
     queries = [query for query in queries if names == [""] or query["name"] in names]
+    systems = arguments.systems.split(",")
     for path in pathlib.Path(arguments.data).rglob("*.parquet"):
         with open(path, "rb") as file:
             while file.read(1 << 24):
                 pass
-    print(f"{'query':<11} {'limit':>6} {'thr':>3} {'ogee s':>8} {'duckdb s':>8} {'ratio':>6} {'ogee MB':>8} {'duckdb MB':>9}"
-          f" {'spilled MB':>10}")
+    heads = "".join(f" {system[:11] + ' s':>13} {'MB':>6}" for system in systems)
+    print(f"{'query':<11} {'limit':>6} {'thr':>3}{heads} {'spilled MB':>10} {'ratio':>6}")
+    out = open(arguments.out, "a") if arguments.out else None
     ratios = {}
     for limit in arguments.limits.split(","):
         for threads in arguments.threads:
             for query in queries:
-                groups = int(known[query["name"]][0])
-                sql = f"{query['sql']} OFFSET {groups - 1}"
-                ours, theirs = [], []
+                sql = f"{query['sql']} LIMIT 1 OFFSET {int(known[query['name']][0]) - 1}"
+                results = {system: [] for system in systems}
                 for _ in range(arguments.runs):
-                    ours.append(run_ogee(arguments.ogee, sql, limit, threads, arguments.timeout))
-                    if not (theirs and "error" in theirs[-1]):
-                        theirs.append(run_duckdb(sql, limit, threads, arguments.timeout))
-                cells = []
-                for results in (ours, theirs):
-                    errors = [result["error"] for result in results if "error" in result]
-                    cells.append(errors[0][:40] if errors else statistics.median(r["elapsed_s"] for r in results))
-                good = all(isinstance(cell, float) for cell in cells)
-                ratio = cells[0] / cells[1] if good else math.nan
-                if good:
+                    for system, ran in results.items():
+                        if ran and "error" in ran[-1]:
+                            continue
+                        if system == "ogee":
+                            ran.append(run_ogee(arguments.ogee, sql, limit, threads, arguments.timeout))
+                        else:
+                            cap = limit_bytes(arguments.memory_cap)
+                            ran.append(run_peer(system, sql, limit, threads, arguments.timeout, cap))
+                line = f"{query['name']:<11} {limit:>6} {threads:>3}"
+                seconds = {}
+                for system, ran in results.items():
+                    errors = [result["error"] for result in ran if "error" in result]
+                    peak = max(result["peak"] for result in ran)
+                    if not errors:
+                        seconds[system] = statistics.median(result["elapsed_s"] for result in ran)
+                    shown = f"{seconds[system]:13.3f}" if system in seconds else f"{errors[0]:>13.13}"
+                    line += f" {shown} {peak / 1e6:6.0f}"
+                    if out:
+                        record = {"suite": arguments.suite, "query": query["name"], "limit": limit, "threads": threads}
+                        record |= {"system": system, "seconds": seconds.get(system), "peak_bytes": peak}
+                        record |= {"all_seconds": [result.get("elapsed_s") for result in ran]}
+                        record |= {"spilled_bytes": max(result.get("spilled_bytes", 0) for result in ran)}
+                        print(json.dumps(record | {"error": errors[0] if errors else None}), file=out, flush=True)
+                line += f" {max(result.get('spilled_bytes', 0) for result in results[systems[0]]) / 1e6:10.0f}"
+                others = [seconds[system] for system in systems[1:] if system in seconds]
+                if systems[0] in seconds and others:
+                    ratio = seconds[systems[0]] / min(others)
                     ratios.setdefault((limit, threads), []).append(ratio)
-                shown = [f"{cell:8.2f}" if isinstance(cell, float) else cell for cell in cells]
-                peaks = [max(result["peak"] for result in results) for results in (ours, theirs)]
-                spilled = max(result.get("spilled_bytes", 0) for result in ours)
-                over = ""
-                if limit != "none" and peaks[0] > limit_bytes(limit) + (64 << 20):
-                    over = "  OGEE BEYOND ITS LIMIT"
-                print(f"{query['name']:<11} {limit:>6} {threads:>3} {shown[0]} {shown[1]} {ratio:6.2f} {peaks[0] / 1e6:8.0f}"
-                      f" {peaks[1] / 1e6:9.0f} {spilled / 1e6:10.0f}{over}", flush=True)
+                    line += f" {ratio:6.2f}"
+                peak = max(result["peak"] for result in results[systems[0]])
+                if limit != "none" and peak > limit_bytes(limit) + (64 << 20):
+                    line += f"  {systems[0].upper()} BEYOND ITS LIMIT"
+                print(line, flush=True)
     for (limit, threads), values in ratios.items():
         mean = math.exp(statistics.fmean(math.log(value) for value in values))
-        print(f"limit {limit}, {threads} threads: geometric mean of ogee / duckdb over {len(values)} queries: {mean:.3f}")
+        print(f"limit {limit}, {threads} threads: {systems[0]} took {mean:.3f} of the best other's time, geometric mean over"
+              f" {len(values)} queries")
 
 
 def main():
-    if sys.argv[1:] == ["duckdb-child"]:
-        duckdb_child()
-        return
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("command", choices=["answers", "check", "race"])
     parser.add_argument("--suite", default="groupings", help="queries: groupings, h2o or sums")
@@ -221,6 +226,9 @@ def main():
     parser.add_argument("--limits", default="none", help="limits of a race, such as none,1GB")
     parser.add_argument("--threads", default="2", type=lambda given: [int(number) for number in given.split(",")])
     parser.add_argument("--runs", default=3, type=int, help="runs of each; the median counts")
+    parser.add_argument("--systems", default="ogee,duckdb", help="of a race: ogee, and those that peers.py knows")
+    parser.add_argument("--memory-cap", default="16GB", help="memory at which another system is stopped")
+    parser.add_argument("--out", help="file to which a race appends its results, a JSON object a line")
     parser.add_argument("--timeout", default=1200, type=float, help="seconds")
     parser.add_argument("--names", help="queries of a race, separated by commas")
     arguments = parser.parse_args()

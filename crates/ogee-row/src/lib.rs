@@ -32,7 +32,7 @@ pub use dictionary::{CodeCache, Dictionary};
 pub use equal::{keys_equal, keys_equal_words, row_hash};
 pub use gather::gather_column;
 pub use layout::{RowColumn, RowLayout, RowLayoutBuilder};
-pub use narrow::{Misfit, Narrowing, all_within};
+pub use narrow::{Misfit, Narrowing, all_fit_32_bits};
 pub use nested::NestedCodec;
 pub use partition::{PinnedRows, RowPartition};
 pub use radix::RadixBits;

@@ -211,13 +211,20 @@ impl Narrowing {
     }
 }
 
-/// Whether all values of `array`, of a type that rows store as integers and without NULLs, are from `low` to `high`. Numbers beyond
-/// 63 bits are not.
-pub fn all_within(array: &ArrayRef, low: i64, high: i64) -> bool {
-    let (lowest, highest) = with_integers!(array, values => values.fold((i64::MAX, i64::MIN), |(a, b), value| (a.min(value), b.max(value))));
-    // Unsigned numbers of more than 63 bits look negative.
-    let low = if *array.data_type() == DataType::UInt64 { low.max(0) } else { low };
-    array.is_empty() || lowest >= low && highest <= high
+/// Whether all values of `array`, of a type that rows store as integers and without NULLs, fit into 32 bits with their sign.
+pub fn all_fit_32_bits(array: &ArrayRef) -> bool {
+    use PhysicalType as P;
+    match PhysicalType::of(array.data_type()) {
+        Ok(P::I8 | P::U8 | P::I16 | P::U16 | P::I32) => true,
+        // Numbers of more than 63 bits look negative.
+        Ok(P::U64) => {
+            with_integers!(array, values => values.fold(0, |all, value| all | value) as u64 <= i32::MAX as u64)
+        }
+        // A number and its complement need as many bits. No comparison in the loop: wide ones are slow on old machines.
+        _ => {
+            with_integers!(array, values => values.fold(0, |all, value| all | (value ^ (value >> 63))) <= i64::from(i32::MAX))
+        }
+    }
 }
 
 /// Whether values of this physical type are integers of at most 64 bits and have more than one byte.
@@ -316,12 +323,21 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_those_of_the_numbers() {
-        let signed: ArrayRef = Arc::new(Int64Array::from(vec![-5, 7]));
-        assert!(all_within(&signed, -5, 7) && !all_within(&signed, -4, 7) && !all_within(&signed, -5, 6));
-        let unsigned: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX - 4, 7]));
-        assert!(!all_within(&unsigned, -5, 7), "beyond 63 bits, not minus five");
-        assert!(all_within(&(Arc::new(Int64Array::from(Vec::<i64>::new())) as ArrayRef), 1, 0));
+    fn numbers_that_fit_32_bits_are_told() {
+        let signed = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
+        let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        assert!(all_fit_32_bits(&signed(vec![low, -1, 0, high])) && all_fit_32_bits(&signed(vec![])));
+        for value in [low - 1, high + 1, i64::MIN, i64::MAX] {
+            assert!(!all_fit_32_bits(&signed(vec![0, value, 0])), "{value}");
+        }
+        let unsigned = |value: u64| -> ArrayRef { Arc::new(UInt64Array::from(vec![value, 7])) };
+        assert!(all_fit_32_bits(&unsigned(high as u64)));
+        assert!(!all_fit_32_bits(&unsigned(u64::MAX - 4)), "beyond 63 bits, not minus five");
+        let decimals = |value: i128| -> ArrayRef {
+            Arc::new(Decimal128Array::from(vec![value]).with_precision_and_scale(18, 2).unwrap())
+        };
+        assert!(all_fit_32_bits(&decimals(i128::from(low))) && !all_fit_32_bits(&decimals(i128::from(high) + 1)));
+        assert!(!all_fit_32_bits(&(Arc::new(UInt32Array::from(vec![u32::MAX])) as ArrayRef)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, cast::AsArray};
+use arrow_array::{Array, ArrayRef, cast::AsArray, types::UInt8Type};
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
 use ogee_row::RowLayout;
 use ogee_vector::PhysicalType;
@@ -178,17 +178,26 @@ impl PerfectTable {
     /// Looks up the rows whose stored keys are `keys`, as [`SaltedTable::find_or_claim`] does; nothing has to be staged.
     pub(crate) fn find_or_claim(&mut self, layout: &RowLayout, keys: &[ArrayRef], rows: usize, found: &mut Found) {
         found.clear();
+        found.groups.resize(rows, 0);
+        if let Some(codes) = only_bytes(layout, keys, rows)
+            && let Some(groups) = self.groups.as_u64_slice_mut().first_chunk::<{ 1 << 8 }>()
+        {
+            // One key of one byte is the slot already.
+            if find_all(&mut found.groups, codes, |&code| groups[usize::from(code)]) {
+                return;
+            }
+        }
         self.write_slots(layout, keys, rows);
         let groups = self.groups.as_u64_slice_mut();
         // As arrays, so that no slot needs a check.
-        if let Some(groups) = groups.first_chunk::<{ 1 << 16 }>() {
-            found.groups.extend(self.slots.iter().map(|&slot| groups[usize::from(slot)]));
+        let complete = if let Some(groups) = groups.first_chunk::<{ 1 << 16 }>() {
+            find_all(&mut found.groups, &self.slots, |&slot| groups[usize::from(slot)])
         } else if let Some(groups) = groups.first_chunk::<{ 1 << 8 }>() {
-            found.groups.extend(self.slots.iter().map(|&slot| groups[usize::from(slot as u8)]));
+            find_all(&mut found.groups, &self.slots, |&slot| groups[usize::from(slot as u8)])
         } else {
-            found.groups.extend(self.slots.iter().map(|_| groups[0]));
-        }
-        if found.groups.iter().all(|&group| group != 0) {
+            find_all(&mut found.groups, &self.slots, |_| groups[0])
+        };
+        if complete {
             return;
         }
         for row in 0..rows {
@@ -257,6 +266,25 @@ impl PerfectTable {
             }
         }
     }
+}
+
+/// The values of the only key, if it is stored in one byte, as codes and short distances are, and is never NULL.
+fn only_bytes<'a>(layout: &RowLayout, keys: &'a [ArrayRef], rows: usize) -> Option<&'a [u8]> {
+    let [key] = keys else { return None };
+    let column = layout.column(0);
+    let is_plain = column.physical == PhysicalType::U8 && column.validity.is_none();
+    is_plain.then(|| &key.as_primitive::<UInt8Type>().values()[..rows])
+}
+
+/// Writes the group of each slot to `groups`; whether all are there.
+#[inline(always)]
+fn find_all<S>(groups: &mut [u64], slots: &[S], group: impl Fn(&S) -> u64) -> bool {
+    let mut missing = false;
+    for (found, slot) in groups.iter_mut().zip(slots) {
+        *found = group(slot);
+        missing |= *found == 0;
+    }
+    !missing
 }
 
 #[cfg(test)]

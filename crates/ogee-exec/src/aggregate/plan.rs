@@ -5,7 +5,9 @@ use std::{ops::Range, sync::Arc};
 use arrow_array::{ArrayRef, BooleanArray, types};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, SchemaRef};
-use ogee_row::{CodeCache, Misfit, Narrowing, NestedCodec, RowLayout, RowLayoutBuilder, all_within, gather_column};
+use ogee_row::{
+    CodeCache, Misfit, Narrowing, NestedCodec, RowLayout, RowLayoutBuilder, all_fit_32_bits, gather_column,
+};
 use ogee_vector::{Chunk, Column, Domain, PhysicalType, VectorError};
 
 use super::{
@@ -337,7 +339,7 @@ impl AggregatePlan {
             let fits = match bound.short_values {
                 ShortValues::Any => true,
                 ShortValues::Valid => array.null_count() == 0,
-                ShortValues::Within => array.null_count() == 0 && all_within(array, SHORT_VALUES.0, SHORT_VALUES.1),
+                ShortValues::Within => array.null_count() == 0 && all_fit_32_bits(array),
             };
             if !fits {
                 misfits.push((Guess::State(kernel), Misfit::Value));

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""One statement in another system, in a process of its own: a job as JSON on standard input, time and first row as JSON on standard output.
+
+All read the same Parquet files; the SQL is that of `ogee-bench queries`, with what a system calls otherwise put in its words.
+A limit is set by the system's own means; Polars has none. DuckDB comes with `requirements.txt`, the others with `requirements-peers.txt`.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+
+TABLE = re.compile(r"'([^']*\.parquet)'")
+
+
+def text(value):
+    """As Ogee's shell writes it."""
+    if value is None:
+        return "NULL"
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return f"{value:f}" if hasattr(value, "as_tuple") else str(value)
+
+
+def duckdb(job):
+    import duckdb
+
+    database = duckdb.connect()
+    database.execute(f"SET threads = {job['threads']}")
+    database.execute("SET preserve_insertion_order = false")
+    database.execute(f"SET temp_directory = '{job['temp']}'")
+    if job["limit"]:
+        database.execute(f"SET memory_limit = '{job['limit']}B'")
+    return lambda: database.execute(job["sql"]).fetchone()
+
+
+def datafusion(job):
+    import datafusion
+
+    runtime = datafusion.RuntimeEnvBuilder().with_disk_manager_specified(job["temp"])
+    if job["limit"]:
+        runtime = runtime.with_fair_spill_pool(job["limit"])
+    session = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(job["threads"]), runtime)
+    for number, path in enumerate(dict.fromkeys(TABLE.findall(job["sql"]))):
+        session.register_parquet(f"files{number}", os.path.dirname(path))
+        job["sql"] = job["sql"].replace(f"'{path}'", f"files{number}")
+
+    def run():
+        rows = session.sql(job["sql"]).collect()
+        first = next(batch for batch in rows if batch.num_rows)
+        return [first.column(column)[0].as_py() for column in range(first.num_columns)]
+
+    return run
+
+
+def polars(job):
+    os.environ["POLARS_MAX_THREADS"] = str(job["threads"])
+    import polars
+
+    sql = TABLE.sub(r"read_parquet('\1')", job["sql"])
+    return lambda: polars.SQLContext().execute(sql, eager=False).collect(engine="streaming").row(0)
+
+
+def clickhouse(job):
+    from chdb import session
+
+    database = session.Session(job["temp"])
+    settings = {"max_threads": job["threads"]}
+    if job["limit"]:
+        settings |= {"max_memory_usage": job["limit"], "max_bytes_before_external_group_by": job["limit"] // 2}
+    settings = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    sql = TABLE.sub(lambda found: f"file('{os.path.abspath(found[1])}', Parquet)", job["sql"])
+    # Its own medians are approximate; deviations are told by name.
+    sql = re.sub(r"\bmedian\(", "medianExact(", re.sub(r"\bstddev\(", "stddevSamp(", sql))
+    return lambda: json.loads(str(database.query(f"{sql} SETTINGS {settings}", "JSONCompactEachRow")).splitlines()[0])
+
+
+def hyper(job):
+    import tableauhyperapi as api
+
+    parameters = {"log_dir": job["temp"], "hard_concurrent_query_thread_limit": str(job["threads"])}
+    if job["limit"]:
+        parameters["memory_limit"] = f"{job['limit'] >> 20}m"
+    process = api.HyperProcess(telemetry=api.Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU, parameters=parameters)
+    connection = api.Connection(process.endpoint)
+
+    def files(found):
+        folder = os.path.abspath(os.path.dirname(found[1]))
+        paths = ", ".join(f"'{folder}/{name}'" for name in sorted(os.listdir(folder)))
+        return f"external(ARRAY[{paths}], FORMAT => 'parquet')"
+
+    sql = TABLE.sub(files, job["sql"])
+    sql = re.sub(r"\bmedian\((\w+)\)", r"percentile_cont(0.5) WITHIN GROUP (ORDER BY \1)", sql)
+    # The server ends with `process`.
+    return lambda server=process: connection.execute_list_query(sql)[0]
+
+
+SYSTEMS = {"duckdb": duckdb, "datafusion": datafusion, "polars": polars, "clickhouse": clickhouse, "hyper": hyper}
+
+
+def main():
+    run = SYSTEMS[sys.argv[1]](json.load(sys.stdin))
+    started = time.perf_counter()
+    row = run()
+    elapsed = time.perf_counter() - started
+    print(json.dumps({"elapsed_s": elapsed, "values": [text(value) for value in row]}), flush=True)
+    # Some systems take long to end, or fail at it; what counts is over.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
