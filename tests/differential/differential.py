@@ -87,6 +87,8 @@ def make_columns(rng, rows):
 
 def write_table(rng, database, columns, rows, path):
     select = ", ".join(f"CAST({c.expression} AS {c.sql_type}) AS {c.name}" for c in columns)
+    # No two rows alike, in no order: what decides where values are chosen by another.
+    select += ", CAST((i * 7919) % 1000003 AS INTEGER) AS id"
     table = database.sql(f"SELECT {select} FROM range({rows}) AS r(i)").to_arrow_table()
     pq.write_table(
         table,
@@ -145,6 +147,8 @@ def aggregate(rng, columns, distinct, small):
                         ("covar_samp", "covar_pop", "regr_count", "regr_avgx", "regr_avgy")]
     if column.kind == INTEGER:
         choices += [(f"{name}({{c}})", INTEGER) for name in ("bit_and", "bit_or", "bit_xor")]
+    by = rng.choice(["id", "id", "CAST(id AS DOUBLE)", "'by ' || lpad(CAST(id AS VARCHAR), 15, '0')", "lpad(CAST(id AS VARCHAR), 8, '0')"])
+    choices += [(f"arg_{rng.choice(['min', 'max'])}({{c}}, {by}){{f}}", column.kind)] * 2
     fraction = rng.choice(["0.25", "0.37", "0.5", "0.9", "1.0"])
     if column.kind in NUMERIC:
         choices += [("median(CAST({c} AS DOUBLE))", FLOAT), (f"quantile_cont(CAST({{c}} AS DOUBLE), {fraction})", FLOAT)]

@@ -30,6 +30,11 @@ impl RowStage {
         self.bytes[..words].fill(0);
     }
 
+    /// Rows for which there is room.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Staged row `row`.
     #[inline(always)]
     pub fn row(&self, row: usize) -> *const u8 {

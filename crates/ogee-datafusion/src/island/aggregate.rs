@@ -222,6 +222,8 @@ fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<Ag
         "max" => F::Max,
         // Without an order, any row's value is the first.
         "first_value" | "any_value" if !ordered => F::FirstValue { ignore_nulls: call.ignore_nulls() },
+        "arg_min" => F::ArgMin,
+        "arg_max" => F::ArgMax,
         "bool_and" => F::BoolAnd,
         "bool_or" => F::BoolOr,
         "bit_and" => F::BitAnd,
@@ -246,7 +248,10 @@ fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<Ag
         _ => return None,
     };
     // Repeated values change nothing for these.
-    if matches!(function, F::Min | F::Max | F::BoolAnd | F::BoolOr | F::BitAnd | F::BitOr | F::FirstValue { .. }) {
+    if matches!(
+        function,
+        F::Min | F::Max | F::ArgMin | F::ArgMax | F::BoolAnd | F::BoolOr | F::BitAnd | F::BitOr | F::FirstValue { .. }
+    ) {
         distinct = false;
     }
     if matches!(function, F::CountStar) && args.iter().all(|arg| matches!(arg, Expr::Literal(_))) {

@@ -139,8 +139,11 @@ pub(crate) unsafe fn combine_rows(plan: &AggregatePlan, pairs: &mut Pairs) {
             for bound in &plan.kernels {
                 bound.kernel.combine(&pairs.sources, &pairs.targets);
             }
-            for bound in &plan.extrema {
-                bound.extremum.combine(&plan.layout, &pairs.sources, &pairs.targets);
+            for extremum in &plan.extrema {
+                extremum.combine(&plan.layout, &pairs.sources, &pairs.targets);
+            }
+            for pair in &plan.arg_extrema {
+                pair.combine(&plan.layout, &pairs.sources, &pairs.targets);
             }
         }
     }

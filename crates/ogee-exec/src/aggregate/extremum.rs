@@ -36,24 +36,42 @@ pub(crate) fn is_ordered(data_type: &DataType) -> bool {
 
 /// Order of floats in which every NaN is alike and above all numbers, as in PostgreSQL.
 #[inline(always)]
-fn below(a: f64, b: f64) -> bool {
+pub(super) fn below(a: f64, b: f64) -> bool {
     a < b || (b.is_nan() && !a.is_nan())
 }
 
 /// A column of the layout as the loops need it.
-struct Place {
-    offset: usize,
+pub(super) struct Place {
+    pub(super) offset: usize,
     /// `None`: every row has a value.
-    validity: Option<(usize, u8)>,
+    pub(super) validity: Option<(usize, u8)>,
 }
 
 impl Place {
+    /// Column `column` of `layout`.
+    pub(super) fn of(layout: &RowLayout, column: usize) -> Self {
+        let column = layout.column(column);
+        Self { offset: column.offset, validity: column.validity }
+    }
+
+    /// Notes that `row` has no value.
+    ///
+    /// # Safety
+    /// `row` is a row of the layout, owned by the caller.
+    #[inline(always)]
+    pub(super) unsafe fn unmark(&self, row: *mut u8) {
+        if let Some((byte, mask)) = self.validity {
+            // SAFETY: the validity byte lies within the row.
+            unsafe { *row.add(byte) &= !mask };
+        }
+    }
+
     /// Whether `row` has a value.
     ///
     /// # Safety
     /// `row` is a row of the layout.
     #[inline(always)]
-    unsafe fn has_value(&self, row: *const u8) -> bool {
+    pub(super) unsafe fn has_value(&self, row: *const u8) -> bool {
         // SAFETY: the validity byte lies within the row.
         self.validity.is_none_or(|(byte, mask)| unsafe { *row.add(byte) & mask != 0 })
     }
@@ -63,7 +81,7 @@ impl Place {
     /// # Safety
     /// `row` is a row of the layout, owned by the caller.
     #[inline(always)]
-    unsafe fn mark(&self, row: *mut u8) {
+    pub(super) unsafe fn mark(&self, row: *mut u8) {
         if let Some((byte, mask)) = self.validity {
             // SAFETY: the validity byte lies within the row.
             unsafe { *row.add(byte) |= mask };
@@ -116,8 +134,7 @@ fn native<T: ArrowNativeType>(array: &ArrayRef) -> ScalarBuffer<T> {
 
 impl Extremum {
     fn place(&self, layout: &RowLayout) -> Place {
-        let column = layout.column(self.column);
-        Place { offset: column.offset, validity: column.validity }
+        Place::of(layout, self.column)
     }
 
     /// Offers values `rows` of `array` to the groups at `targets[row]`. A long string that has no room in its group's row goes to

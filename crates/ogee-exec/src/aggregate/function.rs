@@ -36,6 +36,10 @@ pub enum AggregateFunction {
     FirstValue {
         ignore_nulls: bool,
     },
+    /// The first argument where the second is least; rows with a NULL in either do not count.
+    ArgMin,
+    /// The same where it is greatest.
+    ArgMax,
     BoolAnd,
     BoolOr,
     BitAnd,

@@ -4,10 +4,11 @@
 //! `lookup` is how the first phase finds groups, `table` the salted table of both. `plan` binds a specification to a row layout, whose
 //! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `collect` is the second phase of functions
 //! over whole groups, `holistic` those of them that are the engine's own. `combine` combines equal groups of a
-//! partition, for the second phase and, where rows repeat often, for the first (`early`). `accumulators`, `counts`, `pairs` and
-//! `extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
+//! partition, for the second phase and, where rows repeat often, for the first (`early`). `accumulators`, `counts`, `pairs`,
+//! `extremum` and `arg_extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
 
 mod accumulators;
+mod arg_extremum;
 mod collect;
 mod combine;
 mod counts;

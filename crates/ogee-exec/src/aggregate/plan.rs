@@ -16,6 +16,7 @@ use super::{
         AVG_EXTRA_SCALE, AvgDecimal, BITS_AND, BITS_OR, BITS_XOR, Bits, SHORT_VALUES, STDDEV_POPULATION, STDDEV_SAMPLE,
         ShortAvg, ShortSum, ShortSumFloat, SumDecimal, SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
     },
+    arg_extremum::{ArgExtremum, supports_pair},
     counts::{BooleanKernel, CountKernel},
     extremum::{Extremum, Keep, is_ordered},
     kernel::{Accumulator, Kernel, StateKernel},
@@ -45,12 +46,6 @@ pub(crate) struct BoundKernel {
     pub(crate) inputs: Vec<usize>,
 }
 
-/// An extremum and the input it reads.
-pub(crate) struct BoundExtremum {
-    pub(crate) extremum: Extremum,
-    pub(crate) input: usize,
-}
-
 /// Which part of the row an output column is made from.
 enum Output {
     Column(usize),
@@ -63,7 +58,8 @@ pub(crate) struct AggregatePlan {
     /// How the layout's columns are stored.
     pub(crate) narrowings: Vec<Narrowing>,
     pub(crate) kernels: Vec<BoundKernel>,
-    pub(crate) extrema: Vec<BoundExtremum>,
+    pub(crate) extrema: Vec<Extremum>,
+    pub(crate) arg_extrema: Vec<ArgExtremum>,
     pub(crate) schema: SchemaRef,
     pub(crate) mode: AggregateMode,
     keys: Vec<(Expr, Option<NestedCodec>)>,
@@ -107,7 +103,7 @@ pub(crate) struct Forms {
 
 /// Calls that keep a state and not a value.
 pub(crate) fn state_calls(spec: &AggregateSpec) -> impl Iterator<Item = &AggregateCall> {
-    spec.aggregates.iter().filter(|call| keep(call.function).is_none())
+    spec.aggregates.iter().filter(|call| kept_values(call).is_empty())
 }
 
 /// What must hold of the values of a short state.
@@ -153,12 +149,14 @@ pub(crate) fn may_be_short(call: &AggregateCall, spec: &AggregateSpec, domain: D
 }
 
 /// What is kept of `spec` as columns of a row, keys first: the value's expression, its type, and whether a filter hides some.
-pub(crate) fn stored_columns(spec: &AggregateSpec) -> impl Iterator<Item = (&Expr, &DataType, bool)> {
+pub(crate) fn stored_columns<'a>(spec: &'a AggregateSpec) -> impl Iterator<Item = (&'a Expr, &'a DataType, bool)> {
     let keys = spec.keys.iter().map(|key| (&key.expr, &key.data_type, false));
-    let extrema = spec.aggregates.iter().filter(|call| keep(call.function).is_some());
+    let kept = |call: &'a AggregateCall| {
+        let values = kept_values(call).iter().zip(&call.arg_types);
+        values.map(|(arg, data_type)| (arg, data_type, call.filter.is_some()))
+    };
     let collected = spec.collected.iter().flat_map(|collected| &collected.columns);
-    keys.chain(extrema.map(|call| (&call.args[0], &call.output, call.filter.is_some())))
-        .chain(collected.map(|(expr, data_type)| (expr, data_type, false)))
+    keys.chain(spec.aggregates.iter().flat_map(kept)).chain(collected.map(|(expr, data_type)| (expr, data_type, false)))
 }
 
 /// Which value a function keeps, if it keeps one.
@@ -168,6 +166,15 @@ fn keep(function: F) -> Option<Keep> {
         F::Max => Some(Keep::Max),
         F::FirstValue { .. } => Some(Keep::First),
         _ => None,
+    }
+}
+
+/// The arguments of which a value is kept in the row; none if the call has a state.
+fn kept_values(call: &AggregateCall) -> &[Expr] {
+    match call.function {
+        F::ArgMin | F::ArgMax => &call.args,
+        function if keep(function).is_some() => &call.args[..1],
+        _ => &[],
     }
 }
 
@@ -202,6 +209,9 @@ pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
         (F::Count, [_]) => mode != AggregateMode::Final,
         (F::Min | F::Max, [value]) => is_ordered(value) && *value == call.output,
         (F::FirstValue { .. }, [value]) => mode == AggregateMode::Single && *value == call.output,
+        (F::ArgMin | F::ArgMax, [value, by]) => {
+            mode == AggregateMode::Single && *value == call.output && supports_pair(value, by)
+        }
         (F::BoolAnd | F::BoolOr, [DataType::Boolean]) => true,
         (F::Sum, [value]) => match &call.output {
             DataType::Int64 => value.is_signed_integer(),
@@ -251,26 +261,38 @@ impl AggregatePlan {
         }
         let codecs = stored_columns(spec).map(|(_, data_type, _)| codec_for(data_type)).collect::<Result<_, _>>()?;
         let mut plan = PlanBuilder { inputs: Vec::new(), filters: Vec::new() };
-        let mut extrema = Vec::new();
+        let (mut extrema, mut arg_extrema) = (Vec::new(), Vec::new());
         let mut outputs: Vec<Output> = (0..keys.len()).map(Output::Column).collect();
         let mut pending = Vec::new();
+        let mut payload = Vec::new();
         for call in &spec.aggregates {
-            let Some(keep) = keep(call.function) else {
+            let kept = kept_values(call);
+            if kept.is_empty() {
                 outputs.push(Output::Kernel(pending.len()));
                 pending.push(call);
                 continue;
-            };
-            let narrowing = &narrowings[keys.len() + extrema.len()];
-            let column = layout.payload(narrowing.stored_type(), narrowing.nullable());
-            outputs.push(Output::Column(column));
-            extrema.push(BoundExtremum {
-                extremum: Extremum { column, keep, dictionary: narrowing.dictionary().cloned() },
-                input: plan.input(Some(&call.args[0]), call.filter.as_ref(), codec_for(&call.output)?),
-            });
+            }
+            let forms = &narrowings[keys.len() + payload.len()..][..kept.len()];
+            // Of a pair, both are there or none is.
+            let nullable = forms.iter().any(Narrowing::nullable);
+            let columns: Vec<usize> = forms.iter().map(|form| layout.payload(form.stored_type(), nullable)).collect();
+            for (arg, data_type) in kept.iter().zip(&call.arg_types) {
+                payload.push(plan.input(Some(arg), call.filter.as_ref(), codec_for(data_type)?));
+            }
+            outputs.push(Output::Column(columns[0]));
+            let extremum =
+                |at: usize, keep| Extremum { column: columns[at], keep, dictionary: forms[at].dictionary().cloned() };
+            match call.function {
+                F::ArgMin => arg_extrema.push(ArgExtremum { by: extremum(1, Keep::Min), value: columns[0] }),
+                F::ArgMax => arg_extrema.push(ArgExtremum { by: extremum(1, Keep::Max), value: columns[0] }),
+                function => {
+                    let keep = keep(function).expect("only these keep values");
+                    extrema.push(extremum(0, keep));
+                }
+            }
         }
-        let mut payload: Vec<usize> = extrema.iter().map(|bound: &BoundExtremum| bound.input).collect();
         let collected = spec.collected.iter().flat_map(|collected| &collected.columns);
-        for ((expr, data_type), narrowing) in collected.zip(&narrowings[keys.len() + extrema.len()..]) {
+        for ((expr, data_type), narrowing) in collected.zip(&narrowings[keys.len() + payload.len()..]) {
             layout.payload(narrowing.stored_type(), narrowing.nullable());
             payload.push(plan.input(Some(expr), None, codec_for(data_type)?));
         }
@@ -304,6 +326,7 @@ impl AggregatePlan {
             narrowings,
             kernels,
             extrema,
+            arg_extrema,
             schema,
             mode,
             keys,
@@ -314,6 +337,11 @@ impl AggregatePlan {
             filters,
             outputs,
         })
+    }
+
+    /// Whether values are kept in the rows of groups.
+    pub(crate) fn keeps_values(&self) -> bool {
+        !self.extrema.is_empty() || !self.arg_extrema.is_empty()
     }
 
     /// Makes the stored columns of what was evaluated; `caches` are the lane's, one for each column. Returns the columns and states with

@@ -418,11 +418,12 @@ impl AggregateLocal {
             unsafe { store.append(std::iter::once(scratch.stage.row(0)), &mut scratch.addresses)? };
             *only = scratch.addresses[0];
         }
-        if !self.plan.extrema.is_empty() {
+        if self.plan.keeps_values() {
             self.scratch.old.clear();
             self.scratch.old.extend(0..rows as u32);
             self.scratch.found.groups.clear();
             self.scratch.found.groups.resize(rows, self.only as u64);
+            self.scratch.stage_pairs(&self.plan, &self.ctx, rows)?;
             self.update_extrema()?;
         }
         // SAFETY: the group's row is on a retained page.
@@ -433,13 +434,15 @@ impl AggregateLocal {
     fn update_extrema(&mut self) -> Result<(), ExecError> {
         let Self { plan, scratch, .. } = self;
         scratch.again.clear();
-        for bound in &plan.extrema {
-            let array = &scratch.evaluated.stored[bound.extremum.column];
+        let Scratch { old, found, again, stage, evaluated, .. } = scratch;
+        for extremum in &plan.extrema {
+            let array = &evaluated.stored[extremum.column];
             // SAFETY: `found` has addresses of rows on retained pages.
-            unsafe {
-                let Scratch { old, found, again, .. } = scratch;
-                bound.extremum.update(&plan.layout, array, old, &found.groups, Some(again));
-            }
+            unsafe { extremum.update(&plan.layout, array, old, &found.groups, Some(again)) };
+        }
+        for pair in &plan.arg_extrema {
+            // SAFETY: as above; all rows of the chunk are staged.
+            unsafe { pair.update(&plan.layout, old, |row| stage.row(row as usize), &found.groups, again) };
         }
         if scratch.again.is_empty() { Ok(()) } else { self.grow_strings() }
     }
@@ -460,8 +463,11 @@ impl AggregateLocal {
         let staged: Vec<*mut u8> = again.iter().map(|&row| scratch.stage.row_mut(row as usize)).collect();
         // SAFETY: rows of groups are on retained pages; the staged rows were staged for this chunk, whose arrays are alive.
         unsafe {
-            for bound in &plan.extrema {
-                bound.extremum.combine(layout, &groups, &staged);
+            for extremum in &plan.extrema {
+                extremum.combine(layout, &groups, &staged);
+            }
+            for pair in &plan.arg_extrema {
+                pair.combine(layout, &groups, &staged);
             }
             store.append(staged.iter().map(|row| row.cast_const()), &mut scratch.addresses)?;
             for ((&row, &staged), &address) in again.iter().zip(&staged).zip(&scratch.addresses) {
@@ -497,10 +503,13 @@ impl AggregateLocal {
                 }
             }
         }
+        scratch.stage_pairs(plan, ctx, rows)?;
         let new = std::mem::take(&mut scratch.found.new);
         if !new.is_empty() {
-            stage_payload(plan, scratch, Some(&new));
-            if !plan.extrema.is_empty() {
+            if plan.arg_extrema.is_empty() {
+                stage_payload(plan, scratch, Some(&new));
+            }
+            if plan.keeps_values() {
                 // Before the rows of new groups are written: a string that comes out best later in the chunk then never has to grow.
                 scratch.update_staged(plan, &new);
             }
@@ -509,7 +518,7 @@ impl AggregateLocal {
             unsafe { store.append(new.iter().map(|&row| stage.row(row as usize)), &mut scratch.addresses)? };
         } else {
             scratch.addresses.clear();
-            if !plan.extrema.is_empty() {
+            if plan.keeps_values() {
                 scratch.old.clear();
                 scratch.old.extend(0..rows as u32);
             }
@@ -517,7 +526,7 @@ impl AggregateLocal {
         self.survivors += new.len() as u64;
         scratch.found.new = new;
         lookup.settle(&mut scratch.found, &scratch.addresses);
-        if !plan.extrema.is_empty() && !scratch.old.is_empty() {
+        if plan.keeps_values() && !scratch.old.is_empty() {
             self.update_extrema()?;
         }
         // SAFETY: as above.
@@ -564,11 +573,32 @@ impl Scratch {
                 None => old.push(row as u32),
             }
         }
-        for bound in plan.extrema.iter().filter(|_| !mates.is_empty()) {
-            let array = &evaluated.stored[bound.extremum.column];
-            // SAFETY: the targets are staged rows, whose strings point into arrays of this chunk.
-            unsafe { bound.extremum.update(&plan.layout, array, mates, targets, None) };
+        if mates.is_empty() {
+            return;
         }
+        for extremum in &plan.extrema {
+            let array = &evaluated.stored[extremum.column];
+            // SAFETY: the targets are staged rows, whose strings point into arrays of this chunk.
+            unsafe { extremum.update(&plan.layout, array, mates, targets, None) };
+        }
+        if !plan.arg_extrema.is_empty() {
+            let sources: Vec<*const u8> = mates.iter().map(|&row| stage.row(row as usize)).collect();
+            let targets: Vec<*mut u8> = mates.iter().map(|&row| targets[row as usize] as usize as *mut u8).collect();
+            for pair in &plan.arg_extrema {
+                // SAFETY: all rows of the chunk are staged, and their strings point into its arrays.
+                unsafe { pair.combine(&plan.layout, &sources, &targets) };
+            }
+        }
+    }
+
+    /// Stages the payload of all rows where values are kept in pairs: those are compared and moved as rows.
+    fn stage_pairs(&mut self, plan: &AggregatePlan, ctx: &ExecContext, rows: usize) -> Result<(), ExecError> {
+        if plan.arg_extrema.is_empty() {
+            return Ok(());
+        }
+        self.stage_keys(plan, ctx, rows)?;
+        stage_payload(plan, self, None);
+        Ok(())
     }
 }
 
@@ -576,6 +606,16 @@ impl Scratch {
 fn stage_payload(plan: &AggregatePlan, scratch: &mut Scratch, rows: Option<&[u32]>) {
     for column in plan.layout.num_keys()..plan.layout.columns().len() {
         scratch.stage.write_column(&plan.layout, column, &scratch.evaluated.stored[column], rows);
+    }
+    let stage = &mut scratch.stage;
+    for pair in &plan.arg_extrema {
+        // SAFETY: they are rows of the layout, and staged.
+        unsafe {
+            match rows {
+                Some(rows) => pair.settle(&plan.layout, rows.iter().map(|&row| stage.row_mut(row as usize))),
+                None => pair.settle(&plan.layout, (0..stage.rows()).map(|row| stage.row_mut(row))),
+            }
+        }
     }
 }
 

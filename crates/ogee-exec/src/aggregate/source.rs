@@ -446,8 +446,8 @@ impl AggregateSourceLocal {
                         let group = table.find_or_insert(AnyKeys(layout), row);
                         let pairs = &mut self.scratch.pairs;
                         if group != row {
-                            let moves =
-                                plan.extrema.iter().any(|b| b.extremum.takes_string(layout, row, group.cast_const()));
+                            let moves = plan.extrema.iter().any(|e| e.takes_string(layout, row, group.cast_const()))
+                                || plan.arg_extrema.iter().any(|p| p.takes_string(layout, row, group.cast_const()));
                             let (source, target) = if moves { (group, row) } else { (row, group) };
                             pairs.sources.push(source);
                             pairs.targets.push(target);
