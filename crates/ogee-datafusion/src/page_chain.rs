@@ -92,6 +92,8 @@ impl ChainWriter {
         self.chain.state.lock().len = len + taken;
         if offset + taken < PAGE_SIZE {
             self.pinned = Some(page);
+        } else {
+            page.handle().seal();
         }
         Ok(taken)
     }

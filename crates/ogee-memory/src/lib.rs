@@ -35,7 +35,8 @@
 //!    pinned it may have changed it.
 //! 3. `used` is raised before memory is mapped or touched and lowered after it has gone back to the system.
 //! 4. A frame has one owner: a page, the free list, or the thread that carries it from one to the other.
-//! 5. A page has a slot or a file of its own exactly while it is Evicted, Loading, or being written.
+//! 5. A page has a slot or a file of its own exactly while it is Evicted, Loading, or being written; a page that was sealed
+//!    also from then on, until it is destroyed, and is evicted without a write.
 //! 6. The eviction queue holds an entry for the present sequence of every resident page without pins, except while the
 //!    entry is in the hands of a thread that is counted in `in_flight`.
 //! 7. Nobody reports that memory has run out while a write is in flight; a refusal means that everything the pool holds was

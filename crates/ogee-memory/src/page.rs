@@ -8,7 +8,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
@@ -88,7 +88,10 @@ pub(crate) struct Page {
     /// The address while the page has memory, else null. Written by the loader before it ends Loading, taken by whoever ended
     /// Resident for good.
     memory: AtomicPtr<u8>,
+    /// Where the page is while it is evicted; a sealed page may also be there while it is in memory.
     spilled: Mutex<Option<Spilled>>,
+    /// The bytes do not change any more.
+    sealed: AtomicBool,
 }
 
 impl Page {
@@ -100,6 +103,7 @@ impl Page {
             len,
             memory: AtomicPtr::new(std::ptr::null_mut()),
             spilled: Mutex::new(None),
+            sealed: AtomicBool::new(false),
         };
         page.put_memory(memory);
         page
@@ -168,6 +172,24 @@ impl Page {
         }
     }
 
+    /// Ends the Writing of a claimed page that has a good copy already. The lock is held as in [`finish_write`](Self::finish_write).
+    pub(crate) fn finish_without_write(&self, sequence: u64) -> FinishedWrite {
+        let mut place = self.spilled.lock();
+        let written = self.state.finish_write(sequence);
+        let memory = (!matches!(written, Written::Kept(_))).then(|| self.take_memory());
+        let spilled = if written == Written::Destroyed { place.take() } else { None };
+        FinishedWrite { written, memory, spilled }
+    }
+
+    /// Whether a copy of the page is in the temporary space, and as good as the page: it is claimed, so nobody ends that.
+    pub(crate) fn has_copy(&self) -> bool {
+        self.spilled.lock().is_some()
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
     pub(crate) fn put_spilled(&self, spilled: Spilled) {
         let before = self.spilled.lock().replace(spilled);
         debug_assert!(before.is_none(), "the page has a place in the temporary space already");
@@ -188,7 +210,10 @@ pub(crate) struct OwnedPage {
 impl Drop for OwnedPage {
     fn drop(&mut self) {
         match self.page.state.destroy() {
-            Destroy::Memory => self.pool.free_memory(&self.page),
+            Destroy::Memory => {
+                self.pool.free_memory(&self.page);
+                self.pool.free_copy(&self.page);
+            }
             Destroy::Slot => self.pool.free_spilled(&self.page),
             Destroy::ByWriter => {}
         }
@@ -228,6 +253,12 @@ impl PageHandle {
     /// Bytes of the page.
     pub fn len(&self) -> usize {
         self.0.page.len
+    }
+
+    /// Promises that the bytes do not change any more. When the page is read back its copy in the temporary space then stays, and the page can
+    /// leave memory again without being written; until it is destroyed it takes space in both.
+    pub fn seal(&self) {
+        self.0.page.sealed.store(true, Ordering::Release);
     }
 
     /// Whether pinning it would find it in memory; may be outdated at once.

@@ -23,7 +23,7 @@ use crate::error::MemoryError;
 use crate::eviction_queue::EvictionQueue;
 use crate::frame::FrameStore;
 use crate::ledger::Ledger;
-use crate::page::{OwnedPage, Page, PageHandle, PageKind, PageMemory, Spilled, SpilledPlace};
+use crate::page::{FinishedWrite, OwnedPage, Page, PageHandle, PageKind, PageMemory, Spilled, SpilledPlace};
 use crate::page_state::Written;
 use crate::progress::Progress;
 use crate::temp_file::{read_all, write_all};
@@ -386,8 +386,11 @@ impl Pool {
         })
     }
 
-    /// Writes a claimed page out. Whether its memory came free.
+    /// Writes a claimed page out, unless that was done before. Whether its memory came free.
     fn write_back(&self, page: &Arc<Page>, sequence: u64) -> Result<bool, MemoryError> {
+        if page.has_copy() {
+            return Ok(self.drop_copied(page, sequence));
+        }
         let place = match self.place_for(page) {
             Ok(place) => place,
             Err(error) => return Err(self.abort_write(page, error)),
@@ -417,20 +420,35 @@ impl Pool {
             return Err(self.abort_write(page, error));
         }
         self.counts.spilled_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
-        let finished = page.finish_write(sequence, Spilled { checksum, place });
+        Ok(self.end_eviction(page, page.finish_write(sequence, Spilled { checksum, place })))
+    }
+
+    /// Evicts a claimed page of which there is a good copy. Whether its memory came free.
+    fn drop_copied(&self, page: &Arc<Page>, sequence: u64) -> bool {
+        if !page.state.begin_write() {
+            self.free_copy(page);
+            self.free_memory(page);
+            return true;
+        }
+        self.page_event(page).advance();
+        self.end_eviction(page, page.finish_without_write(sequence))
+    }
+
+    /// Frees what came free with an eviction. Whether the page's memory did.
+    fn end_eviction(&self, page: &Arc<Page>, finished: FinishedWrite) -> bool {
         if let Some(spilled) = finished.spilled {
             self.free_place(page.len, spilled.place);
         }
         if let Written::Kept(Some(sequence)) = finished.written {
             self.enqueue(page, sequence);
         }
-        let Some(memory) = finished.memory else { return Ok(false) };
+        let Some(memory) = finished.memory else { return false };
         if finished.written == Written::Evicted {
             self.counts.evictions.fetch_add(1, Ordering::Relaxed);
         }
         self.consumers.sub(page.consumer, page.len);
         self.give_memory(memory);
-        Ok(true)
+        true
     }
 
     /// Leaves a claimed page where it is, at the young end of the queue, so that another is tried next.
@@ -521,7 +539,11 @@ impl Pool {
                 self.counts.read_back_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
                 self.consumers.add(page.consumer, page.len);
                 page.put_memory(memory);
-                self.free_place(page.len, spilled.place);
+                if page.is_sealed() {
+                    page.put_spilled(spilled);
+                } else {
+                    self.free_place(page.len, spilled.place);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -579,6 +601,13 @@ impl Pool {
     pub(crate) fn free_spilled(&self, page: &Page) {
         let spilled = page.take_spilled().expect("an evicted page has a place");
         self.free_place(page.len, spilled.place);
+    }
+
+    /// Frees the copy, if there is one, of a page in memory that the caller ended.
+    pub(crate) fn free_copy(&self, page: &Page) {
+        if let Some(spilled) = page.take_spilled() {
+            self.free_place(page.len, spilled.place);
+        }
     }
 
     fn place_for(&self, page: &Page) -> Result<SpilledPlace, MemoryError> {

@@ -62,6 +62,36 @@ fn spilled_names(fixture: &Fixture) -> usize {
 }
 
 #[test]
+fn sealed_pages_are_written_once() {
+    for spill_always in [false, true] {
+        let fixture = fixture(8, |config| config.spill_always = spill_always);
+        let pages = write_pages(&fixture.manager, 40);
+        let read_all = || {
+            for (seed, page) in pages.iter().enumerate() {
+                check(&page.pin().unwrap(), seed as u64);
+            }
+        };
+        let written = || fixture.manager.stats().spilled_bytes;
+        read_all();
+        let before = written();
+        read_all();
+        assert!(written() > before, "a page that may have changed is written again");
+        pages.iter().for_each(PageHandle::seal);
+        // Those that are in memory have no copy yet.
+        (0..2).for_each(|_| read_all());
+        let (before, read_before) = (written(), fixture.manager.stats().read_back_bytes);
+        (0..3).for_each(|_| read_all());
+        assert_eq!(written(), before);
+        let stats = fixture.manager.stats();
+        assert!(stats.read_back_bytes >= read_before + 3 * 32 * PAGE_SIZE as u64);
+        assert!(stats.temp_bytes <= 40 * PAGE_SIZE as u64);
+        drop(pages);
+        let stats = fixture.manager.stats();
+        assert!(stats.temp_bytes == 0 && stats.consumers.is_empty(), "{stats:?}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_goes_out_and_comes_back() {
     for io_threads in [0, 2] {
         let fixture = fixture(8, |config| config.io_threads = io_threads);

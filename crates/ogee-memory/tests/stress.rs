@@ -87,7 +87,8 @@ fn run(setup: &Setup) {
             let (manager, shared, over) = (&manager, &shared, &over);
             scope.spawn(move || {
                 let mut random = Random((setup.seed + thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                let mut own: Vec<(PageHandle, u64)> = Vec::new();
+                // The page, its stamp, whether it is sealed.
+                let mut own: Vec<(PageHandle, u64, bool)> = Vec::new();
                 for step in 0..setup.steps {
                     let next = (thread << 32) | step;
                     match random.below(10) {
@@ -98,7 +99,7 @@ fn run(setup: &Setup) {
                                 manager.allocate("fixed").unwrap()
                             };
                             stamp(&page, next);
-                            own.push((page.into_handle(), next));
+                            own.push((page.into_handle(), next, false));
                         }
                         4 if !own.is_empty() => {
                             own.swap_remove(random.below(own.len() as u64) as usize);
@@ -115,14 +116,18 @@ fn run(setup: &Setup) {
                             *value = next;
                             stamp(&page, next);
                         }
-                        7 => manager.prefetch(own.iter().take(4).map(|(page, _)| page.clone())),
+                        7 => manager.prefetch(own.iter().take(4).map(|(page, ..)| page.clone())),
                         _ if !own.is_empty() => {
                             let index = random.below(own.len() as u64) as usize;
                             let page = own[index].0.pin().unwrap();
                             verify(&page, own[index].1, setup.seed);
-                            if random.below(2) == 0 {
+                            if random.below(2) == 0 && !own[index].2 {
                                 stamp(&page, next);
                                 own[index].1 = next;
+                            }
+                            if random.below(6) == 0 {
+                                own[index].0.seal();
+                                own[index].2 = true;
                             }
                         }
                         _ => {}
@@ -135,7 +140,7 @@ fn run(setup: &Setup) {
                     }
                     over.fetch_or(manager.stats().used > setup.limit_pages * PAGE_SIZE, Ordering::Relaxed);
                 }
-                for (page, value) in &own {
+                for (page, value, _) in &own {
                     verify(&page.pin().unwrap(), *value, setup.seed);
                 }
             });

@@ -81,6 +81,15 @@ impl RowPartition {
         Ok(PinnedRows { rows: row_page.rows as usize, width: layout.width(), page, _heap: heap })
     }
 
+    /// Rows and strings do not change any more: what was spilled is not written again when it was read.
+    pub fn seal(&self) {
+        self.heap_pages.iter().for_each(PageHandle::seal);
+        // Pointers to strings are made right whenever these come back somewhere else.
+        if self.heap_pages.is_empty() {
+            self.row_pages.iter().for_each(|row_page| row_page.page.seal());
+        }
+    }
+
     /// Gives up row page `index`, which must be the last: its memory or slot is freed at once.
     pub fn pop_page(&mut self) {
         if let Some(page) = self.row_pages.pop() {

@@ -151,6 +151,7 @@ impl<'a> Collector<'a> {
         } else if self.accumulators.begin_passes() {
             // Before what was allocated is touched.
             self.account()?;
+            parts.iter().for_each(RowPartition::seal);
             loop {
                 for part in &mut parts {
                     for page in 0..part.num_pages() {
