@@ -222,6 +222,7 @@ fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<Ag
         "max" => F::Max,
         // Without an order, any row's value is the first.
         "first_value" | "any_value" if !ordered => F::FirstValue { ignore_nulls: call.ignore_nulls() },
+        "mode" if !distinct => F::Mode,
         "arg_min" => F::ArgMin,
         "arg_max" => F::ArgMax,
         "bool_and" => F::BoolAnd,

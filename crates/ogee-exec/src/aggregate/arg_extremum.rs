@@ -1,5 +1,5 @@
 //! `arg_min`, `arg_max`: the value of one column where another is least or greatest. Both are payload columns of the group's row and change
-//! together; rows with a NULL in either do not count.
+//! together; rows with a NULL in either do not count. The mode is the value with the greatest count.
 
 use arrow_schema::DataType;
 use ogee_row::{RowLayout, RowView};
@@ -11,7 +11,9 @@ use super::extremum::{Extremum, Keep, Place, below};
 #[derive(Clone, Debug)]
 pub(crate) struct ArgExtremum {
     pub(crate) by: Extremum,
-    pub(crate) value: usize,
+    pub(crate) value: Extremum,
+    /// Where `by` is equal, the value is kept that `value` would keep; else the first.
+    pub(crate) breaks_ties: bool,
 }
 
 /// Both columns as the loops need them.
@@ -53,14 +55,14 @@ impl ArgExtremum {
         let width = |column: usize| layout.column(column).physical.row_width();
         Places {
             by: Place::of(layout, self.by.column),
-            value: Place::of(layout, self.value),
-            widths: (width(self.by.column), width(self.value)),
+            value: Place::of(layout, self.value.column),
+            widths: (width(self.by.column), width(self.value.column)),
         }
     }
 
     /// Columns of the pair that are strings.
     fn strings<'a>(&'a self, layout: &'a RowLayout) -> impl Iterator<Item = Place> + 'a {
-        let columns = [self.by.column, self.value].into_iter();
+        let columns = [self.by.column, self.value.column].into_iter();
         columns.filter(|&column| layout.column(column).physical.has_heap()).map(|column| Place::of(layout, column))
     }
 
@@ -108,8 +110,12 @@ impl ArgExtremum {
                         }
                         let value = |row: *const u8| row.add(places.by.offset).cast::<$v>().read_unaligned();
                         let (new, old) = (value(source), value(target.cast_const()));
+                        let (below, above) = if max { (&old, &new) } else { (&new, &old) };
                         // What is there where there is no pair may not be a value.
-                        if !places.has_pair(target) || if max { less(&old, &new) } else { less(&new, &old) } {
+                        let is_better = !places.has_pair(target)
+                            || less(below, above)
+                            || self.breaks_ties && !less(above, below) && self.value.prefers(layout, source, target);
+                        if is_better {
                             take(number, source, target);
                         }
                     }

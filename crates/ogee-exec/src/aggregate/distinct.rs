@@ -1,9 +1,9 @@
-//! `DISTINCT` arguments, by grouping twice.
+//! `DISTINCT` arguments and modes, by grouping twice.
 //!
 //! Rows are expanded into one set for each distinct argument and one for the aggregates without `DISTINCT`. The inner aggregation groups
 //! by the keys, the distinct arguments (NULL but in their own set) and the set's number; so each value of an argument is left
 //! once for each group, as a row that spills like any other. The outer aggregation groups by the keys and computes the functions
-//! over what is left; results without `DISTINCT` are those of the inner one.
+//! over what is left; results without `DISTINCT` are those of the inner one. A mode is the value of which the inner one counted most rows.
 
 use std::sync::Arc;
 
@@ -16,6 +16,11 @@ use super::{
 };
 use crate::{CompareOp, Expr, Operator};
 
+/// Whether `call` is over the different values of its argument.
+pub(crate) fn is_over_values(call: &AggregateCall) -> bool {
+    call.distinct || call.function == AggregateFunction::Mode
+}
+
 /// An aggregation with distinct arguments as two without.
 pub(crate) struct TwoSteps {
     pub(crate) expand: Arc<dyn Operator>,
@@ -23,10 +28,10 @@ pub(crate) struct TwoSteps {
     pub(crate) outer: AggregateSpec,
 }
 
-/// Splits `spec`, some of whose calls are distinct, over rows of `input_columns` columns.
+/// Splits `spec`, some of whose calls [are over values](is_over_values), over rows of `input_columns` columns.
 pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
     assert!(spec.mode == AggregateMode::Single, "`supports` admits distinct arguments in one step only");
-    let (distinct, plain): (Vec<_>, Vec<_>) = spec.aggregates.iter().partition(|call| call.distinct);
+    let (distinct, plain): (Vec<_>, Vec<_>) = spec.aggregates.iter().partition(|call| is_over_values(call));
     let first_distinct = usize::from(!plain.is_empty());
     let sets = first_distinct + distinct.len();
     let literal = |set: usize| Arc::new(Int8Array::from(vec![set as i8])) as ArrayRef;
@@ -55,7 +60,19 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
         .enumerate()
         .map(|(i, key)| Field::new(format!("k{i}"), key.data_type.clone(), true))
         .collect();
-    fields.extend(plain.iter().enumerate().map(|(i, c)| Field::new(format!("a{i}"), c.output.clone(), true)));
+    let mut inner_calls: Vec<AggregateCall> = plain.into_iter().cloned().collect();
+    let count_column = set_column + 1 + inner_calls.len();
+    if distinct.iter().any(|call| call.function == AggregateFunction::Mode) {
+        inner_calls.push(AggregateCall {
+            function: AggregateFunction::CountStar,
+            args: Vec::new(),
+            arg_types: Vec::new(),
+            filter: None,
+            distinct: false,
+            output: DataType::Int64,
+        });
+    }
+    fields.extend(inner_calls.iter().enumerate().map(|(i, c)| Field::new(format!("a{i}"), c.output.clone(), true)));
 
     let (mut next_distinct, mut next_plain) = (keys, set_column + 1);
     let mut outer_calls = Vec::with_capacity(spec.aggregates.len());
@@ -68,9 +85,15 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
             distinct: false,
             output: call.output.clone(),
         };
-        outer_calls.push(if call.distinct {
+        outer_calls.push(if is_over_values(call) {
             next_distinct += 1;
-            over(next_distinct - 1, call.function, &call.arg_types[0], None)
+            let mut outer = over(next_distinct - 1, call.function, &call.arg_types[0], None);
+            if call.function == AggregateFunction::Mode {
+                outer.function = AggregateFunction::MergeModes;
+                outer.args.push(Expr::Column(count_column));
+                outer.arg_types.push(DataType::Int64);
+            }
+            outer
         } else {
             next_plain += 1;
             let own_set = Expr::Compare { op: CompareOp::Eq, column: set_column, literal: literal(0) };
@@ -87,7 +110,7 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
     let inner = AggregateSpec {
         keys: inner_keys,
         grouping_sets: None,
-        aggregates: plain.into_iter().cloned().collect(),
+        aggregates: inner_calls,
         collected: None,
         mode: AggregateMode::Single,
         schema: Arc::new(Schema::new(fields)),

@@ -300,6 +300,50 @@ impl Extremum {
         }
     }
 
+    /// Whether the value of row `new` is to be kept rather than that of row `old`.
+    ///
+    /// # Safety
+    /// Both are rows of `layout` that have a value, with strings that are pinned or in arrays that are alive.
+    pub(super) unsafe fn prefers(&self, layout: &RowLayout, new: *const u8, old: *const u8) -> bool {
+        let column = layout.column(self.column);
+        macro_rules! compare {
+            ($v:ty, $less:expr) => {{
+                let less = $less;
+                // SAFETY: the caller vouches for both rows; the type is the column's.
+                let value = |row: *const u8| unsafe { row.add(column.offset).cast::<$v>().read_unaligned() };
+                let (new, old) = (value(new), value(old));
+                match self.keep {
+                    Keep::Min => less(&new, &old),
+                    Keep::Max => less(&old, &new),
+                    Keep::First => false,
+                }
+            }};
+        }
+        match column.physical {
+            PhysicalType::U8 if self.dictionary.is_some() => {
+                let ranks = self.dictionary.as_deref().expect("asked above").ranks();
+                compare!(u8, |a: &u8, b: &u8| ranks[usize::from(*a)] < ranks[usize::from(*b)])
+            }
+            PhysicalType::Bool | PhysicalType::U8 => compare!(u8, |a: &u8, b: &u8| a < b),
+            PhysicalType::I8 => compare!(i8, |a: &i8, b: &i8| a < b),
+            PhysicalType::I16 => compare!(i16, |a: &i16, b: &i16| a < b),
+            PhysicalType::I32 => compare!(i32, |a: &i32, b: &i32| a < b),
+            PhysicalType::I64 | PhysicalType::ShortDecimal => compare!(i64, |a: &i64, b: &i64| a < b),
+            PhysicalType::I128 | PhysicalType::MonthDayNano => compare!(i128, |a: &i128, b: &i128| a < b),
+            PhysicalType::I256 => compare!(arrow_buffer::i256, |a: &arrow_buffer::i256, b: &arrow_buffer::i256| a < b),
+            PhysicalType::U16 | PhysicalType::F16 => compare!(u16, |a: &u16, b: &u16| a < b),
+            PhysicalType::U32 => compare!(u32, |a: &u32, b: &u32| a < b),
+            PhysicalType::U64 => compare!(u64, |a: &u64, b: &u64| a < b),
+            PhysicalType::F32 => compare!(f32, |a: &f32, b: &f32| below(f64::from(*a), f64::from(*b))),
+            PhysicalType::F64 => compare!(f64, |a: &f64, b: &f64| below(*a, *b)),
+            PhysicalType::Null => false,
+            PhysicalType::View | PhysicalType::Nested => {
+                // SAFETY: the caller vouches for the strings of both.
+                compare!(RowView, |a: &RowView, b: &RowView| unsafe { a.compare(b) }.is_lt())
+            }
+        }
+    }
+
     /// Offers the value of each source row to its target row. Strings are shared: the targets then point to the sources' heap pages.
     ///
     /// # Safety

@@ -53,8 +53,12 @@ pub enum AggregateFunction {
     CovarPopulation,
     Correlation,
     Regression(RegrKind),
+    /// The most frequent value; of several, the least. Values are counted in a step of their own.
+    Mode,
     /// Sum of counts, 0 of no rows: the outer step of a count beside distinct arguments.
     MergeCounts,
+    /// The first argument where the second, its count, is greatest; of several, the least: the outer step of a mode.
+    MergeModes,
 }
 
 /// One aggregate of an aggregation.

@@ -5,7 +5,7 @@
 //! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `collect` is the second phase of functions
 //! over whole groups, `holistic` those of them that are the engine's own. `combine` combines equal groups of a
 //! partition, for the second phase and, where rows repeat often, for the first (`early`). `accumulators`, `counts`, `pairs`,
-//! `extremum` and `arg_extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets and `DISTINCT` to plain aggregations.
+//! `extremum` and `arg_extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets, `DISTINCT` and modes to plain aggregations.
 
 mod accumulators;
 mod arg_extremum;
@@ -57,7 +57,7 @@ pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) ->
         let sets = sets.clone();
         return aggregate_sets(query, input, spec, &sets);
     }
-    if spec.aggregates.iter().any(|call| call.distinct) {
+    if spec.aggregates.iter().any(distinct::is_over_values) {
         let steps = distinct::split(spec, columns);
         let mut input = input;
         input.operators.push(steps.expand);

@@ -172,7 +172,7 @@ fn keep(function: F) -> Option<Keep> {
 /// The arguments of which a value is kept in the row; none if the call has a state.
 fn kept_values(call: &AggregateCall) -> &[Expr] {
     match call.function {
-        F::ArgMin | F::ArgMax => &call.args,
+        F::ArgMin | F::ArgMax | F::MergeModes => &call.args,
         function if keep(function).is_some() => &call.args[..1],
         _ => &[],
     }
@@ -212,6 +212,7 @@ pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
         (F::ArgMin | F::ArgMax, [value, by]) => {
             mode == AggregateMode::Single && *value == call.output && supports_pair(value, by)
         }
+        (F::Mode, [value]) => mode == AggregateMode::Single && is_ordered(value) && *value == call.output,
         (F::BoolAnd | F::BoolOr, [DataType::Boolean]) => true,
         (F::Sum, [value]) => match &call.output {
             DataType::Int64 => value.is_signed_integer(),
@@ -283,8 +284,11 @@ impl AggregatePlan {
             let extremum =
                 |at: usize, keep| Extremum { column: columns[at], keep, dictionary: forms[at].dictionary().cloned() };
             match call.function {
-                F::ArgMin => arg_extrema.push(ArgExtremum { by: extremum(1, Keep::Min), value: columns[0] }),
-                F::ArgMax => arg_extrema.push(ArgExtremum { by: extremum(1, Keep::Max), value: columns[0] }),
+                F::ArgMin | F::ArgMax | F::MergeModes => {
+                    let keep = if call.function == F::ArgMin { Keep::Min } else { Keep::Max };
+                    let (by, value) = (extremum(1, keep), extremum(0, Keep::Min));
+                    arg_extrema.push(ArgExtremum { by, value, breaks_ties: call.function == F::MergeModes });
+                }
                 function => {
                     let keep = keep(function).expect("only these keep values");
                     extrema.push(extremum(0, keep));
