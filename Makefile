@@ -7,6 +7,8 @@ CARGO ?= cargo
 PYTHON ?= python3
 VENV := .venv
 VENV_PEERS := .venv-peers
+COMPARE := crates/ogee-bench/python/compare.py
+SCALES ?= 1 2 4 8
 SCALE ?= 1
 ROWS ?= 10000000
 THREADS ?= 2
@@ -89,7 +91,7 @@ bench-data: | $(DATA)/lineitem ## TPC-H lineitem at SCALE, once
 
 .PHONY: bench-answers
 bench-answers: bench-data $(VENV)/.done ## DuckDB's answers to the groupings at SCALE, once
-	$(VENV)/bin/python crates/ogee-bench/python/compare.py answers --data $(DATA)
+	$(VENV)/bin/python $(COMPARE) answers --data $(DATA)
 
 .PHONY: bench-groupings
 bench-groupings: release bench-answers ## The 13 groupings at every limit: answers, memory against the limit (SCALE, LIMITS, ARGS)
@@ -98,7 +100,7 @@ bench-groupings: release bench-answers ## The 13 groupings at every limit: answe
 
 .PHONY: bench-race
 bench-race: release bench-answers ## Beside DuckDB: time and memory (SCALE, LIMITS, THREADS, ARGS)
-	$(VENV)/bin/python crates/ogee-bench/python/compare.py race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) $(ARGS)
+	$(VENV)/bin/python $(COMPARE) race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) $(ARGS)
 
 $(VENV_PEERS)/.done: crates/ogee-bench/python/requirements-peers.txt
 	$(PYTHON) -m venv $(VENV_PEERS)
@@ -106,21 +108,33 @@ $(VENV_PEERS)/.done: crates/ogee-bench/python/requirements-peers.txt
 	touch $@
 
 .PHONY: bench-peers
-bench-peers: release bench-answers $(VENV_PEERS)/.done ## Beside five other systems at every limit: time and memory, and the README's picture (SCALE, LIMITS, ARGS)
-	$(VENV_PEERS)/bin/python crates/ogee-bench/python/compare.py race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) \
-		--systems ogee,duckdb,datafusion,clickhouse,hyper --names g13-thin,g4-wide16,g13-wide16 --runs 1 --out $(DATA)/peers.jsonl $(ARGS)
-	$(VENV_PEERS)/bin/python crates/ogee-bench/python/plot.py $(DATA)/peers.jsonl --out $(DATA)/limits.svg
+bench-peers: release bench-answers $(VENV_PEERS)/.done ## Beside four other systems at every limit: time, memory, the README's picture (SCALE, LIMITS, ARGS)
+	$(VENV_PEERS)/bin/python $(COMPARE) race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) --runs 1 \
+		--systems ogee,duckdb,datafusion,clickhouse,hyper --names g13-thin,g4-wide16 --out $(DATA)/peers.jsonl $(ARGS)
+	$(VENV_PEERS)/bin/python crates/ogee-bench/python/plot.py limits $(DATA)/peers.jsonl --out $(DATA)/limits.svg \
+		--names g13-thin,g4-wide16 --titles "three keys, every row a group;two keys and the other 14 columns"
+
+.PHONY: bench-scales
+bench-scales: release $(VENV)/.done $(VENV_PEERS)/.done ## Groupings 3, 6, 13 where the limit grows with the data: figures 5 and 6 of the external aggregation paper (SCALES)
+	for scale in $(SCALES); do \
+		test -d data/tpch-$$scale/lineitem || target/release/ogee-bench generate tpch --scale $$scale --out data/tpch-$$scale || exit 1; \
+		$(VENV)/bin/python $(COMPARE) answers --data data/tpch-$$scale --names g3-thin,g6-thin,g13-thin || exit 1; \
+		$(VENV)/bin/python $(COMPARE) race --data data/tpch-$$scale --limits $$((156 * scale))MB --threads $(THREADS) --runs 1 \
+			--names g3-thin,g6-thin,g13-thin,g3-wide14,g6-wide14,g13-wide14 --out data/scales.jsonl $(ARGS) || exit 1; \
+	done
+	$(VENV_PEERS)/bin/python crates/ogee-bench/python/plot.py scales data/scales.jsonl --out data/scales.svg \
+		--names g3-thin,g6-thin,g13-thin,g3-wide14,g6-wide14,g13-wide14 --titles "3, thin;6, thin;13, thin;3, wide;6, wide;13, wide"
 
 .PHONY: bench-h2o
 bench-h2o: release $(VENV)/.done ## The H2O.ai group-by queries on ROWS rows beside DuckDB: answers, then time and memory (ROWS, LIMITS, THREADS, ARGS)
 	test -d data/h2o-$(ROWS)/h2o || target/release/ogee-bench generate h2o --rows $(ROWS) --out data/h2o-$(ROWS)
-	for step in answers check race; do $(VENV)/bin/python crates/ogee-bench/python/compare.py $$step --suite h2o \
+	for step in answers check race; do $(VENV)/bin/python $(COMPARE) $$step --suite h2o \
 		--data data/h2o-$(ROWS) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || exit 1; done
 
 .PHONY: bench-sums
 bench-sums: release $(VENV)/.done ## Sums by key over ROWS rows of five distributions beside DuckDB (ROWS, LIMITS, THREADS, ARGS)
 	test -d data/sums-$(ROWS) || target/release/ogee-bench generate sums --rows $(ROWS) --out data/sums-$(ROWS)
-	for step in answers check race; do $(VENV)/bin/python crates/ogee-bench/python/compare.py $$step --suite sums \
+	for step in answers check race; do $(VENV)/bin/python $(COMPARE) $$step --suite sums \
 		--data data/sums-$(ROWS) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || exit 1; done
 
 .PHONY: bench-idle

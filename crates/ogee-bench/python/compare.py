@@ -143,8 +143,9 @@ def check(arguments):
 def answers(arguments):
     path = pathlib.Path(arguments.answers)
     known = json.loads(path.read_text()) if path.exists() else {}
+    names = arguments.names.split(",") if arguments.names else None
     for query in read_queries(arguments.bench, arguments.data, arguments.suite):
-        if query["name"] in known:
+        if query["name"] in known or names and query["name"] not in names:
             continue
         result = run_peer("duckdb", query["check"], arguments.limit, arguments.threads[0], arguments.timeout)
         if "error" in result:
@@ -172,7 +173,9 @@ def race(arguments):
     for limit in arguments.limits.split(","):
         for threads in arguments.threads:
             for query in queries:
-                sql = f"{query['sql']} LIMIT 1 OFFSET {int(known[query['name']][0]) - 1}"
+                # The last group alone. A grouping has as many groups whatever is computed for them.
+                groups = known.get(query["name"]) or known[query["name"].split("-")[0] + "-thin"]
+                sql = f"{query['sql']} LIMIT 1 OFFSET {int(groups[0]) - 1}"
                 results = {system: [] for system in systems}
                 for _ in range(arguments.runs):
                     for system, ran in results.items():
@@ -194,7 +197,7 @@ def race(arguments):
                     line += f" {shown} {peak / 1e6:6.0f}"
                     if out:
                         record = {"suite": arguments.suite, "query": query["name"], "limit": limit, "threads": threads}
-                        record |= {"system": system, "seconds": seconds.get(system), "peak_bytes": peak}
+                        record |= {"data": arguments.data, "system": system, "seconds": seconds.get(system), "peak_bytes": peak}
                         record |= {"all_seconds": [result.get("elapsed_s") for result in ran]}
                         record |= {"spilled_bytes": max(result.get("spilled_bytes", 0) for result in ran)}
                         print(json.dumps(record | {"error": errors[0] if errors else None}), file=out, flush=True)
@@ -230,7 +233,7 @@ def main():
     parser.add_argument("--memory-cap", default="16GB", help="memory at which another system is stopped")
     parser.add_argument("--out", help="file to which a race appends its results, a JSON object a line")
     parser.add_argument("--timeout", default=1200, type=float, help="seconds")
-    parser.add_argument("--names", help="queries of a race, separated by commas")
+    parser.add_argument("--names", help="only these queries, separated by commas")
     arguments = parser.parse_args()
     arguments.answers = arguments.answers or os.path.join(arguments.data, "answers-duckdb.json")
     {"answers": answers, "check": check, "race": race}[arguments.command](arguments)

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""The README's picture: time and memory against the limit, for Ogee and the peers, from what `compare.py race --out` recorded.
+"""Pictures of what `compare.py race --out` recorded.
 
-A row of panels shows time, the one below it peak memory (anonymous and shared) as a multiple of the limit. A system that gave no answer
-at a limit has a cross at the panel's top.
+  limits   time and memory against the limit, for Ogee and the peers: the README's picture. A row of panels shows time, the one below it
+           peak memory (anonymous and shared) as a multiple of the limit.
+  scales   time against the scale factor, where the limit grows with the data: figures 5 and 6 of "Robust external hash aggregation".
+
+A system that gave no answer has a cross at the panel's top.
 """
 
 import argparse
 import json
+import math
 import pathlib
+import re
 
 import matplotlib
 
@@ -22,51 +27,87 @@ NAMES = {"ogee": "Ogee", "duckdb": "DuckDB", "clickhouse": "ClickHouse", "datafu
          "polars": "Polars (no limit)"}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("results", help="what races recorded, a JSON object a line; of equal cells the last counts")
-    parser.add_argument("--out", required=True, help="the picture, an SVG file")
-    parser.add_argument("--names", default="g13-thin,g4-wide16,g13-wide16", help="queries, a column of panels each")
-    parser.add_argument("--titles", help="of the columns, separated by semicolons")
-    arguments = parser.parse_args()
-
+def read(path):
+    """What was recorded; of equal cells the last counts."""
     cells = {}
-    for line in pathlib.Path(arguments.results).read_text().splitlines():
+    for line in pathlib.Path(path).read_text().splitlines():
         cell = json.loads(line)
-        cells[cell["query"], cell["system"], cell["limit"]] = cell
-    names = arguments.names.split(",")
-    titles = arguments.titles.split(";") if arguments.titles else names
-    limits = sorted({key[2] for key in cells} - {"none"}, key=limit_bytes) + ["none"]
-    systems = [system for system in COLOURS if any(key[1] == system for key in cells)]
+        scale = re.search(r"tpch-(\d+)", cell.get("data", ""))
+        cell["scale"] = int(scale[1]) if scale else None
+        cells[cell["query"], cell["system"], cell["limit"], cell["scale"]] = cell
+    return list(cells.values())
 
-    pyplot.rcParams.update({"font.size": 9, "svg.hashsalt": "ogee", "axes.spines.top": False, "axes.spines.right": False})
-    figure, panels = pyplot.subplots(2, len(names), figsize=(3.4 * len(names), 5.2), sharex=True, squeeze=False,
+
+def draw_times(panel, name, cells, systems, along, places):
+    """A line for each system over `places`, at which `along` says that a cell lies."""
+    panel.set_yscale("log")
+    of = {(cell["system"], along(cell)): cell for cell in cells if cell["query"] == name}
+    top = 1.6 * max(cell["seconds"] for cell in of.values() if cell["seconds"])
+    for number, system in enumerate(systems):
+        times = [of.get((system, place), {}).get("seconds") or math.nan for place in places]
+        panel.plot(range(len(places)), times, label=NAMES[system], **style(system))
+        failed = [at for at, place in enumerate(places) if of.get((system, place), {}).get("error")]
+        shift = (number - (len(systems) - 1) / 2) * 0.09
+        panel.plot([at + shift for at in failed], [top] * len(failed), "x", color=COLOURS[system], clip_on=False)
+    panel.set_xticks(range(len(places)), places)
+
+
+def style(system):
+    return {"color": COLOURS[system], "linewidth": 2.4 if system == "ogee" else 1.3, "marker": "o", "markersize": 3.5}
+
+
+def draw_limits(cells, names, titles, systems):
+    limits = sorted({cell["limit"] for cell in cells} - {"none"}, key=limit_bytes) + ["none"]
+    figure, panels = pyplot.subplots(2, len(names), figsize=(3.9 * len(names), 5.2), squeeze=False,
                                      gridspec_kw={"height_ratios": [3, 2]})
     for column, (name, title) in enumerate(zip(names, titles)):
         times, memory = panels[0][column], panels[1][column]
-        times.set_yscale("log")
-        known = [cell["seconds"] for key, cell in cells.items() if key[0] == name and cell["seconds"]]
-        top = 2 * max(known)
-        for system in systems:
-            style = {"color": COLOURS[system], "linewidth": 2.4 if system == "ogee" else 1.3, "marker": "o", "markersize": 3.5}
-            of = [cells.get((name, system, limit), {}) for limit in limits]
-            times.plot(range(len(limits)), [cell.get("seconds") or float("nan") for cell in of], label=NAMES[system], **style)
-            failed = [at for at, cell in enumerate(of) if cell.get("error")]
-            shift = (systems.index(system) - len(systems) / 2) * 0.08
-            times.plot([at + shift for at in failed], [top] * len(failed), "x", color=COLOURS[system], clip_on=False)
-            over = [cell["peak_bytes"] / limit_bytes(limit) if cell.get("seconds") and limit != "none" else float("nan")
-                    for cell, limit in zip(of, limits)]
-            memory.plot(range(len(limits)), over, **style)
+        draw_times(times, name, cells, systems, lambda cell: cell["limit"], limits)
         times.set_title(title, fontsize=9)
+        for system in systems:
+            peaks = {cell["limit"]: cell["peak_bytes"] for cell in cells
+                     if (cell["query"], cell["system"]) == (name, system) and cell["seconds"]}
+            over = [peaks.get(limit, math.nan) / limit_bytes(limit) for limit in limits[:-1]]
+            memory.plot(range(len(over)), over, **style(system))
         memory.axhline(1, color="black", linewidth=0.8, linestyle=":")
         memory.set_ylim(0, 4)
-        memory.set_xticks(range(len(limits)), limits)
+        memory.set_xlim(times.get_xlim())
+        memory.set_xticks(range(len(limits) - 1), limits[:-1])
         memory.set_xlabel("memory limit")
     panels[0][0].set_ylabel("seconds")
     panels[1][0].set_ylabel("peak memory / limit")
-    handles, labels = panels[0][0].get_legend_handles_labels()
+    return figure, panels[0][0]
+
+
+def draw_scales(cells, names, titles, systems):
+    scales = sorted({cell["scale"] for cell in cells})
+    figure, panels = pyplot.subplots(1, len(names), figsize=(2.6 * len(names), 3.2), squeeze=False, sharey=True)
+    for panel, name, title in zip(panels[0], names, titles):
+        draw_times(panel, name, cells, systems, lambda cell: cell["scale"], scales)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("scale factor")
+    panels[0][0].set_ylabel("seconds")
+    return figure, panels[0][0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("kind", choices=["limits", "scales"])
+    parser.add_argument("results", help="what races recorded, a JSON object a line")
+    parser.add_argument("--out", required=True, help="the picture, an SVG file")
+    parser.add_argument("--names", required=True, help="queries, a column of panels each, separated by commas")
+    parser.add_argument("--titles", help="of the columns, separated by semicolons")
+    arguments = parser.parse_args()
+    cells = read(arguments.results)
+    names = arguments.names.split(",")
+    titles = arguments.titles.split(";") if arguments.titles else names
+    systems = [system for system in COLOURS if any(cell["system"] == system for cell in cells)]
+    pyplot.rcParams.update({"font.size": 9, "svg.hashsalt": "ogee", "axes.spines.top": False, "axes.spines.right": False})
+    draw = {"limits": draw_limits, "scales": draw_scales}[arguments.kind]
+    figure, first = draw(cells, names, titles, systems)
+    handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(systems), frameon=False)
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(arguments.out, metadata={"Date": None})
 
 

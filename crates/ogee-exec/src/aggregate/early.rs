@@ -5,7 +5,8 @@
 //! thread-local table. A partition that has doubled since it was last combined is combined again, in memory: its groups are appended to
 //! it anew, on pages that its old ones just gave back. That pays while memory is plenty too: first touch of more of it costs more than
 //! a lookup, and what was combined need not be again. Hashes spread groups evenly, so one partition, the *sentinel*, tells for all
-//! whether that is worth it; keys without repeats cost the sentinel's work only.
+//! whether that is worth it; keys without repeats cost the sentinel's work only. It is larger than most: there may be fewer groups than
+//! partitions; but not the largest, since that may be of one group of very many rows.
 //!
 //! Paper B leaves this out (its rows are combined in the second phase only).
 
@@ -19,8 +20,8 @@ use super::{
 };
 use crate::{AggregateStrategy, ExecContext, ExecError};
 
-/// The partition that is combined to see what it brings.
-const SENTINEL: usize = 0;
+/// Of so many partitions, one is larger than the sentinel.
+const LARGER: usize = 10;
 /// Groups among the rows of the sentinel, at most, for the others to be combined too. A partition is due when its groups have doubled, so
 /// one half is what constant groups leave.
 const SURVIVORS_MAX: f64 = 0.7;
@@ -40,6 +41,7 @@ pub(crate) struct EarlyCombination {
     look_at: u64,
     /// What the sentinel said.
     worth: bool,
+    by_size: Vec<(usize, usize)>,
     table: Option<SaltedTable>,
     pairs: Pairs,
     addresses: Vec<*mut u8>,
@@ -81,14 +83,17 @@ impl EarlyCombination {
             self.worth = false;
             self.due = vec![if forced { 1 } else { PAGES_MIN * rows.rows_per_page() }; fan_out];
         }
-        if rows.resident_rows(SENTINEL) >= self.due[SENTINEL] {
-            let survivors = self.combine(plan, ctx, rows, SENTINEL)?;
+        self.by_size.clear();
+        self.by_size.extend((0..fan_out).map(|partition| (rows.resident_rows(partition), partition)));
+        let (resident, sentinel) = *self.by_size.select_nth_unstable_by(fan_out / LARGER, |a, b| b.cmp(a)).1;
+        if resident >= self.due[sentinel] {
+            let survivors = self.combine(plan, ctx, rows, sentinel)?;
             self.worth = survivors <= SURVIVORS_MAX;
         }
         if !forced && !self.worth {
             return self.combine_hot(plan, ctx, rows);
         }
-        let due: Vec<usize> = (0..fan_out).filter(|&p| p != SENTINEL && rows.resident_rows(p) >= self.due[p]).collect();
+        let due: Vec<usize> = (0..fan_out).filter(|&p| p != sentinel && rows.resident_rows(p) >= self.due[p]).collect();
         if !due.is_empty() {
             ctx.counters.note_strategy("aggregate: combined early".to_owned());
         }

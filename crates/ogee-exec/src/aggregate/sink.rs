@@ -47,6 +47,9 @@ const UNKNOWN_ROWS: u64 = 1 << 26;
 const SURVIVORS_MAX: f64 = 0.4;
 /// The same where survivors are written to the temporary file and read back.
 const SURVIVORS_MAX_SPILLING: f64 = 0.7;
+/// Rows that a lane appends without looking them up before it tries again, until the table is full once: one row in fifty.
+const RESUME_ROWS: u64 = 32 * LOCAL_ENTRIES as u64;
+
 /// First phase of a hash aggregation by keys.
 pub(crate) struct AggregateSink {
     ctx: ExecContext,
@@ -142,6 +145,8 @@ impl Sink for AggregateSink {
             rounds: 0,
             survivors: 0,
             input_rows: 0,
+            since: (0, 0),
+            stopped: false,
             looked_up: Some(0),
             early: EarlyCombination::default(),
             only: std::ptr::null_mut(),
@@ -264,6 +269,10 @@ struct AggregateLocal {
     /// Rows that went to partitions.
     survivors: u64,
     input_rows: u64,
+    /// Input rows and survivors when rows were first looked up, or last began or ceased to be.
+    since: (u64, u64),
+    /// Looking rows up was not worth it, at least once.
+    stopped: bool,
     /// Rows that were looked up since the table was empty; `None` once it was reset, from when on it does not grow.
     looked_up: Option<u64>,
     early: EarlyCombination,
@@ -331,7 +340,8 @@ impl AggregateLocal {
 
     /// Empties the table and, the first time, decides how to go on.
     fn reset(&mut self) -> Result<(), ExecError> {
-        let survivors = self.survivors as f64 / self.input_rows.max(1) as f64;
+        let (rows, survivors) = (self.input_rows - self.since.0, self.survivors - self.since.1);
+        let survivors = survivors as f64 / rows.max(1) as f64;
         self.rounds += 1;
         self.looked_up = None;
         self.rows.release();
@@ -342,11 +352,30 @@ impl AggregateLocal {
         if worthless && forced != Some(AggregateStrategy::PreAggregate) {
             self.lookup = None;
             self.rows.set_retain(false);
+            self.since = (self.input_rows, self.survivors);
+            self.stopped = true;
             self.ctx.counters.note_strategy("aggregate: stopped pre-aggregating".to_owned());
         } else if let Some(lookup) = &mut self.lookup {
             lookup.reset();
+            self.note_resumed();
         }
         self.combine_early()
+    }
+
+    /// Lookups that go on after they were stopped are worth a note.
+    fn note_resumed(&self) {
+        if self.stopped && self.lookup.is_some() {
+            self.ctx.counters.note_strategy("aggregate: resumed pre-aggregating".to_owned());
+        }
+    }
+
+    /// Looks rows up again, to see whether they repeat by now. Not if there is no memory for that.
+    fn resume(&mut self) {
+        self.since = (self.input_rows, self.survivors);
+        if let Ok(lookup) = self.new_lookup() {
+            self.lookup = Some(lookup);
+            self.rows.set_retain(true);
+        }
     }
 
     /// Combines partitions that are due, where no address in the table refers to their rows.
@@ -664,6 +693,9 @@ impl SinkLocal for AggregateLocal {
             }
             self.widen(&misfits)?;
         }
+        if self.lookup.is_none() && self.stopped && self.input_rows - self.since.0 >= RESUME_ROWS {
+            self.resume();
+        }
         if let Some(lookup) = &mut self.lookup {
             // The lookup claims entries before rows are appended, so there must be room for a chunk of new groups; and what is
             // pinned since the last reset must stay within the grant.
@@ -693,6 +725,7 @@ impl SinkLocal for AggregateLocal {
     }
 
     fn combine(self: Box<Self>) -> Result<(), ExecError> {
+        self.note_resumed();
         // Every group of the rows is in the table, once, if it was never reset, and never given up for a longer string.
         let groups = self.lookup.as_ref().map_or(1, Lookup::len);
         let distinct = self.rounds == 0 && groups == self.rows.rows();
