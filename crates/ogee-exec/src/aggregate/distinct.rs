@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int8Array};
 use arrow_schema::{DataType, Field, Schema};
+use ogee_vector::PhysicalType;
 
 use super::{
     AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, RegrKind,
@@ -50,8 +51,19 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
         appended.push(Appended::value(expr, &call.arg_types[0], nulls));
         inner_keys.push(GroupKey { expr: Expr::Column(input_columns + i), data_type: call.arg_types[0].clone() });
     }
+    // Strings that only the set of the plain calls needs: rows of the other sets would carry them for nothing.
+    let mut inner_calls: Vec<AggregateCall> = plain.into_iter().cloned().collect();
+    for call in &mut inner_calls {
+        for (arg, data_type) in call.args.iter_mut().zip(&call.arg_types) {
+            if PhysicalType::of(data_type).is_ok_and(PhysicalType::has_heap) {
+                let column = Expr::Column(input_columns + appended.len());
+                let nulls = (0..sets).map(|set| set != 0).collect();
+                appended.push(Appended::value(std::mem::replace(arg, column), data_type, nulls));
+            }
+        }
+    }
+    inner_keys.push(GroupKey { expr: Expr::Column(input_columns + appended.len()), data_type: DataType::Int8 });
     appended.push(Appended::PerSet((0..sets).map(literal).collect()));
-    inner_keys.push(GroupKey { expr: Expr::Column(input_columns + distinct.len()), data_type: DataType::Int8 });
 
     let keys = spec.keys.len();
     let set_column = keys + distinct.len();
@@ -60,7 +72,6 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
         .enumerate()
         .map(|(i, key)| Field::new(format!("k{i}"), key.data_type.clone(), true))
         .collect();
-    let mut inner_calls: Vec<AggregateCall> = plain.into_iter().cloned().collect();
     let count_column = set_column + 1 + inner_calls.len();
     if distinct.iter().any(|call| call.function == AggregateFunction::Mode) {
         inner_calls.push(AggregateCall {
