@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
@@ -57,6 +58,25 @@ const TABLES: [&str; 8] = ["lineitem", "orders", "partsupp", "part", "customer",
 
 /// Rows of one file.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+
+/// Rows of a batch of tables that have no generator of their own.
+const BATCH_ROWS: u64 = 65_536;
+
+/// The part of `rows` rows that is in file `number`, from 1, of `count`.
+pub fn share(rows: u64, number: i32, count: i32) -> Range<u64> {
+    let (number, count) = (number as u64, count as u64);
+    rows * (number - 1) / count..rows * number / count
+}
+
+/// So many rows in batches; `make` makes the next so many.
+pub fn in_batches(rows: u64, mut make: impl FnMut(u64) -> Result<RecordBatch, ArrowError> + 'static) -> Batches {
+    let mut left = rows;
+    Box::new(std::iter::from_fn(move || {
+        let next = left.min(BATCH_ROWS);
+        left -= next;
+        (next > 0).then(|| make(next))
+    }))
+}
 
 /// Schema and rows of one part of a table.
 fn part(table: &str, scale: f64, number: i32, count: i32) -> (SchemaRef, Batches) {

@@ -14,12 +14,9 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use clap::Args;
 
-use crate::data::{Batches, Files};
+use crate::data::{Files, in_batches, share};
 use crate::queries::Query;
 use crate::random::Random;
-
-/// Rows of a batch.
-const BATCH_ROWS: u64 = 65_536;
 
 /// Flags of `generate h2o`.
 #[derive(Args)]
@@ -71,15 +68,9 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
     let (rows, few) = (arguments.rows, arguments.values.max(1));
     let many = (rows / few).max(1);
     arguments.files.write_table(&arguments.out, "h2o", |number, count| {
-        let (number, count) = (number as u64, count as u64);
-        let mut left = rows * number / count - rows * (number - 1) / count;
-        let mut random = Random::new(number);
-        let batches = std::iter::from_fn(move || {
-            let next = left.min(BATCH_ROWS);
-            left -= next;
-            (next > 0).then(|| batch(&mut random, next, few, many))
-        });
-        (schema(), Box::new(batches) as Batches)
+        let own = share(rows, number, count);
+        let mut random = Random::new(number as u64);
+        (schema(), in_batches(own.end - own.start, move |next| batch(&mut random, next, few, many)))
     })
 }
 

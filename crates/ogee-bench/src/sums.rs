@@ -11,12 +11,10 @@ use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use clap::{Args, ValueEnum};
 
-use crate::data::{Batches, Files};
+use crate::data::{Files, in_batches, share};
 use crate::queries::Query;
 use crate::random::Random;
 
-/// Rows of a batch.
-const BATCH_ROWS: u64 = 65_536;
 /// Exponent of the Zipf distribution.
 const EXPONENT: f64 = 0.8;
 
@@ -157,20 +155,16 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
         let usual = if keys == Keys::Low { rows / 100_000 } else { rows / 10 };
         let groups = arguments.groups.unwrap_or(usual).max(1);
         arguments.files.write_table(&arguments.out, &format!("sums-{}", keys.name()), |number, count| {
-            let (number, count) = (number as u64, count as u64);
-            let (start, end) = (rows * (number - 1) / count, rows * number / count);
-            let mut drawn =
-                Drawn { keys, random: Random::new(number), zipf: Zipf::new(groups), groups, rows, next: start };
-            let batches = std::iter::from_fn(move || {
-                let next = (end - drawn.next).min(BATCH_ROWS);
-                (next > 0).then(|| {
-                    let keys = Int64Array::from_iter_values((0..next).map(|_| drawn.draw()));
-                    let values = (0..next).map(|_| drawn.random.below(1000) as i64);
-                    let values = Int64Array::from_iter_values(values);
-                    RecordBatch::try_new(schema(), vec![Arc::new(keys), Arc::new(values)])
-                })
+            let own = share(rows, number, count);
+            let random = Random::new(number as u64);
+            let mut drawn = Drawn { keys, random, zipf: Zipf::new(groups), groups, rows, next: own.start };
+            let batches = in_batches(own.end - own.start, move |next| {
+                let keys = Int64Array::from_iter_values((0..next).map(|_| drawn.draw()));
+                let values = (0..next).map(|_| drawn.random.below(1000) as i64);
+                let values = Int64Array::from_iter_values(values);
+                RecordBatch::try_new(schema(), vec![Arc::new(keys), Arc::new(values)])
             });
-            (schema(), Box::new(batches) as Batches)
+            (schema(), batches)
         })?;
     }
     Ok(())

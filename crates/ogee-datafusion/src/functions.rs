@@ -31,11 +31,13 @@ pub(crate) fn functions() -> Vec<AggregateUDF> {
         let aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();
         AggregateUDF::new_from_impl(ArgExtremum { name, aliases, most, signature: two() })
     };
+    let counting =
+        |result| AggregateUDF::new_from_impl(Counting { result, signature: Signature::any(1, Volatility::Immutable) });
     vec![
         arg("arg_min", &["argmin", "min_by"], false),
         arg("arg_max", &["argmax", "max_by"], true),
-        AggregateUDF::new_from_impl(Histogram { signature: Signature::any(1, Volatility::Immutable) }),
-        AggregateUDF::new_from_impl(Mode { signature: Signature::any(1, Volatility::Immutable) }),
+        counting(OfCounts::Histogram),
+        counting(OfCounts::Mode),
         AggregateUDF::new_from_impl(QuantileDisc { signature: Signature::user_defined(Volatility::Immutable) }),
         percentile_cont_udaf().as_ref().clone().with_aliases(["quantile_cont"]),
     ]
@@ -139,15 +141,28 @@ impl Accumulator for ArgExtremumState {
     }
 }
 
-/// The most frequent value; of several, the least.
+/// What is made of the counts of a group's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum OfCounts {
+    /// The most frequent value; of several, the least.
+    Mode,
+    /// How often each value occurs, as a map ordered by the values.
+    Histogram,
+}
+
+/// A function of how often each value occurs.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Mode {
+struct Counting {
+    result: OfCounts,
     signature: Signature,
 }
 
-impl AggregateUDFImpl for Mode {
+impl AggregateUDFImpl for Counting {
     fn name(&self) -> &str {
-        "mode"
+        match self.result {
+            OfCounts::Mode => "mode",
+            OfCounts::Histogram => "histogram",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -155,41 +170,13 @@ impl AggregateUDFImpl for Mode {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(arg_types[0].clone())
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        Ok(vec![state_list("values", args.input_fields[0].data_type()), state_list("counts", &DataType::UInt64)])
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let data_type = args.return_field.data_type().clone();
-        Ok(Box::new(ValueCounts { data_type, counts: HashMap::new(), bytes: 0, result: most_frequent }))
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
-    }
-}
-
-/// How often each value occurs, as a map ordered by the values.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Histogram {
-    signature: Signature,
-}
-
-impl AggregateUDFImpl for Histogram {
-    fn name(&self) -> &str {
-        "histogram"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        let entries = DataType::Struct(entry_fields(&arg_types[0]));
-        Ok(DataType::Map(Arc::new(Field::new("entries", entries, false)), false))
+        Ok(match self.result {
+            OfCounts::Mode => arg_types[0].clone(),
+            OfCounts::Histogram => {
+                let entries = DataType::Struct(entry_fields(&arg_types[0]));
+                DataType::Map(Arc::new(Field::new("entries", entries, false)), false)
+            }
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -198,7 +185,7 @@ impl AggregateUDFImpl for Histogram {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let data_type = args.exprs[0].data_type(args.schema)?;
-        Ok(Box::new(ValueCounts { data_type, counts: HashMap::new(), bytes: 0, result: map_of_counts }))
+        Ok(Box::new(ValueCounts { data_type, counts: HashMap::new(), bytes: 0, result: self.result }))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -217,7 +204,7 @@ struct ValueCounts {
     counts: HashMap<ScalarValue, u64>,
     /// Of the values, beyond the table itself.
     bytes: usize,
-    result: fn(&Self) -> Result<ScalarValue>,
+    result: OfCounts,
 }
 
 fn most_frequent(of: &ValueCounts) -> Result<ScalarValue> {
@@ -269,7 +256,10 @@ impl Accumulator for ValueCounts {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        (self.result)(self)
+        match self.result {
+            OfCounts::Mode => most_frequent(self),
+            OfCounts::Histogram => map_of_counts(self),
+        }
     }
 
     fn size(&self) -> usize {

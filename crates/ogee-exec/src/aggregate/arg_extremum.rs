@@ -5,7 +5,7 @@ use arrow_schema::DataType;
 use ogee_row::{RowLayout, RowView};
 use ogee_vector::PhysicalType;
 
-use super::extremum::{Extremum, Keep, Place, below};
+use super::extremum::{Extremum, Keep, Place, below, with_order};
 
 /// An aggregate that keeps the value of column `value` that came with the extremum.
 #[derive(Clone, Debug)]
@@ -122,30 +122,7 @@ impl ArgExtremum {
                 }
             }};
         }
-        match layout.column(self.by.column).physical {
-            PhysicalType::U8 if self.by.dictionary.is_some() => {
-                let ranks = self.by.dictionary.as_deref().expect("asked above").ranks();
-                compare!(u8, |a: &u8, b: &u8| ranks[usize::from(*a)] < ranks[usize::from(*b)]);
-            }
-            PhysicalType::Bool | PhysicalType::U8 => compare!(u8, |a: &u8, b: &u8| a < b),
-            PhysicalType::I8 => compare!(i8, |a: &i8, b: &i8| a < b),
-            PhysicalType::I16 => compare!(i16, |a: &i16, b: &i16| a < b),
-            PhysicalType::U16 => compare!(u16, |a: &u16, b: &u16| a < b),
-            PhysicalType::I32 => compare!(i32, |a: &i32, b: &i32| a < b),
-            PhysicalType::U32 => compare!(u32, |a: &u32, b: &u32| a < b),
-            PhysicalType::I64 | PhysicalType::ShortDecimal => compare!(i64, |a: &i64, b: &i64| a < b),
-            PhysicalType::U64 => compare!(u64, |a: &u64, b: &u64| a < b),
-            PhysicalType::I128 => compare!(i128, |a: &i128, b: &i128| a < b),
-            PhysicalType::F32 => compare!(f32, |a: &f32, b: &f32| below(f64::from(*a), f64::from(*b))),
-            PhysicalType::F64 => compare!(f64, |a: &f64, b: &f64| below(*a, *b)),
-            PhysicalType::View | PhysicalType::Nested => {
-                // SAFETY: the caller vouches for the strings of both.
-                compare!(RowView, |a: &RowView, b: &RowView| unsafe { a.compare(b) }.is_lt());
-            }
-            PhysicalType::F16 | PhysicalType::I256 | PhysicalType::MonthDayNano | PhysicalType::Null => {
-                unreachable!("not ordered: `supports` was not asked")
-            }
-        }
+        with_order!(layout.column(self.by.column).physical, self.by.dictionary, compare);
     }
 
     /// Offers the pair of each source to its target. Strings are shared, as with [`Extremum::combine`].

@@ -40,6 +40,39 @@ pub(super) fn below(a: f64, b: f64) -> bool {
     a < b || (b.is_nan() && !a.is_nan())
 }
 
+/// Calls `$visit!(type, less)` with the type that values of `$physical`, codes of `$dictionary` if there is one, have in rows, and their order.
+macro_rules! with_order {
+    ($physical:expr, $dictionary:expr, $visit:ident) => {
+        match $physical {
+            PhysicalType::U8 if $dictionary.is_some() => {
+                let ranks = $dictionary.as_deref().expect("asked above").ranks();
+                $visit!(u8, |a: &u8, b: &u8| ranks[usize::from(*a)] < ranks[usize::from(*b)])
+            }
+            PhysicalType::Bool | PhysicalType::U8 => $visit!(u8, |a: &u8, b: &u8| a < b),
+            PhysicalType::I8 => $visit!(i8, |a: &i8, b: &i8| a < b),
+            PhysicalType::I16 => $visit!(i16, |a: &i16, b: &i16| a < b),
+            PhysicalType::I32 => $visit!(i32, |a: &i32, b: &i32| a < b),
+            PhysicalType::I64 | PhysicalType::ShortDecimal => $visit!(i64, |a: &i64, b: &i64| a < b),
+            PhysicalType::I128 | PhysicalType::MonthDayNano => $visit!(i128, |a: &i128, b: &i128| a < b),
+            PhysicalType::I256 => {
+                $visit!(arrow_buffer::i256, |a: &arrow_buffer::i256, b: &arrow_buffer::i256| a < b)
+            }
+            PhysicalType::U16 | PhysicalType::F16 => $visit!(u16, |a: &u16, b: &u16| a < b),
+            PhysicalType::U32 => $visit!(u32, |a: &u32, b: &u32| a < b),
+            PhysicalType::U64 => $visit!(u64, |a: &u64, b: &u64| a < b),
+            PhysicalType::F32 => $visit!(f32, |a: &f32, b: &f32| below(f64::from(*a), f64::from(*b))),
+            PhysicalType::F64 => $visit!(f64, |a: &f64, b: &f64| below(*a, *b)),
+            PhysicalType::View | PhysicalType::Nested => {
+                // SAFETY: the strings of both rows are pinned or in arrays that are alive.
+                $visit!(RowView, |a: &RowView, b: &RowView| unsafe { a.compare(b) }.is_lt())
+            }
+            // No value but NULL.
+            PhysicalType::Null => {}
+        }
+    };
+}
+pub(super) use with_order;
+
 /// A column of the layout as the loops need it.
 pub(super) struct Place {
     pub(super) offset: usize,
@@ -306,42 +339,22 @@ impl Extremum {
     /// Both are rows of `layout` that have a value, with strings that are pinned or in arrays that are alive.
     pub(super) unsafe fn prefers(&self, layout: &RowLayout, new: *const u8, old: *const u8) -> bool {
         let column = layout.column(self.column);
+        let mut prefers = false;
         macro_rules! compare {
             ($v:ty, $less:expr) => {{
                 let less = $less;
                 // SAFETY: the caller vouches for both rows; the type is the column's.
                 let value = |row: *const u8| unsafe { row.add(column.offset).cast::<$v>().read_unaligned() };
                 let (new, old) = (value(new), value(old));
-                match self.keep {
+                prefers = match self.keep {
                     Keep::Min => less(&new, &old),
                     Keep::Max => less(&old, &new),
                     Keep::First => false,
-                }
+                };
             }};
         }
-        match column.physical {
-            PhysicalType::U8 if self.dictionary.is_some() => {
-                let ranks = self.dictionary.as_deref().expect("asked above").ranks();
-                compare!(u8, |a: &u8, b: &u8| ranks[usize::from(*a)] < ranks[usize::from(*b)])
-            }
-            PhysicalType::Bool | PhysicalType::U8 => compare!(u8, |a: &u8, b: &u8| a < b),
-            PhysicalType::I8 => compare!(i8, |a: &i8, b: &i8| a < b),
-            PhysicalType::I16 => compare!(i16, |a: &i16, b: &i16| a < b),
-            PhysicalType::I32 => compare!(i32, |a: &i32, b: &i32| a < b),
-            PhysicalType::I64 | PhysicalType::ShortDecimal => compare!(i64, |a: &i64, b: &i64| a < b),
-            PhysicalType::I128 | PhysicalType::MonthDayNano => compare!(i128, |a: &i128, b: &i128| a < b),
-            PhysicalType::I256 => compare!(arrow_buffer::i256, |a: &arrow_buffer::i256, b: &arrow_buffer::i256| a < b),
-            PhysicalType::U16 | PhysicalType::F16 => compare!(u16, |a: &u16, b: &u16| a < b),
-            PhysicalType::U32 => compare!(u32, |a: &u32, b: &u32| a < b),
-            PhysicalType::U64 => compare!(u64, |a: &u64, b: &u64| a < b),
-            PhysicalType::F32 => compare!(f32, |a: &f32, b: &f32| below(f64::from(*a), f64::from(*b))),
-            PhysicalType::F64 => compare!(f64, |a: &f64, b: &f64| below(*a, *b)),
-            PhysicalType::Null => false,
-            PhysicalType::View | PhysicalType::Nested => {
-                // SAFETY: the caller vouches for the strings of both.
-                compare!(RowView, |a: &RowView, b: &RowView| unsafe { a.compare(b) }.is_lt())
-            }
-        }
+        with_order!(column.physical, self.dictionary, compare);
+        prefers
     }
 
     /// Offers the value of each source row to its target row. Strings are shared: the targets then point to the sources' heap pages.
@@ -352,41 +365,17 @@ impl Extremum {
     pub(crate) unsafe fn combine(&self, layout: &RowLayout, sources: &[*const u8], targets: &[*mut u8]) {
         let place = self.place(layout);
         macro_rules! offer {
-            ($v:ty, $less:expr) => {
+            ($v:ty, $less:expr) => {{
+                let less = $less;
                 // SAFETY: the caller vouches for both; the type is the column's.
                 unsafe {
                     let pairs = sources.iter().zip(targets).filter(|(source, _)| place.has_value(**source));
                     let value = |source: *const u8| source.add(place.offset).cast::<$v>().read_unaligned();
                     let offers = pairs.map(|(&source, &target)| (target, value(source)));
-                    place.offer_all::<$v>(offers, self.keep, $less);
+                    place.offer_all::<$v>(offers, self.keep, less);
                 }
-            };
+            }};
         }
-        match layout.column(self.column).physical {
-            PhysicalType::U8 if self.dictionary.is_some() => {
-                let ranks = self.dictionary.as_deref().expect("asked above").ranks();
-                offer!(u8, |a: &u8, b: &u8| ranks[usize::from(*a)] < ranks[usize::from(*b)]);
-            }
-            PhysicalType::Bool | PhysicalType::U8 => offer!(u8, |a: &u8, b: &u8| a < b),
-            PhysicalType::I8 => offer!(i8, |a: &i8, b: &i8| a < b),
-            PhysicalType::I16 => offer!(i16, |a: &i16, b: &i16| a < b),
-            PhysicalType::I32 => offer!(i32, |a: &i32, b: &i32| a < b),
-            PhysicalType::I64 | PhysicalType::ShortDecimal => offer!(i64, |a: &i64, b: &i64| a < b),
-            PhysicalType::I128 | PhysicalType::MonthDayNano => offer!(i128, |a: &i128, b: &i128| a < b),
-            PhysicalType::I256 => {
-                type V = arrow_buffer::i256;
-                offer!(V, |a: &V, b: &V| a < b);
-            }
-            PhysicalType::U16 | PhysicalType::F16 => offer!(u16, |a: &u16, b: &u16| a < b),
-            PhysicalType::U32 => offer!(u32, |a: &u32, b: &u32| a < b),
-            PhysicalType::U64 => offer!(u64, |a: &u64, b: &u64| a < b),
-            PhysicalType::F32 => offer!(f32, |a: &f32, b: &f32| below(f64::from(*a), f64::from(*b))),
-            PhysicalType::F64 => offer!(f64, |a: &f64, b: &f64| below(*a, *b)),
-            PhysicalType::Null => {}
-            PhysicalType::View | PhysicalType::Nested => {
-                // SAFETY: the caller vouches for the strings of both.
-                offer!(RowView, |a: &RowView, b: &RowView| a.compare(b).is_lt());
-            }
-        }
+        with_order!(layout.column(self.column).physical, self.dictionary, offer);
     }
 }
