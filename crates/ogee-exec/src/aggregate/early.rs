@@ -41,6 +41,8 @@ pub(crate) struct EarlyCombination {
     look_at: u64,
     /// What the sentinel said.
     worth: bool,
+    /// Rows at which it is asked again.
+    sentinel_due: usize,
     by_size: Vec<(usize, usize)>,
     table: Option<SaltedTable>,
     pairs: Pairs,
@@ -54,7 +56,7 @@ impl EarlyCombination {
     /// Forgets what was seen: the partitioning is a new one.
     pub(crate) fn restart(&mut self) {
         self.due.clear();
-        self.worth = false;
+        (self.worth, self.sentinel_due) = (false, 0);
     }
 
     /// Combines the partitions that are due, if `input_rows` rows say that it is time to look.
@@ -80,15 +82,17 @@ impl EarlyCombination {
         self.look_at = input_rows + LOOK_ROWS;
         let fan_out = rows.radix().fan_out();
         if self.due.len() != fan_out {
-            self.worth = false;
+            self.restart();
             self.due = vec![if forced { 1 } else { PAGES_MIN * rows.rows_per_page() }; fan_out];
         }
         self.by_size.clear();
         self.by_size.extend((0..fan_out).map(|partition| (rows.resident_rows(partition), partition)));
         let (resident, sentinel) = *self.by_size.select_nth_unstable_by(fan_out / LARGER, |a, b| b.cmp(a)).1;
-        if resident >= self.due[sentinel] {
+        if resident >= self.due[sentinel].max(self.sentinel_due) {
             let survivors = self.combine(plan, ctx, rows, sentinel)?;
             self.worth = survivors <= SURVIVORS_MAX;
+            // The next one would say the same until there are twice as many rows.
+            self.sentinel_due = if self.worth { 0 } else { 2 * resident };
         }
         if !forced && !self.worth {
             return self.combine_hot(plan, ctx, rows);
