@@ -17,7 +17,7 @@ import re
 import matplotlib
 
 matplotlib.use("svg")
-from matplotlib import pyplot
+from matplotlib import pyplot, ticker
 
 from compare import limit_bytes
 
@@ -41,6 +41,9 @@ def read(path):
 def draw_times(panel, name, cells, systems, along, places):
     """A line for each system over `places`, at which `along` says that a cell lies."""
     panel.set_yscale("log")
+    panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_locator(ticker.NullLocator())
     of = {(cell["system"], along(cell)): cell for cell in cells if cell["query"] == name}
     top = 1.6 * max(cell["seconds"] for cell in of.values() if cell["seconds"])
     for number, system in enumerate(systems):
@@ -48,7 +51,8 @@ def draw_times(panel, name, cells, systems, along, places):
         panel.plot(range(len(places)), times, label=NAMES[system], **style(system))
         failed = [at for at, place in enumerate(places) if of.get((system, place), {}).get("error")]
         shift = (number - (len(systems) - 1) / 2) * 0.09
-        panel.plot([at + shift for at in failed], [top] * len(failed), "x", color=COLOURS[system], clip_on=False)
+        if failed:
+            panel.plot([at + shift for at in failed], [top] * len(failed), "x", color=COLOURS[system], clip_on=False)
     panel.set_xticks(range(len(places)), places)
 
 
@@ -58,7 +62,7 @@ def style(system):
 
 def draw_limits(cells, names, titles, systems):
     limits = sorted({cell["limit"] for cell in cells} - {"none"}, key=limit_bytes) + ["none"]
-    figure, panels = pyplot.subplots(2, len(names), figsize=(3.9 * len(names), 5.2), squeeze=False,
+    figure, panels = pyplot.subplots(2, len(names), figsize=(3.9 * len(names), 5.2), squeeze=False, layout="constrained",
                                      gridspec_kw={"height_ratios": [3, 2]})
     for column, (name, title) in enumerate(zip(names, titles)):
         times, memory = panels[0][column], panels[1][column]
@@ -81,12 +85,16 @@ def draw_limits(cells, names, titles, systems):
 
 def draw_scales(cells, names, titles, systems):
     scales = sorted({cell["scale"] for cell in cells})
-    figure, panels = pyplot.subplots(1, len(names), figsize=(2.6 * len(names), 3.2), squeeze=False, sharey=True)
-    for panel, name, title in zip(panels[0], names, titles):
+    columns = min(3, len(names))
+    figure, panels = pyplot.subplots(-(-len(names) // columns), columns, figsize=(8, 5.2), squeeze=False, sharey=True,
+                                     layout="constrained")
+    for panel, name, title in zip(panels.flat, names, titles):
         draw_times(panel, name, cells, systems, lambda cell: cell["scale"], scales)
         panel.set_title(title, fontsize=9)
+    for panel in panels[-1]:
         panel.set_xlabel("scale factor")
-    panels[0][0].set_ylabel("seconds")
+    for panel in panels[:, 0]:
+        panel.set_ylabel("seconds")
     return figure, panels[0][0]
 
 
@@ -106,8 +114,7 @@ def main():
     draw = {"limits": draw_limits, "scales": draw_scales}[arguments.kind]
     figure, first = draw(cells, names, titles, systems)
     handles, labels = first.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(systems), frameon=False)
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(systems), frameon=False)
     figure.savefig(arguments.out, metadata={"Date": None})
 
 
