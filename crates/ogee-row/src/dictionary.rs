@@ -187,6 +187,12 @@ struct Selected {
     codes: Vec<u16>,
 }
 
+impl Selected {
+    fn is_of(&self, array: &ArrayRef) -> bool {
+        self.array.as_ref().is_some_and(|known| Arc::ptr_eq(known, array))
+    }
+}
+
 /// More than any code.
 const UNSEEN: u16 = 0x100;
 
@@ -235,7 +241,7 @@ impl CodeCache {
 
     /// Whether rows at `positions` of `array` are better encoded by their positions: these are fewer, or they were seen before.
     fn repeats(&self, array: &ArrayRef, positions: &[u32]) -> bool {
-        array.len() <= positions.len() || self.selected.array.as_ref().is_some_and(|known| Arc::ptr_eq(known, array))
+        array.len() <= positions.len() || self.selected.is_of(array)
     }
 
     /// The codes of `column`, of views, as [`encode`](Self::encode).
@@ -254,7 +260,7 @@ impl CodeCache {
 
     /// The codes of the values at `positions` of `array`; values that no position names are not added to the dictionary.
     fn encode_selected(&mut self, dictionary: &Dictionary, array: &ArrayRef, positions: &[u32]) -> Option<ArrayRef> {
-        if !self.selected.array.as_ref().is_some_and(|known| Arc::ptr_eq(known, array)) {
+        if !self.selected.is_of(array) {
             self.selected.array = Some(Arc::clone(array));
             self.selected.codes.clear();
             self.selected.codes.resize(array.len().max(CODES), UNSEEN);

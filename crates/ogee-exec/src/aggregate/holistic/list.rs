@@ -9,7 +9,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, FieldRef};
 use arrow_select::{concat::concat, take::take};
 
-use super::HolisticStates;
+use super::{HolisticStates, place_by_group};
 use crate::ExecError;
 
 /// What is made of the values.
@@ -90,18 +90,8 @@ impl Listed {
         if groups.is_sorted() {
             return Ok((Some(all), counts));
         }
-        let mut next = Vec::with_capacity(counts.len());
-        let mut start = 0;
-        for &count in &counts {
-            next.push(start);
-            start += count;
-        }
         let mut order = vec![0_u32; groups.len()];
-        for (row, &group) in groups.iter().enumerate() {
-            let place = &mut next[group as usize];
-            order[*place] = row as u32;
-            *place += 1;
-        }
+        place_by_group(&groups, self.total, |row, place| order[place] = row as u32);
         Ok((Some(take(&all, &UInt32Array::from(order), None)?), counts))
     }
 }

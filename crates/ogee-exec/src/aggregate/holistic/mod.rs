@@ -82,23 +82,30 @@ impl<K: Ordinal> Gathered<K> {
             let end = values.len();
             return (values, vec![end]);
         }
-        let mut ends = vec![0_usize; total];
-        for &group in &groups {
-            ends[group as usize] += 1;
-        }
-        let mut start = 0;
-        for end in &mut ends {
-            start += std::mem::replace(end, start);
-        }
-        // `ends` holds where the next value of each group goes, and so its end when all are there.
         let mut sorted = vec![K::default(); values.len()];
-        for (&value, &group) in values.iter().zip(&groups) {
-            let place = &mut ends[group as usize];
-            sorted[*place] = value;
-            *place += 1;
-        }
+        let ends = place_by_group(&groups, total, |row, place| sorted[place] = values[row]);
         (sorted, ends)
     }
+}
+
+/// Sorts rows by their `groups`, below `total`, by counting: calls `put` with each row and its place, and returns where each group ends. Rows of a
+/// group stay in their order.
+fn place_by_group(groups: &[u32], total: usize, mut put: impl FnMut(usize, usize)) -> Vec<usize> {
+    let mut ends = vec![0_usize; total];
+    for &group in groups {
+        ends[group as usize] += 1;
+    }
+    let mut start = 0;
+    for end in &mut ends {
+        start += std::mem::replace(end, start);
+    }
+    // `ends` holds where the next row of each group goes, and so its end when all are there.
+    for (row, &group) in groups.iter().enumerate() {
+        let place = &mut ends[group as usize];
+        put(row, *place);
+        *place += 1;
+    }
+    ends
 }
 
 /// Calls `each` with the group and the value of each row that counts.
