@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use ogee_memory::BufferManager;
@@ -20,6 +20,8 @@ pub struct ExecSettings {
     pub hash: HashSeed,
     /// Forces the strategy of aggregation; `None` decides while running.
     pub aggregate_strategy: Option<AggregateStrategy>,
+    /// Forces how hash joins keep their build side; `None` decides by its size.
+    pub join_strategy: Option<JoinStrategy>,
 }
 
 /// How the first phase of an aggregation treats its rows.
@@ -33,6 +35,15 @@ pub enum AggregateStrategy {
     CombineEarly,
 }
 
+/// Which partitions of its build side a hash join keeps in memory while it probes, whether the others would fit or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinStrategy {
+    /// Every other one.
+    Hybrid,
+    /// None.
+    Partitioned,
+}
+
 impl Default for ExecSettings {
     fn default() -> Self {
         Self {
@@ -40,6 +51,7 @@ impl Default for ExecSettings {
             chunk_capacity: ogee_vector::CHUNK_CAPACITY,
             hash: HashSeed::default(),
             aggregate_strategy: None,
+            join_strategy: None,
         }
     }
 }
@@ -80,11 +92,13 @@ pub struct ExecContext {
     pub settings: Arc<ExecSettings>,
     /// What happened.
     pub counters: Arc<QueryCounters>,
+    /// Joins whose build sides are not complete: each gets its share of what memory there is then.
+    pub(crate) pending_builds: Arc<AtomicUsize>,
 }
 
 impl ExecContext {
     /// A context with counters of its own.
     pub fn new(memory: Arc<BufferManager>, settings: ExecSettings) -> Self {
-        Self { memory, settings: Arc::new(settings), counters: Arc::default() }
+        Self { memory, settings: Arc::new(settings), counters: Arc::default(), pending_builds: Arc::default() }
     }
 }

@@ -1,16 +1,16 @@
 //! Pipelines: source, streaming operators, sink, and the job that runs them in morsels.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{Job, JobError, JobWaker, Step, TaskContext};
 use ogee_vector::{Chunk, Domain};
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError};
+use crate::{
+    ExecContext, ExecError,
+    stages::{Moved, Stages, StagesLocal},
+};
 
 /// What a source's lane found.
 #[derive(Debug)]
@@ -98,6 +98,25 @@ pub trait Operator: Send + Sync {
 
     /// State of one lane: scratch.
     fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal>;
+
+    /// Lanes that it has memory for, at most `threads`. Asked again at each morsel boundary.
+    fn lanes(&self, threads: usize) -> usize {
+        threads
+    }
+
+    /// Where the rows come from that it gives only when it has seen all others, if it ever keeps rows back. They go to the
+    /// operators behind it.
+    fn rest(&self) -> Option<Arc<dyn Source>> {
+        None
+    }
+
+    /// Called once after every lane has flushed and before the first row of [`Self::rest`] is asked for; never where there is no rest.
+    ///
+    /// # Errors
+    /// As the operator fails.
+    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+        Ok(())
+    }
 }
 
 /// One lane's part of an operator.
@@ -108,6 +127,14 @@ pub trait OperatorLocal: Send {
     /// As evaluation fails, or as `emit` does.
     fn push(&mut self, chunk: Chunk, emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>)
     -> Result<Flow, ExecError>;
+
+    /// Called when the lane has seen its last row: hands over what it kept back. Never called where there is no rest.
+    ///
+    /// # Errors
+    /// As the operator fails.
+    fn flush(&mut self) -> Result<(), ExecError> {
+        Ok(())
+    }
 }
 
 /// Where the rows of a pipeline go.
@@ -184,7 +211,13 @@ impl Pipeline {
 
     pub(crate) fn into_job(self, ctx: ExecContext) -> PipelineJob {
         let lanes = (0..ctx.settings.threads.max(1)).map(|_| Mutex::new(Lane::Fresh)).collect();
-        PipelineJob { pipeline: self, ctx, lanes, stopped: AtomicBool::new(false) }
+        PipelineJob {
+            name: self.name,
+            stages: Stages::new(self.source, self.operators, true),
+            sink: self.sink,
+            ctx,
+            lanes,
+        }
     }
 }
 
@@ -196,56 +229,41 @@ enum Lane {
 }
 
 struct LaneState {
-    source: Box<dyn SourceLocal>,
-    operators: Vec<Box<dyn OperatorLocal>>,
+    stages: StagesLocal,
     sink: Box<dyn SinkLocal>,
 }
 
 /// A pipeline in execution.
 pub(crate) struct PipelineJob {
-    pipeline: Pipeline,
+    name: String,
+    stages: Arc<Stages>,
+    sink: Arc<dyn Sink>,
     ctx: ExecContext,
     lanes: Vec<Mutex<Lane>>,
-    /// A lane was told that no more rows are wanted.
-    stopped: AtomicBool,
 }
 
 impl PipelineJob {
     fn start(&self, lane: usize) -> Result<LaneState, ExecError> {
         // The sink first: it may claim memory that the source must then do with less of.
-        let sink = self.pipeline.sink.local(&self.ctx, lane)?;
-        let source = self.pipeline.source.local(&self.ctx, lane)?;
-        let operators = self.pipeline.operators.iter().map(|o| o.local(&self.ctx)).collect();
-        Ok(LaneState { source, operators, sink })
+        let sink = self.sink.local(&self.ctx, lane)?;
+        Ok(LaneState { stages: self.stages.local(&self.ctx, lane)?, sink })
     }
 
-    /// Runs until the end of the morsel; true when the lane is exhausted.
+    /// Runs until the end of the morsel.
     fn run_morsel(&self, state: &mut LaneState, task: &TaskContext) -> Result<Step, ExecError> {
+        let LaneState { stages, sink } = state;
         loop {
             if task.is_cancelled() {
                 return Err(ExecError::Cancelled);
             }
-            if self.stopped.load(Ordering::Relaxed) {
-                return Ok(Step::Exhausted);
-            }
-            if !self.pipeline.sink.ready() {
+            if !self.sink.ready() {
                 return Ok(Step::Blocked);
             }
-            match state.source.next(task)? {
-                SourceStep::Chunk(chunk) => {
-                    if chunk.is_empty() {
-                        continue;
-                    }
-                    self.ctx.counters.add_rows(chunk.len());
-                    if push(&mut state.operators, &mut *state.sink, chunk, task)? == Flow::Stop {
-                        self.stopped.store(true, Ordering::Relaxed);
-                        self.pipeline.source.stop();
-                        return Ok(Step::Exhausted);
-                    }
-                }
-                SourceStep::MorselEnd => return Ok(Step::Again),
-                SourceStep::Blocked => return Ok(Step::Blocked),
-                SourceStep::Exhausted => return Ok(Step::Exhausted),
+            match stages.advance(task, &mut |chunk| sink.consume(chunk, task))? {
+                Moved::Rows => {}
+                Moved::MorselEnd => return Ok(Step::Again),
+                Moved::Blocked => return Ok(Step::Blocked),
+                Moved::Exhausted => return Ok(Step::Exhausted),
             }
         }
     }
@@ -270,37 +288,19 @@ impl PipelineJob {
     }
 }
 
-/// Pushes `chunk` through the operators that are left into the sink.
-fn push(
-    operators: &mut [Box<dyn OperatorLocal>],
-    sink: &mut dyn SinkLocal,
-    chunk: Chunk,
-    task: &TaskContext,
-) -> Result<Flow, ExecError> {
-    match operators.split_first_mut() {
-        None => sink.consume(chunk, task),
-        Some((first, rest)) => first.push(chunk, &mut |chunk| {
-            if chunk.is_empty() {
-                return Ok(Flow::Continue);
-            }
-            push(rest, sink, chunk, task)
-        }),
-    }
-}
-
 impl Job for PipelineJob {
     fn name(&self) -> &str {
-        &self.pipeline.name
+        &self.name
     }
 
     fn lanes(&self) -> usize {
         let threads = self.lanes.len();
-        self.pipeline.source.lanes(threads).min(self.pipeline.sink.lanes(threads)).clamp(1, threads)
+        self.stages.lanes(threads).min(self.sink.lanes(threads)).clamp(1, threads)
     }
 
     fn attach(&self, waker: JobWaker) {
-        self.pipeline.source.attach(waker.clone());
-        self.pipeline.sink.attach(waker);
+        self.stages.attach(&waker);
+        self.sink.attach(waker);
     }
 
     fn run(&self, lane: usize, task: &TaskContext) -> Result<Step, JobError> {
@@ -308,6 +308,6 @@ impl Job for PipelineJob {
     }
 
     fn finish(&self, _task: &TaskContext) -> Result<(), JobError> {
-        Ok(self.pipeline.sink.finish(&self.ctx)?)
+        Ok(self.sink.finish(&self.ctx)?)
     }
 }

@@ -13,7 +13,9 @@ use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::{Chunk, Domain};
 
 use crate::{
-    ExecContext, ExecError, Flow, Operator, OperatorLocal, Source, SourceLocal, SourceStep, query::OpenPipeline,
+    ExecContext, ExecError, Flow, Source, SourceLocal, SourceStep,
+    query::OpenPipeline,
+    stages::{Moved, Stages, StagesLocal},
 };
 
 /// The rows of several inputs, one input after the other; lanes move on by themselves, so that none waits at the seam.
@@ -23,8 +25,9 @@ pub struct UnionSource {
 }
 
 struct Input {
-    source: Arc<dyn Source>,
-    operators: Vec<Arc<dyn Operator>>,
+    stages: Arc<Stages>,
+    rows_estimate: Option<u64>,
+    domains: Vec<Domain>,
     /// Lanes that found this input exhausted.
     exhausted: AtomicUsize,
 }
@@ -37,7 +40,12 @@ impl UnionSource {
         deps.dedup();
         let inputs = inputs
             .into_iter()
-            .map(|i| Input { source: i.source, operators: i.operators, exhausted: AtomicUsize::new(0) })
+            .map(|input| Input {
+                rows_estimate: input.source.rows_estimate(),
+                domains: input.domains(),
+                stages: Stages::new(input.source, input.operators, false),
+                exhausted: AtomicUsize::new(0),
+            })
             .collect();
         OpenPipeline { source: Arc::new(Self { schema, inputs: Arc::new(inputs) }), operators: Vec::new(), deps }
     }
@@ -53,23 +61,21 @@ impl Source for UnionSource {
     }
 
     fn rows_estimate(&self) -> Option<u64> {
-        self.inputs.iter().map(|input| input.source.rows_estimate()).sum()
+        self.inputs.iter().map(|input| input.rows_estimate).sum()
     }
 
     fn domains(&self) -> Vec<Domain> {
-        let known = self.inputs.iter().map(|input| {
-            input.operators.iter().fold(input.source.domains(), |domains, operator| operator.domains(domains))
-        });
+        let known = self.inputs.iter().map(|input| input.domains.clone());
         known.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a.union(b)).collect()).unwrap_or_default()
     }
 
     fn lanes(&self, threads: usize) -> usize {
         let open = self.inputs.iter().filter(|input| input.exhausted.load(Ordering::Relaxed) == 0);
-        open.map(|input| input.source.lanes(threads)).sum::<usize>().min(threads)
+        open.map(|input| input.stages.lanes(threads)).sum::<usize>().min(threads)
     }
 
     fn attach(&self, waker: JobWaker) {
-        self.inputs.iter().for_each(|input| input.source.attach(waker.clone()));
+        self.inputs.iter().for_each(|input| input.stages.attach(&waker));
     }
 
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
@@ -84,14 +90,8 @@ impl Source for UnionSource {
     }
 
     fn stop(&self) {
-        self.inputs.iter().for_each(|input| input.source.stop());
+        self.inputs.iter().for_each(|input| input.stages.stop());
     }
-}
-
-/// A lane's position in one input.
-struct OpenInput {
-    source: Box<dyn SourceLocal>,
-    operators: Vec<Box<dyn OperatorLocal>>,
 }
 
 struct UnionLocal {
@@ -99,7 +99,7 @@ struct UnionLocal {
     ctx: ExecContext,
     lane: usize,
     at: usize,
-    open: Option<OpenInput>,
+    open: Option<StagesLocal>,
     /// What the last chunk of the input became.
     ready: VecDeque<Chunk>,
 }
@@ -122,36 +122,21 @@ impl SourceLocal for UnionLocal {
             let Some(input) = self.inputs.get(self.at) else {
                 return Ok(SourceStep::Exhausted);
             };
-            if self.open.is_none() {
-                let operators = input.operators.iter().map(|o| o.local(&self.ctx)).collect();
-                self.open = Some(OpenInput { source: input.source.local(&self.ctx, self.lane)?, operators });
-            }
-            let OpenInput { source, operators } = self.open.as_mut().expect("opened above");
-            match source.next(task)? {
-                SourceStep::Chunk(chunk) => {
-                    if collect(operators, chunk, &mut self.ready)? == Flow::Stop {
-                        input.source.stop();
-                        self.advance();
-                    }
-                }
-                SourceStep::Exhausted => self.advance(),
-                step => return Ok(step),
+            let open = match &mut self.open {
+                Some(open) => open,
+                None => self.open.insert(input.stages.local(&self.ctx, self.lane)?),
+            };
+            let ready = &mut self.ready;
+            let moved = open.advance(task, &mut |chunk| {
+                ready.push_back(chunk);
+                Ok(Flow::Continue)
+            })?;
+            match moved {
+                Moved::Rows => {}
+                Moved::MorselEnd => return Ok(SourceStep::MorselEnd),
+                Moved::Blocked => return Ok(SourceStep::Blocked),
+                Moved::Exhausted => self.advance(),
             }
         }
-    }
-}
-
-/// Pushes `chunk` through `operators`; what comes out is kept in `ready`.
-fn collect(
-    operators: &mut [Box<dyn OperatorLocal>],
-    chunk: Chunk,
-    ready: &mut VecDeque<Chunk>,
-) -> Result<Flow, ExecError> {
-    match operators.split_first_mut() {
-        None => {
-            ready.push_back(chunk);
-            Ok(Flow::Continue)
-        }
-        Some((first, rest)) => first.push(chunk, &mut |chunk| collect(rest, chunk, ready)),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ogee_memory::{MemoryError, PageHandle, PinnedPage};
 
-use crate::{RowLayout, RowView};
+use crate::{RowLayout, RowView, row_hash};
 
 /// Rows `first_row .. first_row + rows` of a row page have their long strings on heap page `heap_page`, which was at `base` when
 /// the rows' pointers were last right.
@@ -88,6 +88,22 @@ impl RowPartition {
         if self.heap_pages.is_empty() {
             self.row_pages.iter().for_each(|row_page| row_page.page.seal());
         }
+    }
+
+    /// Whether all rows of a page have the same hash, so that hardly any bits would tell them apart.
+    ///
+    /// # Errors
+    /// As [`pin_page`](Self::pin_page).
+    pub fn has_one_hash(&mut self) -> Result<bool, MemoryError> {
+        // The last page may have few rows; others are full.
+        if self.num_pages() < 2 {
+            return Ok(false);
+        }
+        let page = self.pin_page(0)?;
+        // SAFETY: the page is pinned.
+        let mut hashes = (0..page.len()).map(|row| unsafe { row_hash(page.row(row)) });
+        let first = hashes.next();
+        Ok(hashes.all(|hash| Some(hash) == first))
     }
 
     /// Gives up row page `index`, which must be the last: its memory or slot is freed at once.

@@ -192,6 +192,28 @@ impl PartitionedRows {
         Ok(())
     }
 
+    /// Appends all rows of `partition`, of the same layout; its pages are destroyed on the way.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    pub fn append_partition(&mut self, mut partition: RowPartition) -> Result<(), MemoryError> {
+        assert!(Arc::ptr_eq(&partition.layout, &self.layout), "rows are moved among partitions of one layout");
+        let mut addresses = Vec::new();
+        while partition.num_pages() > 0 {
+            let page = partition.pin_page(partition.num_pages() - 1)?;
+            // SAFETY: the page's rows and their strings are pinned while `page` lives.
+            unsafe { self.append((0..page.len()).map(|row| page.row(row).cast_const()), &mut addresses)? };
+            drop(page);
+            partition.pop_page();
+        }
+        Ok(())
+    }
+
+    /// Bytes of all pages, those that are not in memory included.
+    pub fn bytes(&self) -> usize {
+        self.partitions.iter().map(RowPartition::bytes).sum()
+    }
+
     /// # Safety
     /// As [`append`](Self::append).
     unsafe fn append_with_heap(&mut self, source: *const u8, width: usize) -> Result<*mut u8, MemoryError> {

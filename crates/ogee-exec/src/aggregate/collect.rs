@@ -21,9 +21,11 @@ use super::{
     combine::{pin_all, table_capacity},
     plan::AggregatePlan,
     sink::CONSUMER,
-    table::{AnyKeys, KeyEqual, spread},
 };
-use crate::{ExecContext, ExecError};
+use crate::{
+    ExecContext, ExecError,
+    keys::{AnyKeys, KeyEqual, spread},
+};
 
 /// Rows whose values are handed over at once.
 const BATCH_ROWS: usize = 8192;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use ogee_memory::{BufferManager, MemoryError};
 use ogee_row::{PinnedRows, RowPartition};
 
-use super::{
-    plan::AggregatePlan,
-    table::{KeyEqual, SaltedTable, with_key_equal},
-};
+use super::{plan::AggregatePlan, table::SaltedTable};
+
+use crate::keys::{KeyEqual, with_key_equal};
 
 /// Rows that are combined into others; buffers that are reused.
 #[derive(Default)]

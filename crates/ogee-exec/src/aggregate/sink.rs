@@ -210,22 +210,9 @@ fn repartition(
 ) -> Result<PartitionedRows, MemoryError> {
     let mut target = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, false);
     for partition in partitions {
-        append_partition(partition, &mut target)?;
+        target.append_partition(partition)?;
     }
     Ok(target)
-}
-
-/// Moves the rows of `partition` to `target`; its pages are destroyed on the way.
-pub(crate) fn append_partition(mut partition: RowPartition, target: &mut PartitionedRows) -> Result<(), MemoryError> {
-    let mut addresses = Vec::new();
-    while partition.num_pages() > 0 {
-        let page = partition.pin_page(partition.num_pages() - 1)?;
-        // SAFETY: the page's rows and their strings are pinned while `page` lives, and are rows of the same layout.
-        unsafe { target.append((0..page.len()).map(|row| page.row(row).cast_const()), &mut addresses)? };
-        drop(page);
-        partition.pop_page();
-    }
-    Ok(())
 }
 
 /// Buffers of a lane, reused for every chunk.
@@ -408,7 +395,7 @@ impl AggregateLocal {
             );
             let before = std::mem::replace(&mut self.rows, empty);
             for partition in before.into_partitions() {
-                append_partition(partition, &mut self.rows)?;
+                self.rows.append_partition(partition)?;
             }
             self.rows.release();
         }

@@ -14,7 +14,7 @@ use std::{
 
 use arrow_schema::SchemaRef;
 use ogee_memory::{PAGE_SIZE, PinnedPage};
-use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, row_hash};
+use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Domain;
 use parking_lot::Mutex;
@@ -24,10 +24,10 @@ use super::{
     combine::{GroupMarks, Pairs, combine_pages, combine_rows, pin_all, table_capacity, table_for},
     generations::{Generations, turn},
     plan::AggregatePlan,
-    sink::{CONSUMER, append_partition},
-    table::{AnyKeys, SaltedTable},
+    sink::CONSUMER,
+    table::SaltedTable,
 };
-use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep, keys::AnyKeys};
 
 /// Bits by which a partition is split at most: 64 open pages (128 with strings) at once.
 const SPLIT_BITS: u32 = 6;
@@ -342,23 +342,13 @@ impl Work {
     }
 }
 
-/// Whether all rows of a page have the same hash.
-fn has_one_hash(partition: &mut Partition) -> Result<bool, ExecError> {
-    // The last page may have few rows; others are full.
-    let Some(part) = partition.parts.iter_mut().find(|part| part.num_pages() > 1) else {
-        return Ok(false);
-    };
-    let page = part.pin_page(0)?;
-    // SAFETY: the page is pinned.
-    let mut hashes = (0..page.len()).map(|row| unsafe { row_hash(page.row(row)) });
-    let first = hashes.next();
-    Ok(hashes.all(|hash| Some(hash) == first))
-}
-
 impl AggregateSourceLocal {
     /// Distributes the rows of `partition` by further bits of their hashes, as many as open pages fit into `share`.
     fn split(&self, mut partition: Partition, share: usize) -> Result<Vec<Partition>, ExecError> {
-        if has_one_hash(&mut partition)? {
+        // Any part with a full page will do.
+        if let Some(part) = partition.parts.iter_mut().find(|part| part.num_pages() > 1)
+            && part.has_one_hash()?
+        {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }
@@ -372,7 +362,7 @@ impl AggregateSourceLocal {
             turn(&plan, &self.plan, part, &mut target)?;
         }
         for part in partition.parts {
-            append_partition(part, &mut target)?;
+            target.append_partition(part)?;
         }
         self.ctx.counters.note_strategy("aggregate: split partitions".to_owned());
         let parts = target.into_partitions().into_iter().filter(|part| part.rows() > 0);

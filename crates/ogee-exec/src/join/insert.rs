@@ -1,0 +1,112 @@
+//! Second phase: the rows that stay in memory are pinned and put into the table, by all lanes at once.
+
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use ogee_row::PinnedRows;
+use ogee_scheduler::TaskContext;
+use ogee_vector::Chunk;
+
+use super::state::{Built, JoinState};
+use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal, Source, SourceLocal, SourceStep};
+
+/// Pages of a morsel: at 24 bytes a row about as many rows as a morsel should have.
+const MORSEL_PAGES: usize = 8;
+
+/// Puts rows into the table. It has no rows to give.
+pub(crate) struct InsertSource {
+    state: Arc<JoinState>,
+    schema: SchemaRef,
+}
+
+impl InsertSource {
+    pub(crate) fn new(state: Arc<JoinState>) -> Self {
+        Self { state, schema: Arc::new(Schema::empty()) }
+    }
+}
+
+impl Source for InsertSource {
+    fn name(&self) -> &str {
+        "join insert"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        let built = self.state.built();
+        let pages: usize = built.resident.lock().waiting.iter().map(|(part, at)| part.num_pages() - at).sum();
+        threads.min(pages.div_ceil(MORSEL_PAGES))
+    }
+
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        Ok(Box::new(InsertLocal(self.state.built())))
+    }
+}
+
+struct InsertLocal(Arc<Built>);
+
+impl InsertLocal {
+    /// Pins the pages of the next morsel.
+    fn take(&self) -> Result<Vec<PinnedRows>, ExecError> {
+        let mut resident = self.0.resident.lock();
+        let mut pages = Vec::with_capacity(MORSEL_PAGES);
+        while pages.len() < MORSEL_PAGES {
+            let Some((part, at)) = resident.waiting.front_mut() else { break };
+            if *at < part.num_pages() {
+                pages.push(part.pin_page(*at)?);
+                *at += 1;
+            } else if let Some((part, _)) = resident.waiting.pop_front() {
+                resident.parts.push(part);
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl SourceLocal for InsertLocal {
+    fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+        let pages = self.take()?;
+        if pages.is_empty() {
+            return Ok(SourceStep::Exhausted);
+        }
+        for page in &pages {
+            for row in 0..page.len() {
+                // SAFETY: the page is handed over with its pin below, to stay as long as the table; it was taken by this lane alone.
+                unsafe { self.0.table.insert(page.row(row)) };
+            }
+        }
+        self.0.resident.lock().pages.extend(pages);
+        Ok(SourceStep::MorselEnd)
+    }
+}
+
+/// The end of a pipeline that gives no rows.
+pub(crate) struct Inserted;
+
+impl Sink for Inserted {
+    fn name(&self) -> &str {
+        "table"
+    }
+
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
+        Ok(Box::new(InsertedLocal))
+    }
+
+    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+struct InsertedLocal;
+
+impl SinkLocal for InsertedLocal {
+    fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
+        unreachable!("{} rows out of a source that has none", chunk.len());
+    }
+
+    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,436 @@
+//! Finding the mates of probe rows, step by step down the chains, and making chunks of the pairs.
+//!
+//! All rows of a chunk take a step at once, so that their cache misses overlap. Pairs of successive steps are gathered until a chunk is
+//! full: logical compaction (SIGMOD 2025, section 4). The probe side's columns are not copied, they get another selection vector; build
+//! columns are gathered out of their rows once.
+//!
+//! A [`Matcher`] gives one chunk after the other, so that a row with millions of mates takes no more memory than one with few.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use arrow_array::{ArrayRef, BooleanArray, new_null_array};
+use arrow_buffer::BooleanBuffer;
+use ogee_row::{RowLayout, RowStage};
+use ogee_vector::{Chunk, Column, gather_array};
+
+use super::{
+    side::Keys,
+    spec::{JoinColumn, JoinPlan, Residual},
+    table::TaggedTable,
+};
+use crate::{
+    ExecError,
+    keys::{KeyEqual, with_key_equal},
+};
+
+/// Rows that are compared with rows of their chains.
+#[derive(Default)]
+struct Candidates {
+    /// Number of the row in the chunk.
+    rows: Vec<u32>,
+    /// Its key: a row of the probe side's layout, staged or on a page.
+    keys: Vec<*const u8>,
+    /// The row of the chain that is next.
+    mates: Vec<*const u8>,
+}
+
+impl Candidates {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.keys.clear();
+        self.mates.clear();
+    }
+}
+
+/// Pairs of rows that match.
+#[derive(Default)]
+struct Pairs {
+    rows: Vec<u32>,
+    mates: Vec<*const u8>,
+}
+
+/// Where the columns of the chunk at hand are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A chunk of the probe side.
+    Stream,
+    /// Rows that were kept: their columns in the order of the side.
+    Kept,
+}
+
+/// Joins chunk after chunk of the probe side with the rows of a table.
+pub(crate) struct Matcher {
+    plan: Arc<JoinPlan>,
+    /// Rows of a chunk, at most.
+    capacity: usize,
+    chunk: Chunk,
+    origin: Origin,
+    active: Candidates,
+    next: Candidates,
+    pairs: Pairs,
+    /// Of each row of the chunk: whether it has a mate.
+    found: Vec<bool>,
+    /// Rows of the chunk are given that have none, or those that have one, when all pairs have been seen.
+    finishing: bool,
+    stage: RowStage,
+    keep: Vec<u32>,
+}
+
+// SAFETY: addresses are used only while a chunk is at hand, whose owner keeps the pages pinned, and the stage is the matcher's own.
+unsafe impl Send for Matcher {}
+
+impl Matcher {
+    pub(crate) fn new(plan: Arc<JoinPlan>, capacity: usize) -> Self {
+        Self {
+            plan,
+            capacity,
+            chunk: Chunk::default(),
+            origin: Origin::Stream,
+            active: Candidates::default(),
+            next: Candidates::default(),
+            pairs: Pairs::default(),
+            found: Vec::new(),
+            finishing: false,
+            stage: RowStage::default(),
+            keep: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, chunk: Chunk, origin: Origin) {
+        self.active.clear();
+        self.found.clear();
+        if self.plan.kind().marks_probe() {
+            self.found.resize(chunk.len(), false);
+        }
+        self.chunk = chunk;
+        self.origin = origin;
+        self.finishing = true;
+    }
+
+    /// Begins with a chunk of the probe side whose keys were evaluated.
+    pub(crate) fn begin_chunk(&mut self, table: &TaggedTable, chunk: Chunk, keys: &Keys) -> Result<(), ExecError> {
+        self.begin(chunk, Origin::Stream);
+        let rows = self.chunk.len();
+        let Candidates { rows: candidates, mates, keys: staged } = &mut self.active;
+        candidates.resize(rows, 0);
+        mates.resize(rows, std::ptr::null());
+        let mut count = 0;
+        for (row, &hash) in keys.hashes.iter().enumerate() {
+            let first = table.first(ogee_row::RadixBits::stored_hash(hash));
+            candidates[count] = row as u32;
+            mates[count] = first;
+            count += usize::from(!first.is_null());
+        }
+        candidates.truncate(count);
+        mates.truncate(count);
+        if !self.plan.spec.nulls_equal
+            && let Some(valid) = keys.valid()
+        {
+            let mut kept = 0;
+            for at in 0..count {
+                (candidates[kept], mates[kept]) = (candidates[at], mates[at]);
+                kept += usize::from(valid.is_valid(candidates[at] as usize));
+            }
+            count = kept;
+            candidates.truncate(count);
+            mates.truncate(count);
+        }
+        // Only the keys of rows that may have a mate are made comparable.
+        let layout = &*self.plan.keys;
+        self.stage.reset(layout, count);
+        self.stage.write_stored_hashes(
+            candidates.iter().map(|&row| ogee_row::RadixBits::stored_hash(keys.hashes[row as usize])),
+        );
+        let mut positions = Vec::new();
+        for (index, column) in keys.columns.iter().enumerate() {
+            let array = match &column.selection {
+                None if count == rows => ArrayRef::clone(&column.array),
+                None => gather_array(&column.array, candidates)?,
+                Some(selection) => {
+                    let selected = selection.positions();
+                    positions.clear();
+                    positions.extend(candidates.iter().map(|&row| selected[row as usize]));
+                    gather_array(&column.array, &positions)?
+                }
+            };
+            self.stage.write_column(layout, index, &array, None);
+        }
+        staged.extend((0..count).map(|at| self.stage.row(at)));
+        Ok(())
+    }
+
+    /// Begins with rows of the probe side that were kept; `found` says which of them are known to have a mate.
+    ///
+    /// # Safety
+    /// `rows` are rows of the probe side's layout on pages that stay pinned until [`Self::next`] has given all chunks.
+    pub(crate) unsafe fn begin_rows(
+        &mut self,
+        table: &TaggedTable,
+        rows: &[*const u8],
+        found: Option<&[bool]>,
+    ) -> Result<(), ExecError> {
+        // SAFETY: the caller vouches for the rows.
+        let chunk = unsafe { self.plan.probe.gather_kept(rows)? };
+        self.begin(chunk, Origin::Kept);
+        if let Some(found) = found {
+            self.found.copy_from_slice(found);
+        }
+        let first_only = self.plan.kind().first_only();
+        for (row, &key) in rows.iter().enumerate() {
+            // SAFETY: as above.
+            let first = table.first(unsafe { ogee_row::row_hash(key) });
+            if !first.is_null() && !(first_only && self.found[row]) {
+                self.active.rows.push(row as u32);
+                self.active.keys.push(key);
+                self.active.mates.push(first);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether rows of the chunk have a mate, if that matters to the join. Complete when [`Self::next`] has given all chunks.
+    pub(crate) fn found(&self) -> &[bool] {
+        &self.found
+    }
+
+    /// Rows of the chunk will meet further tables: those without a mate are not given yet.
+    pub(crate) fn postpone(&mut self) {
+        self.finishing = false;
+    }
+
+    /// The next chunk of the join's output, until there is none.
+    ///
+    /// # Safety
+    /// The rows of the table are pinned with their strings, and so is what the chunk at hand began with.
+    pub(crate) unsafe fn next(&mut self, table: &TaggedTable) -> Result<Option<Chunk>, ExecError> {
+        loop {
+            let pairs = self.pairs.rows.len();
+            if pairs >= self.capacity || (pairs > 0 && self.active.rows.is_empty()) {
+                // SAFETY: mates are rows of the table.
+                if let Some(chunk) = unsafe { self.take_pairs(pairs.min(self.capacity))? } {
+                    return Ok(Some(chunk));
+                }
+            } else if !self.active.rows.is_empty() {
+                // SAFETY: the caller vouches for the rows of the table.
+                unsafe { self.step(table) };
+            } else if std::mem::take(&mut self.finishing) && self.plan.kind().marks_probe() {
+                if let Some(chunk) = self.finish_rows() {
+                    return Ok(Some(chunk));
+                }
+            } else {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Compares every candidate with its mate, and goes on to the next row of each chain.
+    ///
+    /// # Safety
+    /// As [`Self::next`].
+    unsafe fn step(&mut self, table: &TaggedTable) {
+        let plan = Arc::clone(&self.plan);
+        let layout: &RowLayout = &plan.build.layout;
+        // SAFETY: the caller vouches for the rows.
+        with_key_equal!(layout, equal => unsafe { self.step_with(&plan, table, equal) });
+    }
+
+    /// # Safety
+    /// As [`Self::next`]; `equal` is for the join's keys.
+    unsafe fn step_with(&mut self, plan: &JoinPlan, table: &TaggedTable, equal: impl KeyEqual) {
+        let kind = plan.kind();
+        let has_residual = plan.spec.residual.is_some();
+        let Self { active, next, pairs, found, .. } = self;
+        next.clear();
+        let count = active.rows.len();
+        if kind == super::JoinKind::Inner || has_residual {
+            // Pairs first: who they are is decided without a branch.
+            let first_only = kind.first_only();
+            for at in 0..count {
+                let (row, key, mate) = (active.rows[at], active.keys[at], active.mates[at]);
+                if first_only && found[row as usize] {
+                    continue;
+                }
+                // SAFETY: the caller vouches for the rows.
+                let (matches, following) = unsafe { (equal.equal(key, mate), table.next(mate)) };
+                if matches {
+                    pairs.rows.push(row);
+                    pairs.mates.push(mate);
+                }
+                if !following.is_null() {
+                    next.rows.push(row);
+                    next.keys.push(key);
+                    next.mates.push(following);
+                }
+            }
+        } else {
+            for at in 0..count {
+                let (row, key, mate) = (active.rows[at], active.keys[at], active.mates[at]);
+                // SAFETY: the caller vouches for the rows.
+                let (matches, mut following) = unsafe { (equal.equal(key, mate), table.next(mate)) };
+                if matches {
+                    if kind.pairs() {
+                        pairs.rows.push(row);
+                        pairs.mates.push(mate);
+                    }
+                    if kind.marks_probe() {
+                        found[row as usize] = true;
+                    }
+                    // SAFETY: as above.
+                    let marked = kind.marks_build() && unsafe { mark(mate, plan.build_mark) };
+                    // Whoever marked it goes down the chain and marks the others of the key too.
+                    if kind.first_only() || marked && !kind.pairs() {
+                        following = std::ptr::null();
+                    }
+                }
+                if !following.is_null() {
+                    next.rows.push(row);
+                    next.keys.push(key);
+                    next.mates.push(following);
+                }
+            }
+        }
+        std::mem::swap(active, next);
+    }
+
+    /// Takes the first `count` pairs: checks what else must be true, and makes a chunk of those that are left, if pairs are given.
+    ///
+    /// # Safety
+    /// As [`Self::next`].
+    unsafe fn take_pairs(&mut self, count: usize) -> Result<Option<Chunk>, ExecError> {
+        let plan = Arc::clone(&self.plan);
+        let kind = plan.kind();
+        let mut rows: Vec<u32> = self.pairs.rows.drain(..count).collect();
+        let mut mates: Vec<*const u8> = self.pairs.mates.drain(..count).collect();
+        let mut probe = self.chunk.select(&rows);
+        if let Some(Residual { predicate, columns }) = &plan.spec.residual {
+            // SAFETY: the caller vouches for the mates.
+            let pairs = unsafe { self.assemble(columns, &probe, &mates)? };
+            predicate.select(&pairs, &mut self.keep)?;
+            if self.keep.len() < count {
+                rows = self.keep.iter().map(|&at| rows[at as usize]).collect();
+                mates = self.keep.iter().map(|&at| mates[at as usize]).collect();
+                probe = probe.select(&self.keep);
+            }
+            if kind.marks_probe() {
+                rows.iter().for_each(|&row| self.found[row as usize] = true);
+            }
+            if kind.marks_build() {
+                for &mate in &mates {
+                    // SAFETY: the caller vouches for the mates.
+                    unsafe { mark(mate, plan.build_mark) };
+                }
+            }
+        }
+        if rows.is_empty() || !kind.pairs() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the mates.
+        unsafe { self.assemble(&plan.spec.output, &probe, &mates).map(Some) }
+    }
+
+    /// A chunk of `columns` for pairs of the rows of `probe` with `mates`.
+    ///
+    /// # Safety
+    /// As [`Self::next`].
+    unsafe fn assemble(&self, columns: &[JoinColumn], probe: &Chunk, mates: &[*const u8]) -> Result<Chunk, ExecError> {
+        let columns = columns
+            .iter()
+            .map(|column| match *column {
+                // SAFETY: the caller vouches for the mates.
+                JoinColumn::Build(index) => Ok(Column::flat(unsafe { self.plan.build.gather(index, mates)? })),
+                JoinColumn::Probe(index) => Ok(probe.to_column(self.probe_position(index))),
+                JoinColumn::Mark => unreachable!("pairs have no mark"),
+            })
+            .collect::<Result<_, ExecError>>()?;
+        Ok(Chunk::from_columns(columns, mates.len()))
+    }
+
+    /// The rows of the chunk that are given whatever they are paired with, or because of it.
+    fn finish_rows(&self) -> Option<Chunk> {
+        use super::JoinKind::{FullOuter, ProbeAnti, ProbeMark, ProbeOuter, ProbeSemi};
+        let kind = self.plan.kind();
+        let chunk = match kind {
+            ProbeMark => self.chunk.clone(),
+            ProbeSemi | ProbeAnti | ProbeOuter | FullOuter => {
+                let wanted = kind == ProbeSemi;
+                let rows: Vec<u32> =
+                    (0..self.found.len() as u32).filter(|&row| self.found[row as usize] == wanted).collect();
+                match rows.len() {
+                    0 => return None,
+                    all if all == self.chunk.len() => self.chunk.clone(),
+                    _ => self.chunk.select(&rows),
+                }
+            }
+            _ => unreachable!("called where probe rows are marked"),
+        };
+        let column = |column: &JoinColumn| match *column {
+            JoinColumn::Probe(index) => chunk.to_column(self.probe_position(index)),
+            JoinColumn::Build(index) => Column::flat(new_null_array(self.plan.build.data_type(index), chunk.len())),
+            JoinColumn::Mark => {
+                let found = BooleanBuffer::from_iter(self.found.iter().copied());
+                Column::flat(Arc::new(BooleanArray::new(found, None)))
+            }
+        };
+        Some(Chunk::from_columns(self.plan.spec.output.iter().map(column).collect(), chunk.len()))
+    }
+
+    fn probe_position(&self, index: usize) -> usize {
+        match self.origin {
+            Origin::Stream => index,
+            Origin::Kept => self.plan.probe.position(index),
+        }
+    }
+}
+
+/// Notes that a build row has a mate; whether that was known. It is read before it is written, so that the lines of rows with many mates
+/// stay shared among the caches (SIGMOD 2014, section 4.1).
+///
+/// # Safety
+/// `row` is a pinned row with a mark at `offset`, which is accessed in no other way meanwhile.
+#[inline(always)]
+unsafe fn mark(row: *const u8, offset: usize) -> bool {
+    // SAFETY: the caller vouches for the byte.
+    let mark = unsafe { AtomicU8::from_ptr(row.add(offset).cast_mut()) };
+    let known = mark.load(Ordering::Relaxed) != 0;
+    if !known {
+        mark.store(1, Ordering::Relaxed);
+    }
+    known
+}
+
+/// Build rows, given on their own: without a match, or because they have one, or with whether.
+///
+/// # Safety
+/// `rows` are rows of the build side's layout on pinned pages.
+pub(crate) unsafe fn build_rows(plan: &JoinPlan, rows: &[*const u8]) -> Result<Chunk, ExecError> {
+    let column = |column: &JoinColumn| -> Result<ArrayRef, ExecError> {
+        Ok(match *column {
+            // SAFETY: the caller vouches for the rows.
+            JoinColumn::Build(index) => unsafe { plan.build.gather(index, rows)? },
+            JoinColumn::Probe(index) => new_null_array(plan.probe.data_type(index), rows.len()),
+            JoinColumn::Mark => {
+                // SAFETY: as above.
+                let marks = rows.iter().map(|row| unsafe { *row.add(plan.build_mark) } != 0);
+                Arc::new(BooleanArray::new(BooleanBuffer::from_iter(marks), None))
+            }
+        })
+    };
+    Ok(Chunk::new(plan.spec.output.iter().map(column).collect::<Result<_, _>>()?, rows.len()))
+}
+
+/// Whether a build row is given when all rows of the probe side have been seen.
+///
+/// # Safety
+/// `row` is a row of the build side's layout on a pinned page.
+#[inline(always)]
+pub(crate) unsafe fn is_given(plan: &JoinPlan, row: *const u8) -> bool {
+    use super::JoinKind::{BuildMark, BuildSemi};
+    match plan.kind() {
+        BuildMark => true,
+        // SAFETY: the caller vouches for the row; the pipeline's stage is over, and with it all writing.
+        kind => unsafe { (*row.add(plan.build_mark) != 0) == (kind == BuildSemi) },
+    }
+}

@@ -1,0 +1,177 @@
+//! Third phase: rows of the probe side stream by and find their mates.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use ogee_row::{PartitionedRows, RadixBits, RowStage};
+use ogee_vector::{Chunk, Domain};
+
+use super::{
+    CONSUMER,
+    matches::Matcher,
+    rest::RestSource,
+    side::Keys,
+    spec::{JoinColumn, JoinKind},
+    state::{Absent, Built, JoinState, open_bytes},
+};
+use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal, Source};
+
+/// The probe of a hash join.
+pub(crate) struct Probe {
+    state: Arc<JoinState>,
+}
+
+impl Probe {
+    pub(crate) fn new(state: Arc<JoinState>) -> Self {
+        Self { state }
+    }
+}
+
+impl Operator for Probe {
+    fn name(&self) -> &str {
+        match self.state.plan.kind() {
+            JoinKind::Inner => "join",
+            JoinKind::BuildOuter | JoinKind::ProbeOuter | JoinKind::FullOuter => "outer join",
+            JoinKind::BuildSemi | JoinKind::ProbeSemi => "semi join",
+            JoinKind::BuildAnti | JoinKind::ProbeAnti => "anti join",
+            JoinKind::BuildMark | JoinKind::ProbeMark => "mark join",
+        }
+    }
+
+    fn columns(&self, _input: usize) -> usize {
+        self.state.plan.spec.output.len()
+    }
+
+    fn domains(&self, input: Vec<Domain>) -> Vec<Domain> {
+        // Values of a column stay within what they were; outer joins add NULLs.
+        let nulls = matches!(self.state.plan.kind(), JoinKind::BuildOuter | JoinKind::FullOuter);
+        let column = |column: &JoinColumn| match *column {
+            JoinColumn::Probe(index) => {
+                let domain = input.get(index).copied().unwrap_or(Domain::UNKNOWN);
+                Domain { nulls: domain.nulls || nulls, ..domain }
+            }
+            JoinColumn::Build(index) => {
+                let domain = self.state.plan.spec.build_domains.get(index).copied().unwrap_or(Domain::UNKNOWN);
+                let nulls = matches!(self.state.plan.kind(), JoinKind::ProbeOuter | JoinKind::FullOuter);
+                Domain { nulls: domain.nulls || nulls, ..domain }
+            }
+            JoinColumn::Mark => Domain::UNKNOWN,
+        };
+        self.state.plan.spec.output.iter().map(column).collect()
+    }
+
+    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+        let capacity = ctx.settings.chunk_capacity;
+        Box::new(ProbeLocal {
+            built: None,
+            matcher: Matcher::new(Arc::clone(&self.state.plan), capacity),
+            state: Arc::clone(&self.state),
+            keys: Keys::default(),
+            kept: None,
+            stage: RowStage::default(),
+            addresses: Vec::new(),
+        })
+    }
+
+    /// As many as may have a page open for each absent partition.
+    fn lanes(&self, threads: usize) -> usize {
+        self.state.absent_partitions().map_or(threads, |absent| {
+            let open = absent * open_bytes(&self.state.plan.probe);
+            (self.state.ctx.memory.available() / 2 / open.max(1)).clamp(1, threads.max(1))
+        })
+    }
+
+    fn rest(&self) -> Option<Arc<dyn Source>> {
+        Some(Arc::new(RestSource::new(Arc::clone(&self.state))))
+    }
+
+    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+        self.state.finish_probe();
+        Ok(())
+    }
+}
+
+struct ProbeLocal {
+    state: Arc<JoinState>,
+    built: Option<Arc<Built>>,
+    matcher: Matcher,
+    keys: Keys,
+    /// Rows that wait for absent partitions.
+    kept: Option<PartitionedRows>,
+    stage: RowStage,
+    addresses: Vec<*mut u8>,
+}
+
+// SAFETY: the addresses are scratch of one call.
+unsafe impl Send for ProbeLocal {}
+
+impl ProbeLocal {
+    /// Puts the rows of `chunk` aside whose partition is absent; what is left, with its keys evaluated.
+    fn keep_absent(&mut self, absent: &Absent, chunk: Chunk) -> Result<Chunk, ExecError> {
+        let plan = &self.state.plan;
+        let seed = self.state.ctx.settings.hash;
+        let valid = self.keys.valid().filter(|_| !plan.spec.nulls_equal);
+        let (mut here, mut later) = (Vec::new(), Vec::new());
+        for (row, &hash) in self.keys.hashes.iter().enumerate() {
+            let partition = absent.radix.partition(RadixBits::stored_hash(hash));
+            // A key with a NULL matches nothing, here or there.
+            let is_absent = absent.is_absent[partition] && valid.as_ref().is_none_or(|valid| valid.is_valid(row));
+            let rows = if is_absent { &mut later } else { &mut here };
+            rows.push(row as u32);
+        }
+        if later.is_empty() {
+            return Ok(chunk);
+        }
+        let part = chunk.select(&later);
+        plan.probe.evaluate(&part, seed, &mut self.keys)?;
+        plan.probe.stage(&part, &self.keys, &mut self.stage)?;
+        let kept = self.kept.get_or_insert_with(|| {
+            let layout = Arc::clone(&plan.probe.layout);
+            PartitionedRows::new(layout, Arc::clone(&self.state.ctx.memory), CONSUMER, absent.radix, false)
+        });
+        // SAFETY: the rows were staged just now; their strings are in `part` and `keys`.
+        unsafe { kept.append((0..part.len()).map(|row| self.stage.row(row)), &mut self.addresses)? };
+        let part = chunk.select(&here);
+        plan.probe.evaluate(&part, seed, &mut self.keys)?;
+        Ok(part)
+    }
+}
+
+impl OperatorLocal for ProbeLocal {
+    fn push(
+        &mut self,
+        mut chunk: Chunk,
+        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
+    ) -> Result<Flow, ExecError> {
+        let built = Arc::clone(self.built.get_or_insert_with(|| self.state.built()));
+        let spec = &self.state.plan.spec;
+        self.state.plan.probe.evaluate(&chunk, self.state.ctx.settings.hash, &mut self.keys)?;
+        if spec.null_aware {
+            self.state.probe_seen.store(true, Ordering::Relaxed);
+            if self.keys.valid().is_some() {
+                self.state.probe_null_seen.store(true, Ordering::Relaxed);
+            }
+        }
+        if built.rows == 0 && !spec.kind.keeps_probe() && !spec.null_aware {
+            return Ok(Flow::Stop);
+        }
+        if let Some(absent) = &built.absent {
+            chunk = self.keep_absent(absent, chunk)?;
+        }
+        self.matcher.begin_chunk(&built.table, chunk, &self.keys)?;
+        // SAFETY: the rows of the table stay pinned as long as `built`, and staged rows as long as the matcher.
+        while let Some(chunk) = unsafe { self.matcher.next(&built.table)? } {
+            if emit(chunk)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn flush(&mut self) -> Result<(), ExecError> {
+        self.built = None;
+        if let Some(kept) = self.kept.take() {
+            self.state.keep(kept);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+//! Last phase: absent partitions one by one, and rows of the build side that nothing matched.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use arrow_schema::SchemaRef;
+use ogee_memory::PAGE_SIZE;
+use ogee_row::{PartitionedRows, PinnedRows, RadixBits, RowPartition};
+use ogee_scheduler::{JobWaker, TaskContext};
+use ogee_vector::Chunk;
+use parking_lot::Mutex;
+
+use super::{
+    CONSUMER,
+    blocks::BlockJoin,
+    matches::{Matcher, build_rows, is_given},
+    spec::JoinPlan,
+    state::{Built, JoinState, footprint, open_bytes},
+};
+use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+
+/// Bits by which a partition is divided at most: 64 open pages (128 with strings) of each side.
+const SPLIT_BITS: u32 = 6;
+/// Partitions smaller than this are not divided: 16 pages.
+const SPLIT_BYTES_MIN: usize = 16 * PAGE_SIZE;
+
+/// Rows of both sides that may match each other.
+pub(crate) struct AbsentPartition {
+    pub(crate) build: Vec<RowPartition>,
+    pub(crate) probe: Vec<RowPartition>,
+    /// The bits that all of them share.
+    radix: RadixBits,
+    /// A page has rows of one hash only: further bits would only move them.
+    indivisible: bool,
+}
+
+/// What a lane may take.
+enum Work {
+    /// A page of rows that were in the table.
+    Unmatched(Arc<Built>, PinnedRows),
+    /// Rows that could not match anything.
+    Unmatchable(RowPartition),
+    Absent(AbsentPartition),
+}
+
+/// What is left to do when all rows of the probe side have been seen.
+pub(crate) struct Rest {
+    plan: Arc<JoinPlan>,
+    ctx: ExecContext,
+    queue: Mutex<VecDeque<Work>>,
+    /// Lanes that are dividing a partition and will put parts back.
+    dividing: AtomicUsize,
+    /// Bytes that one lane may pin.
+    share: OnceLock<usize>,
+    waker: OnceLock<JobWaker>,
+}
+
+impl Rest {
+    pub(crate) fn new(plan: Arc<JoinPlan>, ctx: ExecContext) -> Self {
+        Self {
+            plan,
+            ctx,
+            queue: Mutex::default(),
+            dividing: AtomicUsize::new(0),
+            share: OnceLock::new(),
+            waker: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn add_unmatchable(&self, parts: Vec<RowPartition>) {
+        self.queue.lock().extend(parts.into_iter().filter(|part| part.rows() > 0).map(Work::Unmatchable));
+    }
+
+    pub(crate) fn drop_unmatchable(&self) {
+        self.queue.lock().clear();
+    }
+
+    pub(crate) fn give_nothing(&self) {
+        self.queue.lock().clear();
+    }
+
+    /// Takes what the probe left: the build side, and rows of the probe side by lane and partition.
+    pub(crate) fn fill(&self, built: Arc<Built>, kept: Vec<Vec<RowPartition>>) {
+        let kind = self.plan.kind();
+        let mut queue = self.queue.lock();
+        if kind.marks_build() {
+            let pages = std::mem::take(&mut built.resident.lock().pages);
+            queue.extend(pages.into_iter().map(|page| Work::Unmatched(Arc::clone(&built), page)));
+        }
+        let Some(absent) = &built.absent else { return };
+        let mut probe: Vec<Vec<RowPartition>> = absent.is_absent.iter().map(|_| Vec::new()).collect();
+        for parts in kept {
+            parts.into_iter().enumerate().filter(|(_, part)| part.rows() > 0).for_each(|(p, part)| probe[p].push(part));
+        }
+        for (build, probe) in absent.build.lock().drain(..).zip(probe) {
+            let partition = AbsentPartition { build, probe, radix: absent.radix, indivisible: false };
+            if partition.matters(&self.plan) {
+                queue.push_back(Work::Absent(partition));
+            }
+        }
+    }
+
+    fn share(&self) -> usize {
+        self.share.get().copied().unwrap_or(SPLIT_BYTES_MIN)
+    }
+
+    /// Divides both sides of `partition` by further bits of their hashes, as many as open pages fit into `share`.
+    fn divide(&self, mut partition: AbsentPartition, share: usize) -> Result<Vec<AbsentPartition>, ExecError> {
+        if let Some(part) = partition.build.iter_mut().find(|part| part.num_pages() > 1)
+            && part.has_one_hash()?
+        {
+            partition.indivisible = true;
+            return Ok(vec![partition]);
+        }
+        let open = open_bytes(&self.plan.build).max(open_bytes(&self.plan.probe));
+        let allowed = (share / 2 / open).max(2).ilog2();
+        let wanted = (footprint(&partition.build) * 2 / share).next_power_of_two().ilog2().max(1);
+        let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by the caller");
+        let divide = |layout, parts: Vec<RowPartition>| -> Result<Vec<RowPartition>, ExecError> {
+            let mut divided =
+                PartitionedRows::new(Arc::clone(layout), Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
+            parts.into_iter().try_for_each(|part| divided.append_partition(part))?;
+            Ok(divided.into_partitions())
+        };
+        let build = divide(&self.plan.build.layout, partition.build)?;
+        let probe = divide(&self.plan.probe.layout, partition.probe)?;
+        self.ctx.counters.note_strategy("hash join: divided partitions again".to_owned());
+        let rows = |part: RowPartition| if part.rows() > 0 { vec![part] } else { Vec::new() };
+        let parts = build.into_iter().zip(probe).map(|(build, probe)| AbsentPartition {
+            build: rows(build),
+            probe: rows(probe),
+            radix,
+            indivisible: false,
+        });
+        Ok(parts.filter(|part| part.matters(&self.plan)).collect())
+    }
+
+    /// Puts the parts of a divided partition first in the list, and wakes lanes that found it empty.
+    fn put_back(&self, parts: Result<Vec<AbsentPartition>, ExecError>) -> Result<(), ExecError> {
+        {
+            let mut queue = self.queue.lock();
+            self.dividing.fetch_sub(1, Ordering::AcqRel);
+            parts?.into_iter().for_each(|part| queue.push_front(Work::Absent(part)));
+        }
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+        Ok(())
+    }
+}
+
+impl AbsentPartition {
+    /// Whether rows can come of it.
+    fn matters(&self, plan: &JoinPlan) -> bool {
+        let (build, probe) = (!self.build.is_empty(), !self.probe.is_empty());
+        build && probe || build && plan.kind().keeps_build() || probe && plan.kind().keeps_probe()
+    }
+
+    fn must_divide(&self, share: usize) -> bool {
+        let bytes = footprint(&self.build);
+        bytes > share && bytes > SPLIT_BYTES_MIN && !self.indivisible && self.radix.below(SPLIT_BITS).is_some()
+    }
+}
+
+/// The rows that a join gives last.
+pub(crate) struct RestSource {
+    state: Arc<JoinState>,
+}
+
+impl RestSource {
+    pub(crate) fn new(state: Arc<JoinState>) -> Self {
+        Self { state }
+    }
+}
+
+impl Source for RestSource {
+    fn name(&self) -> &str {
+        "join rest"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.state.plan.spec.schema)
+    }
+
+    /// As many lanes as there are things to do, and as partitions fit into memory at once.
+    fn lanes(&self, threads: usize) -> usize {
+        let rest = &self.state.rest;
+        let queue = rest.queue.lock();
+        let available = rest.ctx.memory.available();
+        let footprints = queue.iter().filter_map(|work| match work {
+            Work::Absent(partition) => Some(footprint(&partition.build)),
+            _ => None,
+        });
+        let Some(largest) = footprints.max() else { return threads.min(queue.len()) };
+        let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));
+        let lanes = (available / 2 / need).clamp(1, threads.max(1)).min(queue.len());
+        rest.share.get_or_init(|| available / 2 / lanes);
+        lanes
+    }
+
+    fn attach(&self, waker: JobWaker) {
+        drop(self.state.rest.waker.set(waker));
+    }
+
+    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        let plan = Arc::clone(&self.state.plan);
+        Ok(Box::new(RestLocal {
+            rest: Arc::clone(&self.state.rest),
+            matcher: Matcher::new(plan, ctx.settings.chunk_capacity),
+            capacity: ctx.settings.chunk_capacity,
+            doing: Doing::Nothing,
+        }))
+    }
+
+    fn stop(&self) {
+        self.state.rest.queue.lock().clear();
+    }
+}
+
+/// What a lane has taken.
+enum Doing {
+    Nothing,
+    /// Rows of a page, from a row on. The build side's pages live as long as `Built`.
+    Page(PinnedRows, usize, #[expect(dead_code, reason = "keeps the pages")] Arc<Built>),
+    /// Rows that could not match anything, page by page from the last, with the row on the page.
+    Unmatchable(RowPartition, Option<(PinnedRows, usize)>),
+    Blocks(Box<BlockJoin>),
+}
+
+struct RestLocal {
+    rest: Arc<Rest>,
+    matcher: Matcher,
+    capacity: usize,
+    doing: Doing,
+}
+
+/// The rows of `page` from `row` on that are given although, or because, all rows of the probe side have been seen: at most `capacity`.
+pub(crate) fn given_rows(
+    plan: &JoinPlan,
+    page: &PinnedRows,
+    row: &mut usize,
+    capacity: usize,
+) -> Result<Option<Chunk>, ExecError> {
+    let mut rows = Vec::with_capacity(capacity);
+    while *row < page.len() && rows.len() < capacity {
+        let address = page.row(*row).cast_const();
+        // SAFETY: the page is pinned.
+        if unsafe { is_given(plan, address) } {
+            rows.push(address);
+        }
+        *row += 1;
+    }
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    // SAFETY: as above.
+    unsafe { build_rows(plan, &rows).map(Some) }
+}
+
+impl RestLocal {
+    /// Takes something to do.
+    fn take(&mut self) -> Result<Option<SourceStep>, ExecError> {
+        let rest = Arc::clone(&self.rest);
+        let (partition, share) = {
+            let mut queue = rest.queue.lock();
+            match queue.pop_front() {
+                None => {
+                    // Parts may still come from a lane that divides.
+                    return Ok(Some(match rest.dividing.load(Ordering::Acquire) {
+                        0 => SourceStep::Exhausted,
+                        _ => SourceStep::Blocked,
+                    }));
+                }
+                Some(Work::Unmatched(built, page)) => {
+                    self.doing = Doing::Page(page, 0, built);
+                    return Ok(None);
+                }
+                Some(Work::Unmatchable(part)) => {
+                    self.doing = Doing::Unmatchable(part, None);
+                    return Ok(None);
+                }
+                Some(Work::Absent(partition)) => {
+                    let share = rest.share();
+                    if partition.must_divide(share) {
+                        rest.dividing.fetch_add(1, Ordering::AcqRel);
+                    } else if let Some(Work::Absent(next)) = queue.front()
+                        && footprint(&next.build) <= share
+                    {
+                        rest.ctx.memory.prefetch(next.build.iter().flat_map(RowPartition::pages));
+                    }
+                    (partition, share)
+                }
+            }
+        };
+        if partition.must_divide(share) {
+            let parts = rest.divide(partition, share);
+            rest.put_back(parts)?;
+            return Ok(None);
+        }
+        let join =
+            BlockJoin::new(Arc::clone(&rest.plan), Arc::clone(&rest.ctx.memory), partition, share, self.capacity);
+        self.doing = Doing::Blocks(Box::new(join));
+        Ok(None)
+    }
+}
+
+impl SourceLocal for RestLocal {
+    fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError> {
+        loop {
+            if task.is_cancelled() {
+                return Err(ExecError::Cancelled);
+            }
+            let chunk = match &mut self.doing {
+                Doing::Nothing => match self.take()? {
+                    Some(step) => return Ok(step),
+                    None => continue,
+                },
+                Doing::Page(page, row, _) => given_rows(&self.rest.plan, page, row, self.capacity)?,
+                Doing::Unmatchable(part, at) => loop {
+                    let (page, row) = match at {
+                        Some(at) => at,
+                        None if part.num_pages() == 0 => break None,
+                        None => at.insert((part.pin_page(part.num_pages() - 1)?, 0)),
+                    };
+                    if let Some(chunk) = given_rows(&self.rest.plan, page, row, self.capacity)? {
+                        break Some(chunk);
+                    }
+                    *at = None;
+                    part.pop_page();
+                },
+                Doing::Blocks(join) => join.next(&mut self.matcher, task)?,
+            };
+            match chunk {
+                Some(chunk) => return Ok(SourceStep::Chunk(chunk)),
+                None => {
+                    self.doing = Doing::Nothing;
+                    return Ok(SourceStep::MorselEnd);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Stages of a pipeline: its source, then, operator by operator, the rows that operators kept back.
+//!
+//! A join gives some rows only when it has seen all others: those that nothing matched, those of partitions that were not in memory. They
+//! flow through the operators behind it, so they are one more stage of the same pipeline: lanes meet at its beginning, and nowhere
+//! else. Stage 0 is the source and feeds operator 0; the stage of the rest of operator `i` feeds operator `i + 1`.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use ogee_scheduler::{JobWaker, TaskContext};
+use ogee_vector::Chunk;
+use parking_lot::Mutex;
+
+use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal, Source, SourceLocal, SourceStep};
+
+/// A source with the operators behind it, and how far its lanes are.
+pub(crate) struct Stages {
+    /// Of each stage: the operator that it feeds first, and where its rows come from.
+    stages: Vec<(usize, Arc<dyn Source>)>,
+    operators: Vec<Arc<dyn Operator>>,
+    /// The source's rows are counted as scanned here, and not by a source that these stages are a part of.
+    counts_rows: bool,
+    progress: Mutex<Progress>,
+    /// Stages that feed an operator before this one are over: somebody behind wants no more rows.
+    stopped: AtomicUsize,
+    waker: OnceLock<JobWaker>,
+}
+
+#[derive(Default)]
+struct Progress {
+    stage: usize,
+    /// Lanes that have begun; each goes through all stages that are left.
+    lanes: usize,
+    /// Those of them that are through with the stage.
+    arrived: usize,
+}
+
+impl Stages {
+    pub(crate) fn new(source: Arc<dyn Source>, operators: Vec<Arc<dyn Operator>>, counts_rows: bool) -> Arc<Self> {
+        let mut stages = vec![(0, source)];
+        stages.extend(operators.iter().enumerate().filter_map(|(at, operator)| Some((at + 1, operator.rest()?))));
+        let (progress, stopped) = (Mutex::default(), AtomicUsize::new(0));
+        Arc::new(Self { stages, operators, counts_rows, progress, stopped, waker: OnceLock::new() })
+    }
+
+    /// Tells the sources, and those who wait at the beginning of a stage, how to wake lanes.
+    pub(crate) fn attach(&self, waker: &JobWaker) {
+        self.stages.iter().for_each(|(_, source)| source.attach(waker.clone()));
+        drop(self.waker.set(waker.clone()));
+    }
+
+    /// Lanes that have something to do in the stage at hand, at most `threads`.
+    pub(crate) fn lanes(&self, threads: usize) -> usize {
+        let stage = self.progress.lock().stage;
+        let (feeds, source) = &self.stages[stage];
+        self.operators[*feeds..].iter().fold(source.lanes(threads), |lanes, operator| operator.lanes(lanes))
+    }
+
+    /// No more rows are wanted, of any stage.
+    pub(crate) fn stop(&self) {
+        self.stop_before(self.operators.len() + 1);
+    }
+
+    /// No more rows are wanted by the operators before number `end`.
+    fn stop_before(&self, end: usize) {
+        self.stopped.fetch_max(end, Ordering::Relaxed);
+        let stage = self.progress.lock().stage;
+        let (feeds, source) = &self.stages[stage];
+        if *feeds < end {
+            source.stop();
+        }
+    }
+
+    /// State of one lane.
+    pub(crate) fn local(self: &Arc<Self>, ctx: &ExecContext, lane: usize) -> Result<StagesLocal, ExecError> {
+        let stage = {
+            let mut progress = self.progress.lock();
+            progress.lanes += 1;
+            progress.stage
+        };
+        let operators = self.operators.iter().map(|operator| operator.local(ctx)).collect();
+        let source = self.stages[stage].1.local(ctx, lane)?;
+        Ok(StagesLocal { stages: Arc::clone(self), ctx: ctx.clone(), lane, stage, at: At::Running(source), operators })
+    }
+}
+
+/// One lane's way through the stages.
+pub(crate) struct StagesLocal {
+    stages: Arc<Stages>,
+    ctx: ExecContext,
+    lane: usize,
+    stage: usize,
+    at: At,
+    operators: Vec<Box<dyn OperatorLocal>>,
+}
+
+enum At {
+    Running(Box<dyn SourceLocal>),
+    /// Through with the stage; others are not.
+    Waiting,
+}
+
+/// What a lane did.
+pub(crate) enum Moved {
+    /// It pushed a chunk.
+    Rows,
+    /// A morsel is done.
+    MorselEnd,
+    /// It cannot go on until it is woken.
+    Blocked,
+    /// It is through with all stages.
+    Exhausted,
+}
+
+impl StagesLocal {
+    /// Pushes the next chunk through the operators into `sink`, which is told how many rows there were at the source.
+    pub(crate) fn advance(
+        &mut self,
+        task: &TaskContext,
+        sink: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
+    ) -> Result<Moved, ExecError> {
+        loop {
+            if matches!(self.at, At::Waiting) && !self.enter()? {
+                return Ok(Moved::Blocked);
+            }
+            let (feeds, _) = self.stages.stages[self.stage];
+            let over = feeds < self.stages.stopped.load(Ordering::Relaxed);
+            let step = match &mut self.at {
+                At::Running(source) if !over => source.next(task)?,
+                _ => SourceStep::Exhausted,
+            };
+            match step {
+                SourceStep::Chunk(chunk) if chunk.is_empty() => {}
+                SourceStep::Chunk(chunk) => {
+                    if feeds == 0 && self.stages.counts_rows {
+                        self.ctx.counters.add_rows(chunk.len());
+                    }
+                    let mut stopped = None;
+                    if push(&mut self.operators[feeds..], feeds, sink, chunk, &mut stopped)? == Flow::Stop {
+                        let by = stopped.expect("whoever says stop first is noted");
+                        self.stages.stop_before(by + 1);
+                    }
+                    return Ok(Moved::Rows);
+                }
+                SourceStep::MorselEnd => return Ok(Moved::MorselEnd),
+                SourceStep::Blocked => return Ok(Moved::Blocked),
+                SourceStep::Exhausted => {
+                    if self.stage + 1 == self.stages.stages.len() {
+                        return Ok(Moved::Exhausted);
+                    }
+                    self.leave()?;
+                }
+            }
+        }
+    }
+
+    /// Ends the lane's part of the stage; the last lane begins the next one.
+    fn leave(&mut self) -> Result<(), ExecError> {
+        let ended = self.stages.stages[self.stage + 1].0 - 1;
+        self.operators[ended].flush()?;
+        self.at = At::Waiting;
+        let last = {
+            let mut progress = self.stages.progress.lock();
+            progress.arrived += 1;
+            let last = progress.arrived == progress.lanes;
+            if last {
+                // Under the lock: a lane that begins now must find the rows of the stage that it begins with.
+                self.stages.operators[ended].finish(&self.ctx)?;
+                progress.arrived = 0;
+                progress.stage += 1;
+            }
+            last
+        };
+        if let Some(waker) = self.stages.waker.get().filter(|_| last) {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Goes on with the next stage, if it has begun.
+    fn enter(&mut self) -> Result<bool, ExecError> {
+        if self.stages.progress.lock().stage == self.stage {
+            return Ok(false);
+        }
+        self.stage += 1;
+        self.at = At::Running(self.stages.stages[self.stage].1.local(&self.ctx, self.lane)?);
+        Ok(true)
+    }
+}
+
+/// Pushes `chunk` through the operators that are left, of which `number` is the first, into the sink. `stopped` is who wants no more rows: an
+/// operator, or the sink, which has the number after the last.
+fn push(
+    operators: &mut [Box<dyn OperatorLocal>],
+    number: usize,
+    sink: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
+    chunk: Chunk,
+    stopped: &mut Option<usize>,
+) -> Result<Flow, ExecError> {
+    let flow = match operators.split_first_mut() {
+        None => sink(chunk)?,
+        Some((first, rest)) => first.push(chunk, &mut |chunk| {
+            if chunk.is_empty() {
+                return Ok(Flow::Continue);
+            }
+            push(rest, number + 1, sink, chunk, stopped)
+        })?,
+    };
+    if flow == Flow::Stop {
+        stopped.get_or_insert(number);
+    }
+    Ok(flow)
+}

@@ -1,0 +1,425 @@
+//! Hash joins against nested loops, under hostile settings: small memory, everything spilled, tiny chunks, colliding hashes, partitions
+//! that are absent, one to eight lanes.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray, cast::AsArray, types};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use ogee_exec::{
+    ChunksSource, ExecContext, ExecError, ExecSettings, Expr, ForeignExpr, JoinStrategy, OpenPipeline, OutputStream,
+    Query,
+    join::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual, hash_join},
+};
+use ogee_memory::{BufferManager, MemoryConfig};
+use ogee_scheduler::Scheduler;
+use ogee_vector::{Chunk, HashSeed};
+
+/// A generator that needs no crate: the same rows for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    key: Option<i64>,
+    word: Option<String>,
+    float: Option<f64>,
+    value: i64,
+}
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("key", DataType::Int64, true),
+        Field::new("word", DataType::Utf8View, true),
+        Field::new("float", DataType::Float64, true),
+        Field::new("value", DataType::Int64, false),
+    ]))
+}
+
+/// `rows` rows with keys below `keys`, one in `hot` of them 5.
+fn rows(seed: u64, rows: usize, keys: u64, hot: u64) -> Vec<Row> {
+    let mut random = Random(seed);
+    (0..rows)
+        .map(|value| {
+            let key = if random.next(hot) == 0 { 5 } else { random.next(keys) };
+            let length = (key * 7 % 40) as usize;
+            Row {
+                key: (random.next(20) > 0).then_some(key as i64),
+                word: (random.next(15) > 0).then(|| format!("{}{}", &"abcdefghij".repeat(4)[..length], key % 5)),
+                float: (random.next(10) > 0).then(|| if key % 7 == 0 { -0.0 } else { key as f64 }),
+                value: value as i64,
+            }
+        })
+        .collect()
+}
+
+fn open(rows: &[Row], chunk: usize) -> OpenPipeline {
+    let chunks = rows
+        .chunks(chunk)
+        .map(|rows| {
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(rows.iter().map(|r| r.key).collect::<Int64Array>()),
+                Arc::new(rows.iter().map(|r| r.word.clone()).collect::<StringViewArray>()),
+                Arc::new(rows.iter().map(|r| r.float).collect::<Float64Array>()),
+                Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.value))),
+            ];
+            // Half of the rows of each chunk hidden behind a selection, as a filter leaves them.
+            let doubled: Vec<u32> = (0..rows.len() as u32).collect();
+            Chunk::new(columns, rows.len()).select(&doubled)
+        })
+        .collect();
+    OpenPipeline::new(ChunksSource::new(schema(), chunks))
+}
+
+/// `value` of the build side plus `value` of the probe side is even.
+#[derive(Debug)]
+struct EvenSum;
+
+impl ForeignExpr for EvenSum {
+    fn columns(&self) -> &[usize] {
+        &[0, 1]
+    }
+
+    fn evaluate(&self, columns: &[ArrayRef], _rows: usize) -> Result<ArrayRef, ExecError> {
+        let [a, b] = [0, 1].map(|column: usize| columns[column].as_primitive::<types::Int64Type>());
+        let even = a.values().iter().zip(b.values()).map(|(a, b)| Some((a + b) % 2 == 0));
+        Ok(Arc::new(even.collect::<arrow_array::BooleanArray>()))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Keys {
+    Number,
+    Word,
+    Float,
+    NumberAndWord,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    kind: JoinKind,
+    keys: Keys,
+    nulls_equal: bool,
+    null_aware: bool,
+    residual: bool,
+}
+
+impl Case {
+    fn key_columns(self) -> Vec<(usize, DataType)> {
+        let number = (0, DataType::Int64);
+        let word = (1, DataType::Utf8View);
+        match self.keys {
+            Keys::Number => vec![number],
+            Keys::Word => vec![word],
+            Keys::Float => vec![(2, DataType::Float64)],
+            Keys::NumberAndWord => vec![number, word],
+        }
+    }
+
+    fn spec(self) -> JoinSpec {
+        use JoinColumn::{Build, Mark, Probe};
+        use JoinKind as K;
+        let output = match self.kind {
+            K::BuildSemi | K::BuildAnti => vec![Build(3), Build(1), Build(2)],
+            K::BuildMark => vec![Build(3), Mark],
+            K::ProbeSemi | K::ProbeAnti => vec![Probe(3), Probe(1), Probe(2)],
+            K::ProbeMark => vec![Probe(3), Mark],
+            _ => vec![Build(3), Probe(3), Build(1), Probe(0), Build(2)],
+        };
+        let field = |column: &JoinColumn| match *column {
+            Build(index) | Probe(index) => schema().field(index).clone().with_nullable(true),
+            Mark => Field::new("mark", DataType::Boolean, false),
+        };
+        let key = |(column, data_type)| JoinKey { build: Expr::Column(column), probe: Expr::Column(column), data_type };
+        JoinSpec {
+            kind: self.kind,
+            keys: self.key_columns().into_iter().map(key).collect(),
+            nulls_equal: self.nulls_equal,
+            null_aware: self.null_aware,
+            residual: self
+                .residual
+                .then(|| Residual { predicate: Expr::Foreign(Arc::new(EvenSum)), columns: vec![Build(3), Probe(3)] }),
+            schema: Arc::new(Schema::new(output.iter().map(field).collect::<Vec<_>>())),
+            output,
+            build: schema(),
+            probe: schema(),
+            build_domains: Vec::new(),
+        }
+    }
+
+    fn matches(self, build: &Row, probe: &Row) -> bool {
+        fn equal<T: PartialEq>(a: &Option<T>, b: &Option<T>, nulls_equal: bool) -> bool {
+            a == b && (a.is_some() || nulls_equal)
+        }
+        let nulls = self.nulls_equal;
+        let keys = match self.keys {
+            Keys::Number => equal(&build.key, &probe.key, nulls),
+            Keys::Word => equal(&build.word, &probe.word, nulls),
+            Keys::Float => equal(&build.float, &probe.float, nulls),
+            Keys::NumberAndWord => equal(&build.key, &probe.key, nulls) && equal(&build.word, &probe.word, nulls),
+        };
+        keys && (!self.residual || (build.value + probe.value) % 2 == 0)
+    }
+
+    /// By nested loops.
+    fn expected(self, build: &[Row], probe: &[Row]) -> Vec<String> {
+        use JoinKind as K;
+        let mut out = Vec::new();
+        let pair = |b: Option<&Row>, p: Option<&Row>| {
+            format!(
+                "{:?} {:?} {:?} {:?} {:?}",
+                b.map(|b| b.value),
+                p.map(|p| p.value),
+                b.and_then(|b| b.word.clone()),
+                p.and_then(|p| p.key),
+                b.and_then(|b| b.float)
+            )
+        };
+        let alone = |r: &Row| format!("{:?} {:?} {:?}", Some(r.value), r.word, r.float);
+        if self.kind == K::BuildAnti && self.null_aware {
+            if probe.iter().any(|p| p.key.is_none()) {
+                return out;
+            }
+            let given = |b: &&Row| probe.is_empty() || b.key.is_some() && !probe.iter().any(|p| self.matches(b, p));
+            out.extend(build.iter().filter(given).map(alone));
+            out.sort();
+            return out;
+        }
+        let mut build_found = vec![false; build.len()];
+        for p in probe {
+            let mut found = false;
+            for (at, b) in build.iter().enumerate() {
+                if self.matches(b, p) {
+                    (found, build_found[at]) = (true, true);
+                    if matches!(self.kind, K::Inner | K::BuildOuter | K::ProbeOuter | K::FullOuter) {
+                        out.push(pair(Some(b), Some(p)));
+                    }
+                }
+            }
+            match self.kind {
+                K::ProbeOuter | K::FullOuter if !found => out.push(pair(None, Some(p))),
+                K::ProbeSemi if found => out.push(alone(p)),
+                K::ProbeAnti if !found => out.push(alone(p)),
+                K::ProbeMark => out.push(format!("{:?} {:?}", Some(p.value), Some(found))),
+                _ => {}
+            }
+        }
+        for (b, found) in build.iter().zip(build_found) {
+            match self.kind {
+                K::BuildOuter | K::FullOuter if !found => out.push(pair(Some(b), None)),
+                K::BuildSemi if found => out.push(alone(b)),
+                K::BuildAnti if !found => out.push(alone(b)),
+                K::BuildMark => out.push(format!("{:?} {:?}", Some(b.value), Some(found))),
+                _ => {}
+            }
+        }
+        out.sort();
+        out
+    }
+}
+
+fn show(array: &dyn Array, row: usize) -> String {
+    if array.is_null(row) {
+        return "None".to_owned();
+    }
+    match array.data_type() {
+        DataType::Int64 => format!("Some({:?})", array.as_primitive::<types::Int64Type>().value(row)),
+        DataType::Float64 => format!("Some({:?})", array.as_primitive::<types::Float64Type>().value(row)),
+        DataType::Boolean => format!("Some({:?})", array.as_boolean().value(row)),
+        _ => format!("Some({:?})", array.as_string_view().value(row)),
+    }
+}
+
+/// Waits for the stream without an executor.
+fn drain(mut stream: OutputStream) -> Result<Vec<Chunk>, ExecError> {
+    let mut chunks = Vec::new();
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        match stream.poll_next(&mut cx) {
+            Poll::Ready(Some(chunk)) => chunks.push(chunk?),
+            Poll::Ready(None) => return Ok(chunks),
+            Poll::Pending => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Setup {
+    name: &'static str,
+    limit: usize,
+    threads: usize,
+    mask: u64,
+    spill_always: bool,
+    chunk: usize,
+    strategy: Option<JoinStrategy>,
+}
+
+const PLAIN: Setup = Setup {
+    name: "plain",
+    limit: 1 << 30,
+    threads: 2,
+    mask: u64::MAX,
+    spill_always: false,
+    chunk: 2048,
+    strategy: None,
+};
+
+const SETUPS: [Setup; 8] = [
+    PLAIN,
+    Setup { name: "one thread", threads: 1, ..PLAIN },
+    Setup { name: "eight threads", threads: 8, chunk: 100, ..PLAIN },
+    Setup { name: "tiny chunks", chunk: 3, ..PLAIN },
+    Setup { name: "collide", mask: 0x0003_0000_0000_0007, ..PLAIN },
+    Setup { name: "hybrid", strategy: Some(JoinStrategy::Hybrid), threads: 4, limit: 64 << 20, ..PLAIN },
+    Setup { name: "spill", strategy: Some(JoinStrategy::Partitioned), spill_always: true, limit: 32 << 20, ..PLAIN },
+    Setup {
+        name: "collide and spill",
+        strategy: Some(JoinStrategy::Partitioned),
+        mask: 0x0003_0000_0000_0007,
+        limit: 16 << 20,
+        chunk: 500,
+        ..PLAIN
+    },
+];
+
+fn context(setup: &Setup) -> ExecContext {
+    let config = MemoryConfig {
+        limit: setup.limit,
+        spill_always: setup.spill_always,
+        counts_process: false,
+        ..MemoryConfig::default()
+    };
+    let settings = ExecSettings {
+        threads: setup.threads,
+        chunk_capacity: setup.chunk,
+        hash: HashSeed { mask: setup.mask, ..HashSeed::default() },
+        join_strategy: setup.strategy,
+        ..ExecSettings::default()
+    };
+    ExecContext::new(BufferManager::new(config).unwrap(), settings)
+}
+
+fn run(setup: &Setup, case: Case, build: &[Row], probe: &[Row]) -> Vec<String> {
+    let scheduler = Scheduler::new(setup.threads);
+    let ctx = context(setup);
+    let memory = Arc::clone(&ctx.memory);
+    let mut query = Query::new(ctx);
+    let joined = hash_join(&mut query, open(build, setup.chunk), open(probe, setup.chunk), case.spec()).unwrap();
+    let chunks = drain(query.stream(joined, &scheduler, 4)).unwrap();
+    let mut out = Vec::new();
+    for chunk in chunks {
+        assert!(chunk.len() <= setup.chunk, "chunks keep to the capacity");
+        let chunk = chunk.flatten().unwrap();
+        for row in 0..chunk.len() {
+            let columns = (0..chunk.num_columns()).map(|column| show(chunk.column(column).array, row));
+            out.push(columns.collect::<Vec<_>>().join(" "));
+        }
+    }
+    assert_eq!(memory.stats().temp_bytes, 0, "nothing stays behind");
+    out.sort();
+    out
+}
+
+const KINDS: [JoinKind; 10] = [
+    JoinKind::Inner,
+    JoinKind::BuildOuter,
+    JoinKind::ProbeOuter,
+    JoinKind::FullOuter,
+    JoinKind::BuildSemi,
+    JoinKind::BuildAnti,
+    JoinKind::BuildMark,
+    JoinKind::ProbeSemi,
+    JoinKind::ProbeAnti,
+    JoinKind::ProbeMark,
+];
+
+fn check(case: Case, build: &[Row], probe: &[Row], setups: &[Setup]) {
+    let expected = case.expected(build, probe);
+    for setup in setups {
+        let got = run(setup, case, build, probe);
+        assert!(got == expected, "{case:?}, {}: {} rows instead of {}", setup.name, got.len(), expected.len());
+    }
+}
+
+#[test]
+fn every_kind_equals_nested_loops() {
+    let build = rows(1, 300, 100, 40);
+    let probe = rows(2, 500, 130, 30);
+    for kind in KINDS {
+        for keys in [Keys::Number, Keys::Word, Keys::Float, Keys::NumberAndWord] {
+            for (nulls_equal, residual) in [(false, false), (true, false), (false, true)] {
+                check(Case { kind, keys, nulls_equal, null_aware: false, residual }, &build, &probe, &SETUPS);
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_sides() {
+    let some = rows(3, 200, 50, 10);
+    for kind in KINDS {
+        let case = Case { kind, keys: Keys::Number, nulls_equal: false, null_aware: false, residual: false };
+        for (build, probe) in [(&some[..], &[][..]), (&[], &some), (&[], &[])] {
+            check(case, build, probe, &SETUPS);
+        }
+    }
+}
+
+#[test]
+fn not_in_knows_nulls() {
+    let case =
+        Case { kind: JoinKind::BuildAnti, keys: Keys::Number, nulls_equal: false, null_aware: true, residual: false };
+    let build = rows(4, 300, 100, 10);
+    let with_null = rows(5, 80, 60, 10);
+    assert!(with_null.iter().any(|row| row.key.is_none()));
+    let whole: Vec<Row> = with_null.iter().filter(|row| row.key.is_some()).cloned().collect();
+    for probe in [&with_null[..], &whole[..], &[][..]] {
+        check(case, &build, probe, &SETUPS);
+    }
+}
+
+#[test]
+fn build_side_larger_than_memory() {
+    // About 15 MB of rows in a pool of 8: partitions wait, and are divided again.
+    let build = rows(6, 120_000, 100_000, 1_000_000);
+    let probe = rows(7, 150_000, 120_000, 1_000_000);
+    let setups = [
+        Setup { name: "small", limit: 8 << 20, ..PLAIN },
+        Setup { name: "small, four threads", limit: 8 << 20, threads: 4, ..PLAIN },
+    ];
+    for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeSemi] {
+        let case = Case { kind, keys: Keys::Number, nulls_equal: false, null_aware: false, residual: false };
+        let expected = run(&PLAIN, case, &build, &probe);
+        for setup in &setups {
+            assert!(run(setup, case, &build, &probe) == expected, "{case:?}, {}", setup.name);
+        }
+    }
+}
+
+#[test]
+fn one_hot_key_larger_than_memory() {
+    // All rows of the build side have one key, which no bits divide.
+    let mut build = rows(8, 100_000, 1, 1);
+    build.iter_mut().for_each(|row| row.key = Some(5));
+    let probe = rows(9, 60, 12, 8);
+    let small = Setup { name: "small", limit: 8 << 20, ..PLAIN };
+    for kind in KINDS {
+        for residual in [false, true] {
+            let case = Case { kind, keys: Keys::Number, nulls_equal: false, null_aware: false, residual };
+            let expected = run(&PLAIN, case, &build, &probe);
+            assert!(run(&small, case, &build, &probe) == expected, "{case:?}");
+        }
+    }
+}
