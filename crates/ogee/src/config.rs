@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ogee_exec::AggregateStrategy;
+use ogee_exec::{AggregateStrategy, JoinStrategy};
 
 /// Settings of a handle, in the style of a builder. What is not set has the default that its method names.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,7 @@ pub struct Config {
     pub(crate) chunk_capacity: Option<usize>,
     pub(crate) hash_mask: Option<u64>,
     pub(crate) aggregate_strategy: Option<AggregateStrategy>,
+    pub(crate) join_strategy: Option<JoinStrategy>,
 }
 
 impl Config {
@@ -88,6 +89,13 @@ impl Config {
     #[must_use]
     pub fn aggregate_strategy(mut self, strategy: AggregateStrategy) -> Self {
         self.aggregate_strategy = Some(strategy);
+        self
+    }
+
+    /// A hostile setting for tests: which partitions of their build sides hash joins keep in memory. Default: as many as fit.
+    #[must_use]
+    pub fn join_strategy(mut self, strategy: JoinStrategy) -> Self {
+        self.join_strategy = Some(strategy);
         self
     }
 }

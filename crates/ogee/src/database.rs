@@ -54,6 +54,7 @@ impl Database {
                 chunk_capacity: config.chunk_capacity.unwrap_or(defaults.chunk_capacity),
                 hash,
                 aggregate_strategy: config.aggregate_strategy,
+                join_strategy: config.join_strategy,
             },
             Some(release_memory),
         );

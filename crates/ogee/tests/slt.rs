@@ -14,7 +14,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, IntervalUnit};
 use datafusion::arrow::datatypes::{IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use ogee::{AggregateStrategy, Config, Connection, Database};
+use ogee::{AggregateStrategy, Config, Connection, Database, JoinStrategy};
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
 
 /// As C's `%.10g`, but plain digits for exponents from -5 up to 15: enough to tell a wrong sum, too little to tell the order
@@ -234,7 +234,7 @@ fn eight_threads() {
 #[test]
 fn hash_collisions() {
     // Probing is quadratic when all hashes are equal; files with many groups keep 12 bits that spread over the table of each phase.
-    let large = ["aggregate_decimals", "distinct", "files_parquet", "keys_wide", "many_groups", "tables"];
+    let large = ["aggregate_decimals", "distinct", "files_parquet", "joins", "keys_wide", "many_groups", "tables"];
     run_suite("hash_collisions", |file| base().hash_mask(if large.contains(&file) { 0xfff1_ffe0 } else { 0 }));
 }
 
@@ -251,6 +251,16 @@ fn partition_only() {
 #[test]
 fn combine_early() {
     run_suite("combine_early", |_| base().aggregate_strategy(AggregateStrategy::CombineEarly));
+}
+
+#[test]
+fn join_hybrid() {
+    run_suite("join_hybrid", |_| base().join_strategy(JoinStrategy::Hybrid));
+}
+
+#[test]
+fn join_partitioned() {
+    run_suite("join_partitioned", |_| base().spill_always(true).join_strategy(JoinStrategy::Partitioned));
 }
 
 #[test]

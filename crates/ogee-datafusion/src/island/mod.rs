@@ -14,6 +14,7 @@ mod aggregate;
 mod collected;
 mod domain;
 mod exec;
+mod join;
 mod operator;
 mod prune;
 mod rule;

@@ -19,7 +19,7 @@ use ogee_exec::{
 };
 use ogee_vector::normalize_schema;
 
-use super::{aggregate::Aggregate, scan::ParquetScan, series::Series};
+use super::{aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series};
 use crate::{
     expr::{translate, translate_predicate},
     table::TableScan,
@@ -42,6 +42,8 @@ pub(crate) enum Op {
     Limit { skip: usize, fetch: Option<usize> },
     /// Groups.
     Aggregate(Box<Aggregate>),
+    /// Joins its first input, which is built, with its second.
+    Join(Box<Join>),
     /// All rows of all inputs.
     Union,
     /// Nothing: a node that only made sense between DataFusion's operators.
@@ -77,6 +79,7 @@ impl OperatorExec {
             Op::Filter { predicate, .. } => vec![Arc::clone(predicate)],
             Op::Project(exprs) => exprs.iter().map(|(expr, _)| Arc::clone(expr)).collect(),
             Op::Aggregate(aggregate) => aggregate.expressions(),
+            Op::Join(join) => join.expressions(),
             Op::Scan(scan) => scan.expressions(),
             Op::Table(_) | Op::Series(_) | Op::Limit { .. } | Op::Union | Op::Pass => Vec::new(),
         }
@@ -137,6 +140,12 @@ pub(super) fn open(
             let input = open(&operator.inputs[0], query, feeds)?;
             ogee_exec::aggregate::aggregate(query, input, aggregate.spec())
         }
+        Op::Join(join) => {
+            let build = open(&operator.inputs[0], query, feeds)?;
+            let probe = open(&operator.inputs[1], query, feeds)?;
+            let spec = join.spec(&build, &operator.schema()).map_err(planned)?;
+            ogee_exec::join::hash_join(query, build, probe, spec)
+        }
         Op::Union => {
             let inputs =
                 operator.inputs.iter().map(|input| open(input, query, feeds)).collect::<Result<Vec<_>, _>>()?;
@@ -152,6 +161,7 @@ impl DisplayAs for OperatorExec {
             return match &*self.op {
                 Op::Filter { predicate, .. } => writeln!(f, "predicate={predicate}"),
                 Op::Aggregate(aggregate) => writeln!(f, "{aggregate}"),
+                Op::Join(join) => writeln!(f, "{join}"),
                 Op::Scan(scan) => writeln!(f, "files={}", scan.file_count()),
                 _ => Ok(()),
             };
@@ -188,6 +198,7 @@ impl DisplayAs for OperatorExec {
                 None => write!(f, ": skip={skip}"),
             },
             Op::Aggregate(aggregate) => write!(f, ": {aggregate}"),
+            Op::Join(join) => write!(f, ": {join}"),
             Op::Union | Op::Pass => Ok(()),
         }
     }
@@ -203,6 +214,7 @@ impl ExecutionPlan for OperatorExec {
             Op::Project(_) => "OgeeProject",
             Op::Limit { .. } => "OgeeLimit",
             Op::Aggregate(_) => "OgeeAggregate",
+            Op::Join(_) => "OgeeJoin",
             Op::Union => "OgeeUnion",
             Op::Pass => "OgeePass",
         }

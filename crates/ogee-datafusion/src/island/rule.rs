@@ -27,6 +27,7 @@ use datafusion::{
 use super::{
     IslandExec,
     aggregate::Aggregate,
+    join::Join,
     operator::{Op, OperatorExec},
     scan::ParquetScan,
     series::Series,
@@ -124,7 +125,7 @@ fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files or groups.
 fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let Some((ops, inputs)) = operators(plan) else { return false };
-    ops.iter().any(|op| matches!(op, Op::Scan(_) | Op::Table(_) | Op::Aggregate(_)))
+    ops.iter().any(|op| matches!(op, Op::Scan(_) | Op::Table(_) | Op::Aggregate(_) | Op::Join(_)))
         || inputs.into_iter().any(is_worthwhile)
 }
 
@@ -171,6 +172,8 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
         let (aggregate, of) = aggregation(aggregate)?;
         ops.push(Op::Aggregate(Box::new(aggregate)));
         inputs = of;
+    } else if let Some(join) = Join::of(plan) {
+        ops.push(Op::Join(Box::new(join)));
     } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
         return unordered_input(plan, Op::Limit { skip: limit.skip(), fetch: limit.fetch() }).map(|ops| (ops, inputs));
     } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {

@@ -182,7 +182,8 @@ impl Matcher {
         for (row, &key) in rows.iter().enumerate() {
             // SAFETY: as above.
             let first = table.first(unsafe { ogee_row::row_hash(key) });
-            if !first.is_null() && !(first_only && self.found[row]) {
+            let done = first_only && self.found[row];
+            if !first.is_null() && !done {
                 self.active.rows.push(row as u32);
                 self.active.keys.push(key);
                 self.active.mates.push(first);

@@ -158,7 +158,13 @@ impl AbsentPartition {
     /// Whether rows can come of it.
     fn matters(&self, plan: &JoinPlan) -> bool {
         let (build, probe) = (!self.build.is_empty(), !self.probe.is_empty());
-        build && probe || build && plan.kind().keeps_build() || probe && plan.kind().keeps_probe()
+        let kind = plan.kind();
+        match (build, probe) {
+            (true, true) => true,
+            (true, false) => kind.keeps_build(),
+            (false, true) => kind.keeps_probe(),
+            (false, false) => false,
+        }
     }
 
     fn must_divide(&self, share: usize) -> bool {

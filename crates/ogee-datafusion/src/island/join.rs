@@ -1,0 +1,181 @@
+//! Joins: DataFusion's hash, nested loop and cross joins as the engine's.
+//!
+//! DataFusion's left side is the one that is built. A join without a pair of expressions that must be equal is a hash join without keys: all
+//! rows of the build side are one chain, which each chunk of the probe side walks at once.
+
+use std::{fmt, sync::Arc};
+
+use datafusion::{
+    arrow::datatypes::SchemaRef,
+    common::{JoinSide, JoinType, NullEquality},
+    error::Result,
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        ExecutionPlan,
+        joins::{
+            CrossJoinExec, HashJoinExec, NestedLoopJoinExec,
+            utils::{ColumnIndex, JoinFilter, build_join_schema},
+        },
+    },
+};
+use ogee_exec::{
+    OpenPipeline,
+    aggregate::is_storable,
+    join::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual},
+};
+use ogee_vector::{normalize_schema, normalize_type};
+
+use crate::expr::{translate, translate_predicate};
+
+/// A join that the engine can do.
+#[derive(Debug)]
+pub(crate) struct Join {
+    kind: JoinKind,
+    /// Expressions that must be equal: over the build side, over the probe side.
+    on: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
+    filter: Option<JoinFilter>,
+    nulls_equal: bool,
+    null_aware: bool,
+    output: Vec<JoinColumn>,
+    build: SchemaRef,
+    probe: SchemaRef,
+}
+
+fn kind(join_type: JoinType) -> JoinKind {
+    match join_type {
+        JoinType::Inner => JoinKind::Inner,
+        JoinType::Left => JoinKind::BuildOuter,
+        JoinType::Right => JoinKind::ProbeOuter,
+        JoinType::Full => JoinKind::FullOuter,
+        JoinType::LeftSemi => JoinKind::BuildSemi,
+        JoinType::LeftAnti => JoinKind::BuildAnti,
+        JoinType::LeftMark => JoinKind::BuildMark,
+        JoinType::RightSemi => JoinKind::ProbeSemi,
+        JoinType::RightAnti => JoinKind::ProbeAnti,
+        JoinType::RightMark => JoinKind::ProbeMark,
+    }
+}
+
+fn column(index: &ColumnIndex) -> JoinColumn {
+    match index.side {
+        JoinSide::Left => JoinColumn::Build(index.index),
+        JoinSide::Right => JoinColumn::Probe(index.index),
+        JoinSide::None => JoinColumn::Mark,
+    }
+}
+
+impl Join {
+    /// The join that `plan` is, with its build and its probe side; `None` if it is none, or the engine cannot keep some column in rows.
+    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
+        if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            let on = join.on().iter().map(|(left, right)| (Arc::clone(left), Arc::clone(right))).collect();
+            let made = Self::new(*join.join_type(), on, join.filter(), join.projection.as_deref(), plan)?;
+            let nulls_equal = join.null_equality() == NullEquality::NullEqualsNull;
+            return Some(Self { nulls_equal, null_aware: join.null_aware, ..made });
+        }
+        if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+            return Self::new(*join.join_type(), Vec::new(), join.filter(), join.projection().as_deref(), plan);
+        }
+        plan.downcast_ref::<CrossJoinExec>()?;
+        Self::new(JoinType::Inner, Vec::new(), None, None, plan)
+    }
+
+    fn new(
+        join_type: JoinType,
+        on: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
+        filter: Option<&JoinFilter>,
+        projection: Option<&[usize]>,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Option<Self> {
+        let children = plan.children();
+        let (build, probe) = (children[0].schema(), children[1].schema());
+        let (_, columns) = build_join_schema(&build, &probe, &join_type);
+        let output: Vec<JoinColumn> = match projection {
+            Some(projection) => projection.iter().map(|&index| column(&columns[index])).collect(),
+            None => columns.iter().map(column).collect(),
+        };
+        let join = Self {
+            kind: kind(join_type),
+            on,
+            filter: filter.cloned(),
+            nulls_equal: false,
+            null_aware: false,
+            output,
+            build,
+            probe,
+        };
+        join.is_supported().then_some(join)
+    }
+
+    /// Whether keys are of one type on both sides, and all that is kept fits into rows.
+    fn is_supported(&self) -> bool {
+        let keys = self.on.iter().all(|(left, right)| {
+            let types = left.data_type(&self.build).and_then(|left| Ok((left, right.data_type(&self.probe)?)));
+            types.is_ok_and(|(left, right)| {
+                normalize_type(&left) == normalize_type(&right) && is_storable(&normalize_type(&left))
+            })
+        });
+        let filtered = self.filter.iter().flat_map(|filter| filter.column_indices().iter().map(column));
+        let columns = self.output.iter().copied().chain(filtered).all(|column| match column {
+            JoinColumn::Build(index) => is_storable(&normalize_type(self.build.field(index).data_type())),
+            JoinColumn::Probe(index) => is_storable(&normalize_type(self.probe.field(index).data_type())),
+            JoinColumn::Mark => true,
+        });
+        keys && columns
+    }
+
+    /// The expressions that it evaluates.
+    pub(crate) fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        let on = self.on.iter().flat_map(|(left, right)| [Arc::clone(left), Arc::clone(right)]);
+        on.chain(self.filter.iter().map(|filter| Arc::clone(filter.expression()))).collect()
+    }
+
+    /// The join for the engine, with `build` as its build side and `schema` as what it gives.
+    pub(crate) fn spec(&self, build: &OpenPipeline, schema: &SchemaRef) -> Result<JoinSpec> {
+        let key = |(left, right): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| {
+            Ok(JoinKey {
+                build: translate(left, &self.build)?,
+                probe: translate(right, &self.probe)?,
+                data_type: normalize_type(&left.data_type(&self.build)?),
+            })
+        };
+        let residual = |filter: &JoinFilter| -> Result<Residual> {
+            Ok(Residual {
+                predicate: translate_predicate(filter.expression(), filter.schema())?,
+                columns: filter.column_indices().iter().map(column).collect(),
+            })
+        };
+        Ok(JoinSpec {
+            kind: self.kind,
+            keys: self.on.iter().map(key).collect::<Result<_>>()?,
+            nulls_equal: self.nulls_equal,
+            null_aware: self.null_aware,
+            residual: self.filter.as_ref().map(residual).transpose()?,
+            output: self.output.clone(),
+            build: normalize_schema(&self.build),
+            probe: normalize_schema(&self.probe),
+            build_domains: build.domains(),
+            schema: normalize_schema(schema),
+        })
+    }
+}
+
+impl fmt::Display for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.kind)?;
+        if !self.on.is_empty() {
+            let on: Vec<_> = self.on.iter().map(|(left, right)| format!("{left} = {right}")).collect();
+            write!(f, ", on=[{}]", on.join(", "))?;
+        }
+        if let Some(filter) = &self.filter {
+            write!(f, ", filter={}", filter.expression())?;
+        }
+        if self.nulls_equal {
+            write!(f, ", nulls_equal")?;
+        }
+        if self.null_aware {
+            write!(f, ", null_aware")?;
+        }
+        Ok(())
+    }
+}
