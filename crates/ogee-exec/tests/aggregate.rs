@@ -165,6 +165,7 @@ impl Setup {
                 chunk_capacity: chunk,
                 hash: HashSeed { mask: self.mask, ..HashSeed::default() },
                 aggregate_strategy: self.strategy,
+                ..ExecSettings::default()
             },
         )
     }

@@ -38,10 +38,21 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.keys.clear();
-        self.mates.clear();
+    /// Room for so many, or only the first so many.
+    fn resize(&mut self, count: usize) {
+        self.rows.resize(count, 0);
+        self.keys.resize(count, std::ptr::null());
+        self.mates.resize(count, std::ptr::null());
+    }
+
+    /// Only those of the rows for which `keep` is true.
+    fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.rows.len() {
+            (self.rows[kept], self.keys[kept], self.mates[kept]) = (self.rows[at], self.keys[at], self.mates[at]);
+            kept += usize::from(keep(self.rows[at]));
+        }
+        self.resize(kept);
     }
 }
 
@@ -100,7 +111,7 @@ impl Matcher {
     }
 
     fn begin(&mut self, chunk: Chunk, origin: Origin) {
-        self.active.clear();
+        self.active.resize(0);
         self.found.clear();
         if self.plan.kind().marks_probe() {
             self.found.resize(chunk.len(), false);
@@ -243,57 +254,68 @@ impl Matcher {
     unsafe fn step_with(&mut self, plan: &JoinPlan, table: &TaggedTable, equal: impl KeyEqual) {
         let kind = plan.kind();
         let has_residual = plan.spec.residual.is_some();
+        if kind.marks_build() && !kind.pairs() && !has_residual {
+            // SAFETY: the caller vouches for the rows.
+            unsafe { self.mark_with(plan.build_mark, table, equal) };
+            return;
+        }
         let Self { active, next, pairs, found, .. } = self;
-        next.clear();
+        if kind.first_only() && has_residual {
+            active.retain(|row| !found[row as usize]);
+        }
         let count = active.rows.len();
-        if kind == super::JoinKind::Inner || has_residual {
-            // Pairs first: who they are is decided without a branch.
-            let first_only = kind.first_only();
-            for at in 0..count {
-                let (row, key, mate) = (active.rows[at], active.keys[at], active.mates[at]);
-                if first_only && found[row as usize] {
-                    continue;
-                }
-                // SAFETY: the caller vouches for the rows.
-                let (matches, following) = unsafe { (equal.equal(key, mate), table.next(mate)) };
-                if matches {
-                    pairs.rows.push(row);
-                    pairs.mates.push(mate);
-                }
-                if !following.is_null() {
-                    next.rows.push(row);
-                    next.keys.push(key);
-                    next.mates.push(following);
+        let known = pairs.rows.len();
+        next.resize(count);
+        pairs.rows.resize(known + count, 0);
+        pairs.mates.resize(known + count, std::ptr::null());
+        let ends = kind.first_only() && !has_residual;
+        let (mut matched, mut left) = (known, 0);
+        // Without a branch on what is found, so that the cache misses of many rows overlap.
+        for at in 0..count {
+            let (row, key, mate) = (active.rows[at], active.keys[at], active.mates[at]);
+            // SAFETY: the caller vouches for the rows.
+            let (matches, following) = unsafe { (equal.equal(key, mate), table.next(mate)) };
+            pairs.rows[matched] = row;
+            pairs.mates[matched] = mate;
+            matched += usize::from(matches);
+            (next.rows[left], next.keys[left], next.mates[left]) = (row, key, following);
+            left += usize::from(!following.is_null() & !(matches & ends));
+        }
+        next.resize(left);
+        if !has_residual {
+            if kind.marks_probe() {
+                pairs.rows[known..matched].iter().for_each(|&row| found[row as usize] = true);
+            }
+            if kind.marks_build() {
+                for &mate in &pairs.mates[known..matched] {
+                    // SAFETY: the caller vouches for the rows.
+                    unsafe { mark(mate, plan.build_mark) };
                 }
             }
-        } else {
-            for at in 0..count {
-                let (row, key, mate) = (active.rows[at], active.keys[at], active.mates[at]);
-                // SAFETY: the caller vouches for the rows.
-                let (matches, mut following) = unsafe { (equal.equal(key, mate), table.next(mate)) };
-                if matches {
-                    if kind.pairs() {
-                        pairs.rows.push(row);
-                        pairs.mates.push(mate);
-                    }
-                    if kind.marks_probe() {
-                        found[row as usize] = true;
-                    }
-                    // SAFETY: as above.
-                    let marked = kind.marks_build() && unsafe { mark(mate, plan.build_mark) };
-                    // Whoever marked it goes down the chain and marks the others of the key too.
-                    if kind.first_only() || marked && !kind.pairs() {
-                        following = std::ptr::null();
-                    }
-                }
-                if !following.is_null() {
-                    next.rows.push(row);
-                    next.keys.push(key);
-                    next.mates.push(following);
-                }
+            if !kind.pairs() {
+                matched = known;
             }
         }
+        pairs.rows.truncate(matched);
+        pairs.mates.truncate(matched);
         std::mem::swap(active, next);
+    }
+
+    /// A step of joins that give build rows only, once: a match leaves nothing but a mark.
+    ///
+    /// # Safety
+    /// As [`Self::next`]; `equal` is for the join's keys.
+    unsafe fn mark_with(&mut self, offset: usize, table: &TaggedTable, equal: impl KeyEqual) {
+        let mut left = 0;
+        let Candidates { rows, keys, mates } = &mut self.active;
+        for at in 0..rows.len() {
+            let (row, key, mate) = (rows[at], keys[at], mates[at]);
+            // SAFETY: the caller vouches for the rows. Whoever marked a row before goes down the chain and marks the others of its key.
+            let (ends, following) = unsafe { (equal.equal(key, mate) && mark(mate, offset), table.next(mate)) };
+            (rows[left], keys[left], mates[left]) = (row, key, following);
+            left += usize::from(!following.is_null() && !ends);
+        }
+        self.active.resize(left);
     }
 
     /// Takes the first `count` pairs: checks what else must be true, and makes a chunk of those that are left, if pairs are given.
