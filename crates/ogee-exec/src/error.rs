@@ -36,6 +36,9 @@ pub enum ExecError {
     /// The error that failed the query, seen once more through another handle of it.
     #[error("{0}")]
     Shared(std::sync::Arc<dyn std::error::Error + Send + Sync>),
+    /// A subquery that stands for a value has several rows.
+    #[error("a scalar subquery returned more than one row; aggregate its rows, or add LIMIT 1")]
+    ManyRows,
     /// The query was cancelled.
     #[error("the query was cancelled")]
     Cancelled,
@@ -61,6 +64,7 @@ impl ExecError {
             Self::Shared(error) => error.downcast_ref::<Self>().map_or("OGEE_X003", Self::code),
             Self::Cancelled => "OGEE_X004",
             Self::Panicked { .. } => "OGEE_X005",
+            Self::ManyRows => "OGEE_X006",
         }
     }
 }

@@ -39,12 +39,14 @@ impl OpenPipeline {
 pub struct Query {
     ctx: ExecContext,
     pipelines: Vec<(Pipeline, Vec<usize>)>,
+    /// Pipelines that all those wait for that are added now.
+    before: Vec<usize>,
 }
 
 impl Query {
     /// A query without pipelines.
     pub fn new(ctx: ExecContext) -> Self {
-        Self { ctx, pipelines: Vec::new() }
+        Self { ctx, pipelines: Vec::new(), before: Vec::new() }
     }
 
     /// What its operators may use.
@@ -53,9 +55,28 @@ impl Query {
     }
 
     /// Closes `open` with `sink`; returns the number of the pipeline, for others to depend on.
-    pub fn add(&mut self, open: OpenPipeline, sink: Arc<dyn Sink>) -> usize {
+    pub fn add(&mut self, mut open: OpenPipeline, sink: Arc<dyn Sink>) -> usize {
+        open.deps.extend(&self.before);
         self.pipelines.push((Pipeline::new(open.source, open.operators, sink), open.deps));
         self.pipelines.len() - 1
+    }
+
+    /// Has all pipelines that `of` adds, and the one that it leaves open, wait for the pipelines `before`, whose results their expressions read.
+    ///
+    /// # Errors
+    /// Those of `of`.
+    pub fn after(
+        &mut self,
+        before: &[usize],
+        of: impl FnOnce(&mut Self) -> Result<OpenPipeline, ExecError>,
+    ) -> Result<OpenPipeline, ExecError> {
+        let known = self.before.len();
+        self.before.extend(before);
+        let open = of(self);
+        self.before.truncate(known);
+        let mut open = open?;
+        open.deps.extend(before);
+        Ok(open)
     }
 
     /// The pipelines' names, in the order in which they were added.

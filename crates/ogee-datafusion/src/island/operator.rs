@@ -3,10 +3,14 @@
 use std::{fmt, sync::Arc};
 
 use datafusion::{
-    arrow::datatypes::SchemaRef,
-    common::{internal_err, tree_node::TreeNodeRecursion},
+    arrow::{
+        compute::cast,
+        datatypes::{DataType, SchemaRef},
+    },
+    common::{ScalarValue, internal_err, tree_node::TreeNodeRecursion},
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
+    logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex},
     physical_expr::{EquivalenceProperties, PhysicalExpr},
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
@@ -15,7 +19,8 @@ use datafusion::{
     },
 };
 use ogee_exec::{
-    ChannelSender, ChannelSource, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query, UnionSource,
+    ChannelSender, ChannelSource, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query, ScalarSink,
+    UnionSource,
 };
 use ogee_vector::normalize_schema;
 
@@ -44,6 +49,8 @@ pub(crate) enum Op {
     Aggregate(Box<Aggregate>),
     /// Joins its first input, which is built, with its second.
     Join(Box<Join>),
+    /// All rows of the first input, whose expressions read the values that the others give.
+    Scalars { results: ScalarSubqueryResults, indexes: Vec<SubqueryIndex> },
     /// All rows of all inputs.
     Union,
     /// Nothing: a node that only made sense between DataFusion's operators.
@@ -81,7 +88,7 @@ impl OperatorExec {
             Op::Aggregate(aggregate) => aggregate.expressions(),
             Op::Join(join) => join.expressions(),
             Op::Scan(scan) => scan.expressions(),
-            Op::Table(_) | Op::Series(_) | Op::Limit { .. } | Op::Union | Op::Pass => Vec::new(),
+            Op::Table(_) | Op::Series(_) | Op::Limit { .. } | Op::Scalars { .. } | Op::Union | Op::Pass => Vec::new(),
         }
     }
 }
@@ -146,6 +153,18 @@ pub(super) fn open(
             let spec = join.spec(&build, &operator.schema()).map_err(planned)?;
             ogee_exec::join::hash_join(query, build, probe, spec)
         }
+        Op::Scalars { results, indexes } => {
+            // A plan may be executed again.
+            results.clear();
+            let (main, subqueries) = operator.inputs.split_first().expect("the rows, then the subqueries");
+            let mut before = Vec::with_capacity(subqueries.len());
+            for (subquery, &index) in subqueries.iter().zip(indexes) {
+                let rows = open(subquery, query, feeds)?;
+                let sink = scalar(results.clone(), index, subquery.schema().field(0).data_type().clone());
+                before.push(query.add(rows, sink));
+            }
+            query.after(&before, |query| open(main, query, feeds))
+        }
         Op::Union => {
             let inputs =
                 operator.inputs.iter().map(|input| open(input, query, feeds)).collect::<Result<Vec<_>, _>>()?;
@@ -153,6 +172,17 @@ pub(super) fn open(
         }
         Op::Pass => open(&operator.inputs[0], query, feeds),
     }
+}
+
+/// Where a subquery's value goes, in the type that it was planned for; NULL if it has no row.
+fn scalar(results: ScalarSubqueryResults, index: SubqueryIndex, data_type: DataType) -> Arc<ScalarSink> {
+    ScalarSink::new(move |value| {
+        let value = match value {
+            Some(array) => ScalarValue::try_from_array(&cast(&array, &data_type)?, 0),
+            None => ScalarValue::try_from(&data_type),
+        };
+        value.and_then(|value| results.set(index, value)).map_err(crate::error::to_exec)
+    })
 }
 
 impl DisplayAs for OperatorExec {
@@ -199,6 +229,7 @@ impl DisplayAs for OperatorExec {
             },
             Op::Aggregate(aggregate) => write!(f, ": {aggregate}"),
             Op::Join(join) => write!(f, ": {join}"),
+            Op::Scalars { indexes, .. } => write!(f, ": subqueries={}", indexes.len()),
             Op::Union | Op::Pass => Ok(()),
         }
     }
@@ -215,6 +246,7 @@ impl ExecutionPlan for OperatorExec {
             Op::Limit { .. } => "OgeeLimit",
             Op::Aggregate(_) => "OgeeAggregate",
             Op::Join(_) => "OgeeJoin",
+            Op::Scalars { .. } => "OgeeScalars",
             Op::Union => "OgeeUnion",
             Op::Pass => "OgeePass",
         }

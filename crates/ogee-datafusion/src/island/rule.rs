@@ -18,6 +18,7 @@ use datafusion::{
         projection::ProjectionExec,
         repartition::RepartitionExec,
         replace_children_if_necessary,
+        scalar_subquery::ScalarSubqueryExec,
         sorts::sort::SortExec,
         statistics::{StatisticsArgs, StatisticsContext},
         union::UnionExec,
@@ -178,6 +179,13 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
         return unordered_input(plan, Op::Limit { skip: limit.skip(), fetch: limit.fetch() }).map(|ops| (ops, inputs));
     } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
         return unordered_input(plan, Op::Limit { skip: 0, fetch: Some(limit.fetch()) }).map(|ops| (ops, inputs));
+    } else if let Some(subqueries) = plan.downcast_ref::<ScalarSubqueryExec>() {
+        // What DataFusion runs would begin before the values are there.
+        if !inputs.iter().all(|input| is_whole(input)) {
+            return None;
+        }
+        let indexes = subqueries.subqueries().iter().map(|link| link.index).collect();
+        ops.push(Op::Scalars { results: subqueries.results().clone(), indexes });
     } else if plan.is::<UnionExec>() {
         ops.push(Op::Union);
     } else if plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() {
@@ -199,6 +207,11 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
             (!plan.children().into_iter().any(is_ordered)).then_some((ops, inputs))
         }
     }
+}
+
+/// Whether the engine has operators for all of `plan`.
+fn is_whole(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    operators(plan).is_some_and(|(_, inputs)| inputs.into_iter().all(is_whole))
 }
 
 /// A limit takes the first rows: over an ordered input it must stay where the order is.
