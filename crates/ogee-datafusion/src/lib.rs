@@ -12,6 +12,7 @@
 
 mod checked;
 mod checked_sum;
+mod ctes;
 mod engine;
 mod error;
 mod expr;

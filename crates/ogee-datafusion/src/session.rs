@@ -2,7 +2,10 @@
 //!
 //! Not here: settings of the engine, results as users see them (crate `ogee`).
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use datafusion::{
     arrow::{
@@ -11,7 +14,7 @@ use datafusion::{
     },
     catalog::DynamicFileCatalog,
     common::{
-        TableReference,
+        Constraints, TableReference,
         config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
     },
     execution::{
@@ -35,6 +38,7 @@ use crate::{
     Error, Result,
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
+    ctes,
     engine::{Engine, StatementContext},
     files::FileTables,
     functions::functions,
@@ -61,6 +65,21 @@ const ROW_GROUP_ROWS: usize = 122_880;
 pub struct Session {
     engine: Arc<Engine>,
     context: SessionContext,
+    /// Common table expressions whose rows became tables so far: names for the next ones.
+    computed: AtomicU64,
+}
+
+/// The table of a common table expression, known by name while its statement is planned.
+struct Computed<'a> {
+    context: &'a SessionContext,
+    name: String,
+}
+
+impl Drop for Computed<'_> {
+    fn drop(&mut self) {
+        // Nobody else knows the name.
+        drop(self.context.deregister_table(self.name.as_str()));
+    }
 }
 
 /// One parsed statement.
@@ -135,7 +154,7 @@ impl Session {
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         functions().into_iter().for_each(|function| context.register_udaf(function));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
-        Ok(Self { engine, context })
+        Ok(Self { engine, context, computed: AtomicU64::new(0) })
     }
 
     /// DataFusion's session, e.g. to register tables and functions in it.
@@ -157,8 +176,41 @@ impl Session {
         state.config_mut().set_extension(Arc::clone(context));
         fit_to_limit(state.config_mut().options_mut(), self.engine.memory().limit());
         name_apart(&mut statement.0);
+        let tables = self.compute_ctes(&state, &mut statement.0).await?;
         let plan = state.statement_to_plan(statement.0).await?;
-        self.run_plan(state, plan).await
+        let outcome = self.run_plan(state, plan).await;
+        // What was planned keeps its rows.
+        drop(tables);
+        outcome
+    }
+
+    /// Runs the common table expressions that are read more than once, and has `statement` read their rows.
+    async fn compute_ctes(&self, state: &SessionState, statement: &mut ParsedStatement) -> Result<Vec<Computed<'_>>> {
+        let mut computed = Vec::new();
+        let Some(query) = ctes::query_with(statement) else { return Ok(computed) };
+        for index in 0..query.with.as_ref().map_or(0, |with| with.cte_tables.len()) {
+            if !ctes::is_shared(query, index) {
+                continue;
+            }
+            let Some(body) = ctes::body(query, index) else { continue };
+            // What is wrong with it is told where it is used.
+            let Ok(plan) = state.statement_to_plan(body).await else { continue };
+            let mut names = std::collections::HashSet::new();
+            if !ctes::is_worthwhile(&plan)
+                || !plan.schema().fields().iter().all(|field| names.insert(field.name().as_str()))
+            {
+                continue;
+            }
+            let physical = single_partition(state.create_physical_plan(&plan).await?);
+            let schema = nullable(&physical.schema());
+            let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), Constraints::default(), Vec::new());
+            drain(execute_stream(table.sink(physical, false), state.task_ctx())?).await?;
+            let name = format!("ogee_cte_{}", self.computed.fetch_add(1, Ordering::Relaxed));
+            self.context.register_table(name.as_str(), Arc::new(table))?;
+            ctes::read_from(query, index, &name);
+            computed.push(Computed { context: &self.context, name });
+        }
+        Ok(computed)
     }
 
     async fn run_plan(&self, state: SessionState, plan: LogicalPlan) -> Result<Outcome> {
