@@ -24,6 +24,10 @@ impl Operator for Filter {
         "filter"
     }
 
+    fn origin(&self, column: usize) -> Option<usize> {
+        Some(column)
+    }
+
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         Box::new(FilterLocal { predicate: Arc::clone(&self.predicate), rows: Vec::new() })
     }

@@ -35,7 +35,9 @@ pub use expr::{CompareOp, Expr, ForeignExpr};
 pub use filter::Filter;
 pub use limit::Limit;
 pub use output::OutputStream;
-pub use pipeline::{Flow, Operator, OperatorLocal, Pipeline, Sink, SinkLocal, Source, SourceLocal, SourceStep};
+pub use pipeline::{
+    Flow, Operator, OperatorLocal, Pipeline, Restriction, Sink, SinkLocal, Source, SourceLocal, SourceStep,
+};
 pub use project::Project;
 pub use query::{OpenPipeline, Query, RunningQuery};
 pub use scalar::ScalarSink;

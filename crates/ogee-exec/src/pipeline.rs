@@ -1,6 +1,6 @@
 //! Pipelines: source, streaming operators, sink, and the job that runs them in morsels.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{Job, JobError, JobWaker, Step, TaskContext};
@@ -25,6 +25,22 @@ pub enum SourceStep {
     Exhausted,
 }
 
+/// Which values of a column matter to those who read a source, once that is known: stored as integers, as in [`Domain`].
+#[derive(Debug, Default)]
+pub struct Restriction(OnceLock<(i64, i64)>);
+
+impl Restriction {
+    /// Only values from `least` to `greatest` matter, none if `least` is the greater one.
+    pub fn set(&self, least: i64, greatest: i64) {
+        self.0.get_or_init(|| (least, greatest));
+    }
+
+    /// Whether rows with values from `least` to `greatest` could matter.
+    pub fn admits(&self, least: i64, greatest: i64) -> bool {
+        self.0.get().is_none_or(|range| range.0 <= range.1 && range.0 <= greatest && least <= range.1)
+    }
+}
+
 /// Where the rows of a pipeline come from. Lanes share it and take morsels from it.
 pub trait Source: Send + Sync {
     /// Name for traces and errors.
@@ -41,6 +57,12 @@ pub trait Source: Send + Sync {
     /// What statistics say about its columns, in order; columns that are missing at the end are unknown.
     fn domains(&self) -> Vec<Domain> {
         Vec::new()
+    }
+
+    /// Told before the first morsel: rows whose `column` is outside of `restriction`, or NULL, need not be given. Whether the source will look at it.
+    fn restrict(&self, column: usize, restriction: Arc<Restriction>) -> bool {
+        let _ = (column, restriction);
+        false
     }
 
     /// Lanes that have something to do, at most `threads`. Asked again at each morsel boundary.
@@ -94,6 +116,13 @@ pub trait Operator: Send + Sync {
     /// What is known of its columns, given that of the columns it gets. As they are, unless it computes columns.
     fn domains(&self, input: Vec<Domain>) -> Vec<Domain> {
         input
+    }
+
+    /// The column of the input that column `column` of the output is, if what is given does not change but for the rows that come of an input
+    /// row when that row is left out.
+    fn origin(&self, column: usize) -> Option<usize> {
+        let _ = column;
+        None
     }
 
     /// State of one lane: scratch.

@@ -32,6 +32,13 @@ impl Operator for Project {
         self.exprs.iter().map(|expr| expr.domain(&input)).collect()
     }
 
+    fn origin(&self, column: usize) -> Option<usize> {
+        match self.exprs[column] {
+            Expr::Column(index) => Some(index),
+            _ => None,
+        }
+    }
+
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         Box::new(ProjectLocal(Arc::clone(&self.exprs)))
     }

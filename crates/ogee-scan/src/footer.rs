@@ -18,6 +18,7 @@ use crate::{
     columns::FileColumns,
     error::ScanError,
     pages::FileBytes,
+    restrict::RestrictedColumn,
     spec::{ParquetFile, ParquetScanSpec, RowGroupAccess},
     work::{RowGroupWork, Work},
 };
@@ -44,14 +45,15 @@ pub(crate) fn load(
     memory: &Arc<BufferManager>,
     spec: &ParquetScanSpec,
     file: &ParquetFile,
+    restricted: &[RestrictedColumn],
 ) -> Result<Vec<Work>, ExecError> {
     let bytes = FileBytes::open(&file.path)?;
     if bytes.len() < file.size {
         return Err(ScanError::Truncated { path: file.path.clone(), found: bytes.len(), expected: file.size }.into());
     }
     let mut reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * metadata_len(&bytes))?;
-    let metadata =
-        ArrowReaderMetadata::load(&bytes, options(spec)).map_err(|error| ScanError::parquet(&file.path, &error))?;
+    let metadata = ArrowReaderMetadata::load(&bytes, options(spec, !restricted.is_empty()))
+        .map_err(|error| ScanError::parquet(&file.path, &error))?;
     reservation.resize(metadata.metadata().memory_size())?;
 
     let row_groups = metadata.metadata().row_groups();
@@ -68,6 +70,11 @@ pub(crate) fn load(
             if row_group.columns().first().is_some_and(|column| !range.contains(&column.byte_range().0)) {
                 *access = RowGroupAccess::Skip;
             }
+        }
+    }
+    for admits in restricted.iter().filter_map(|column| column.admits(&metadata)) {
+        for (access, _) in accesses.iter_mut().zip(admits).filter(|(_, admits)| !admits) {
+            *access = RowGroupAccess::Skip;
         }
     }
     let open = Arc::new(OpenFile {
@@ -103,13 +110,13 @@ fn metadata_len(bytes: &FileBytes) -> usize {
     }
 }
 
-fn options(spec: &ParquetScanSpec) -> ArrowReaderOptions {
+fn options(spec: &ParquetScanSpec, is_restricted: bool) -> ArrowReaderOptions {
     let options = ArrowReaderOptions::new();
     match &spec.pruner {
         // Nobody looks at them, and they are half of a footer.
-        None => options.with_column_stats_policy(ParquetStatisticsPolicy::SkipAll),
+        None if !is_restricted => options.with_column_stats_policy(ParquetStatisticsPolicy::SkipAll),
         Some(pruner) if pruner.needs_page_index() => options.with_page_index_policy(PageIndexPolicy::Optional),
-        Some(_) => options,
+        _ => options,
     }
 }
 

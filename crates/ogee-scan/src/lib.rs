@@ -33,6 +33,7 @@ mod grant;
 mod page_header;
 mod pages;
 mod reader;
+mod restrict;
 mod source;
 mod span;
 mod spec;

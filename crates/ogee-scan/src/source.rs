@@ -17,9 +17,10 @@ use std::sync::{
 };
 
 use arrow_schema::SchemaRef;
-use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use ogee_exec::{ExecContext, ExecError, Restriction, Source, SourceLocal, SourceStep};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::{Chunk, Column, Domain};
+use parking_lot::Mutex;
 
 use crate::{
     admission::Admission,
@@ -29,6 +30,7 @@ use crate::{
     estimate::Estimate,
     footer,
     reader::{Read, Reader},
+    restrict::RestrictedColumn,
     spec::ParquetScanSpec,
     work::{Next, Work, WorkList},
 };
@@ -47,6 +49,8 @@ struct Shared {
     admission: Arc<Admission>,
     /// Rows that may still be produced.
     wanted: AtomicU64,
+    /// What those who read the scan learnt before it began.
+    restricted: Mutex<Vec<RestrictedColumn>>,
 }
 
 impl ParquetSource {
@@ -64,6 +68,7 @@ impl ParquetSource {
             work: Arc::new(WorkList::new(spec.files.len())),
             admission: Admission::new(Arc::clone(&ctx.memory)),
             wanted: AtomicU64::new(spec.limit.unwrap_or(u64::MAX)),
+            restricted: Mutex::default(),
             spec,
         };
         Arc::new(Self { shared: Arc::new(shared) })
@@ -85,6 +90,18 @@ impl Source for ParquetSource {
 
     fn domains(&self) -> Vec<Domain> {
         self.shared.spec.domains.clone()
+    }
+
+    fn restrict(&self, column: usize, restriction: Arc<Restriction>) -> bool {
+        let Shared { spec, restricted, .. } = &*self.shared;
+        if spec.limit.is_some() {
+            // Whoever wants any few rows is given the first.
+            return false;
+        }
+        let column = RestrictedColumn::new(&spec.file_schema, spec.projection[column], restriction);
+        let is_of_files = column.is_some();
+        restricted.lock().extend(column);
+        is_of_files
     }
 
     fn lanes(&self, threads: usize) -> usize {
@@ -142,7 +159,8 @@ impl Shared {
 
     /// Loads the footer of a file, and tells the lanes that wait what there is to read in it.
     fn load(&self, file: usize) -> Result<(), ExecError> {
-        let work = footer::load(self.admission.memory(), &self.spec, &self.spec.files[file])?;
+        let restricted = self.restricted.lock().clone();
+        let work = footer::load(self.admission.memory(), &self.spec, &self.spec.files[file], &restricted)?;
         if let Some(work) = work.first()
             && work.of.file.columns.levels.is_some()
         {

@@ -21,7 +21,7 @@ use arrow_array::{
     types::{Int32Type, Int64Type},
 };
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
-use ogee_exec::{ExecContext, ExecError, ExecSettings, OpenPipeline, Query, Source, SourceStep};
+use ogee_exec::{ExecContext, ExecError, ExecSettings, OpenPipeline, Query, Restriction, Source, SourceStep};
 use ogee_memory::{BufferManager, MemoryConfig};
 use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource, RowGroupAccess, RowPruner};
 use ogee_scheduler::{Cancellation, Scheduler, TaskContext};
@@ -90,7 +90,10 @@ struct Outcome {
 
 /// Runs `lanes` lanes of a source, each on a thread of its own, without a scheduler.
 fn drive(ctx: &ExecContext, spec: ParquetScanSpec, lanes: usize) -> Result<Outcome, ExecError> {
-    let source = ParquetSource::new(ctx, spec);
+    drive_source(ctx, ParquetSource::new(ctx, spec), lanes)
+}
+
+fn drive_source(ctx: &ExecContext, source: Arc<ParquetSource>, lanes: usize) -> Result<Outcome, ExecError> {
     let schema = source.schema();
     let (blocked, chunks) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     // A lane that fails stops the others, as the scheduler would.
@@ -514,6 +517,25 @@ fn byte_ranges_divide_the_row_groups_of_a_file() {
         assert!(rows > 0 && rows < 50_000);
     }
     assert_numbered(&drive(&roomy(), spec(parts.to_vec(), &numbered_schema()), 3).unwrap(), 0..50_000);
+}
+
+#[test]
+fn row_groups_beyond_a_restriction_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(&dir.path().join("restricted"), &[numbered(0..200_000)], row_groups_of(50_000));
+    let cases = [(Some((60_000, 120_000)), 100_000), (Some((1, 0)), 0), (Some((-5, 0)), 50_000), (None, 200_000)];
+    for (range, expected) in cases {
+        let ctx = roomy();
+        let source = ParquetSource::new(&ctx, spec(vec![file.clone()], &numbered_schema()));
+        let restriction = Arc::new(Restriction::default());
+        assert!(source.restrict(0, Arc::clone(&restriction)));
+        if let Some((least, greatest)) = range {
+            restriction.set(least, greatest);
+        }
+        assert_eq!(drive_source(&ctx, source, 2).unwrap().rows(), expected, "{range:?}");
+    }
+    let limited = ParquetScanSpec { limit: Some(5), ..spec(vec![file], &numbered_schema()) };
+    assert!(!ParquetSource::new(&roomy(), limited).restrict(0, Arc::default()), "any rows will do for a limit");
 }
 
 #[test]

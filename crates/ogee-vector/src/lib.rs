@@ -19,7 +19,7 @@ mod physical;
 mod selection;
 
 pub use chunk::{Chunk, Column, ColumnRef};
-pub use domain::Domain;
+pub use domain::{Domain, integer_range};
 pub use hash::{HashSeed, hash_bytes, hash_column};
 pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type};
 pub use selection::{Selection, gather_array};

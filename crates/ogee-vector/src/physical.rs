@@ -97,6 +97,12 @@ impl PhysicalType {
         }
     }
 
+    /// Whether values are integers of at most 64 bits with a sign, or can be compared as such: dates, times, short decimals.
+    pub const fn is_integer(self) -> bool {
+        use PhysicalType as P;
+        matches!(self, P::I8 | P::I16 | P::I32 | P::I64 | P::U8 | P::U16 | P::U32 | P::ShortDecimal)
+    }
+
     /// Whether a row holds a view that may point to a heap page.
     pub const fn has_heap(self) -> bool {
         matches!(self, Self::View | Self::Nested)

@@ -9,6 +9,7 @@ use ogee_vector::Chunk;
 
 use super::{
     CONSUMER,
+    reach::KeyRanges,
     side::Keys,
     state::{JoinState, open_bytes},
 };
@@ -47,6 +48,7 @@ impl Sink for BuildSink {
             unmatchable: None,
             undivided: undivided.clamp(UNDIVIDED_MIN, UNDIVIDED_MAX),
             state: Arc::clone(&self.state),
+            ranges: KeyRanges::default(),
             keys: Keys::default(),
             stage: RowStage::default(),
             addresses: Vec::new(),
@@ -70,6 +72,7 @@ struct BuildLocal {
     unmatchable: Option<PartitionedRows>,
     /// Bytes at which the rows are divided.
     undivided: usize,
+    ranges: KeyRanges,
     keys: Keys,
     stage: RowStage,
     addresses: Vec<*mut u8>,
@@ -87,6 +90,9 @@ impl BuildLocal {
             true => matchables,
             false => unmatchable.get_or_insert_with(|| rows(state, RadixBits::new(0))),
         };
+        if matchable && state.wants_ranges() {
+            self.ranges.add(keys);
+        }
         // SAFETY: the rows were staged just now; their strings are in `chunk` and `keys`.
         unsafe { to.append((0..chunk.len()).map(|row| stage.row(row)), addresses)? };
         Ok(())
@@ -127,7 +133,7 @@ impl SinkLocal for BuildLocal {
     }
 
     fn combine(self: Box<Self>) -> Result<(), ExecError> {
-        self.state.collect(self.rows, self.unmatchable);
+        self.state.collect(self.rows, self.unmatchable, &self.ranges);
         Ok(())
     }
 }

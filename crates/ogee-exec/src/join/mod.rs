@@ -7,6 +7,7 @@
 //! 3. `probe`: rows of the other side look for mates (`matches`) as they stream by, any number of joins in one pipeline. The tag of an entry
 //!    spares most of those that have none a look at a row. Mates are gathered into full chunks across the steps of their chains: logical
 //!    compaction, "Data chunk compaction in vectorized execution", SIGMOD 2025, section 4.
+//!    What the least and greatest keys are is told to the scan of that side (`reach`).
 //! 4. `rest`: when all rows have been seen, rows of the build side that nothing matched.
 //!
 //! A build side that does not fit is divided by radix bits. Partitions that fit stay and are joined as above; rows of the probe side
@@ -20,6 +21,7 @@ mod build;
 mod insert;
 mod matches;
 mod probe;
+mod reach;
 mod rest;
 mod side;
 mod spec;
@@ -51,7 +53,8 @@ pub fn hash_join(
     spec: JoinSpec,
 ) -> Result<OpenPipeline, ExecError> {
     let plan = Arc::new(JoinPlan::new(spec)?);
-    let state = Arc::new(JoinState::new(plan, query.ctx().clone()));
+    let restrictions = reach::restrict(&plan, &probe);
+    let state = Arc::new(JoinState::new(plan, query.ctx().clone(), restrictions));
     let built = query.add(build, Arc::new(BuildSink::new(Arc::clone(&state))));
     let mut rows = OpenPipeline::new(Arc::new(InsertSource::new(Arc::clone(&state))));
     rows.deps.push(built);

@@ -59,6 +59,15 @@ impl Operator for Probe {
         self.state.plan.spec.output.iter().map(column).collect()
     }
 
+    fn origin(&self, column: usize) -> Option<usize> {
+        let spec = &self.state.plan.spec;
+        match spec.output[column] {
+            // A build row could lose its only mate.
+            JoinColumn::Probe(index) if !spec.kind.marks_build() && !spec.null_aware => Some(index),
+            _ => None,
+        }
+    }
+
     fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         let capacity = ctx.settings.chunk_capacity;
         Box::new(ProbeLocal {

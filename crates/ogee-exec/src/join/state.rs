@@ -14,12 +14,13 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
+    reach::{KeyRanges, tell},
     rest::Rest,
     side::Side,
     spec::JoinPlan,
     table::{TaggedTable, slots_for},
 };
-use crate::{ExecContext, ExecError, JoinStrategy};
+use crate::{ExecContext, ExecError, JoinStrategy, Restriction};
 
 /// Partitions of a build side that does not fit, at least: enough to keep some of them.
 const BITS_MIN: u32 = 3;
@@ -30,6 +31,8 @@ const BITS_MAX: u32 = 8;
 pub(crate) struct JoinState {
     pub(crate) plan: Arc<JoinPlan>,
     pub(crate) ctx: ExecContext,
+    /// Of the scan of the probe side, by key.
+    restrictions: Vec<Option<Arc<Restriction>>>,
     /// The bits that choose the partition, once the build side is large enough to be divided.
     radix: OnceLock<RadixBits>,
     collected: Mutex<Collected>,
@@ -48,6 +51,7 @@ struct Collected {
     lanes: Vec<(RadixBits, Vec<RowPartition>)>,
     /// Rows that nothing can match, since their key has a NULL.
     unmatchable: Vec<RowPartition>,
+    ranges: KeyRanges,
 }
 
 /// The build side when it is complete.
@@ -92,12 +96,13 @@ pub(crate) fn footprint(parts: &[RowPartition]) -> usize {
 }
 
 impl JoinState {
-    pub(crate) fn new(plan: Arc<JoinPlan>, ctx: ExecContext) -> Self {
+    pub(crate) fn new(plan: Arc<JoinPlan>, ctx: ExecContext, restrictions: Vec<Option<Arc<Restriction>>>) -> Self {
         ctx.pending_builds.fetch_add(1, Ordering::Relaxed);
         let rest = Arc::new(Rest::new(Arc::clone(&plan), ctx.clone()));
         Self {
             plan,
             ctx,
+            restrictions,
             radix: OnceLock::new(),
             collected: Mutex::default(),
             built: Mutex::default(),
@@ -114,6 +119,11 @@ impl JoinState {
         self.ctx.memory.available() / 2 / self.ctx.pending_builds.load(Ordering::Relaxed).max(1)
     }
 
+    /// Whether somebody wants to know the ranges of the keys.
+    pub(crate) fn wants_ranges(&self) -> bool {
+        self.restrictions.iter().any(Option::is_some)
+    }
+
     /// The bits that all lanes divide the build side by, decided when it first matters. Both sides have a page open for each partition and
     /// lane, which must not take more than a quarter of the grant.
     pub(crate) fn radix(&self) -> RadixBits {
@@ -125,20 +135,22 @@ impl JoinState {
     }
 
     /// Takes what a lane of the build side wrote.
-    pub(crate) fn collect(&self, rows: PartitionedRows, unmatchable: Option<PartitionedRows>) {
+    pub(crate) fn collect(&self, rows: PartitionedRows, unmatchable: Option<PartitionedRows>, ranges: &KeyRanges) {
         let radix = rows.radix();
         let mut collected = self.collected.lock();
+        collected.ranges.merge(ranges);
         collected.lanes.push((radix, rows.into_partitions()));
         collected.unmatchable.extend(unmatchable.into_iter().flat_map(PartitionedRows::into_partitions));
     }
 
     /// The build side is complete: decides what stays in memory, and makes the table for it.
     pub(crate) fn settle(&self) -> Result<(), ExecError> {
-        let Collected { lanes, unmatchable } = std::mem::take(&mut *self.collected.lock());
+        let Collected { lanes, unmatchable, ranges } = std::mem::take(&mut *self.collected.lock());
         self.rest.add_unmatchable(unmatchable);
         let all = || lanes.iter().flat_map(|(_, parts)| parts);
         let rows = all().map(RowPartition::rows).sum::<usize>();
         let bytes = all().map(RowPartition::bytes).sum::<usize>() + slots_for(rows) * size_of::<u64>();
+        tell(&self.restrictions, &ranges, rows);
         let grant = self.grant();
         let mut resident: Vec<RowPartition> = Vec::new();
         let mut absent = None;
