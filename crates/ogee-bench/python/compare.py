@@ -5,6 +5,8 @@
   check     compares Ogee's answers to the checks with those
   race      runs the systems in turn on the timed queries and prints times, ratios, geometric means and peak memory
 
+Of the standards (tpch, tpcds, ssb, job) whole results are compared, as `suites.py` says.
+
 Every run is a process of its own. Memory is anonymous plus shared-memory resident bytes, sampled from /proc every 10 ms.
 Time is each system's own for the statement, without the start of the process. The queries come from `ogee-bench queries`.
 """
@@ -20,6 +22,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import suites
 
 # What a race runs unless told: of the groupings those that the paper's figures and the README show.
 NAMES = {"groupings": "g1-thin,g3-thin,g4-thin,g5-thin,g6-thin,g13-thin,g4-wide16,g5-wide16"}
@@ -79,10 +83,10 @@ def finish(process, given, timeout, cap=sys.maxsize):
     return out, err, process.returncode, sampler.peak
 
 
-def run_peer(system, sql, limit, threads, timeout, cap=sys.maxsize):
+def run_peer(system, sql, limit, threads, timeout, cap=sys.maxsize, **more):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temp:
         limit = None if limit == "none" else limit_bytes(limit)
-        job = json.dumps({"sql": sql, "limit": limit, "threads": threads, "temp": temp})
+        job = json.dumps({"sql": sql, "limit": limit, "threads": threads, "temp": temp} | more)
         peers = pathlib.Path(__file__).with_name("peers.py")
         process = subprocess.Popen([sys.executable, peers, system], text=True, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -93,18 +97,28 @@ def run_peer(system, sql, limit, threads, timeout, cap=sys.maxsize):
     return json.loads(out.splitlines()[-1]) | {"peak": peak}
 
 
-def run_ogee(ogee, sql, limit, threads, timeout):
+def run_ogee(ogee, sql, limit, threads, timeout, form="line", before=(), out=None):
+    """Runs `sql` after the statements `before`; what is measured is `sql` alone, but for the peak of memory."""
     with tempfile.TemporaryDirectory() as temp:
-        command = [ogee, "--format", "line", "--stats", "--threads", str(threads), "--temp-directory", temp, "-c", sql]
+        command = [ogee, "--format", form, "--stats", "--threads", str(threads), "--temp-directory", temp]
+        for statement in [*before, sql]:
+            command += ["-c", statement]
         if limit != "none":
             command += ["--memory-limit", limit]
+        if out:
+            command += ["-o", out]
         process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         out, err, code, peak = finish(process, None, timeout)
     if code != 0:
-        return {"error": err.strip() or "killed", "peak": peak}
+        # The statistics of statements that went well come first.
+        lines = [line for line in err.splitlines() if not line.startswith('{"elapsed_s"')]
+        return {"error": "\n".join(lines).strip() or f"killed: {code}", "peak": peak}
     stats = json.loads(err.strip().splitlines()[-1])
-    values = [line.split(" = ", 1)[1] for line in out.splitlines() if " = " in line]
-    return stats | {"values": values, "peak": max(peak, stats["peak_rss_bytes"])}
+    return stats | {"out": out, "peak": max(peak, stats["peak_rss_bytes"])}
+
+
+def first_row(result):
+    return [line.split(" = ", 1)[1] for line in result.get("out", "").splitlines() if " = " in line]
 
 
 def read_queries(bench, data, suite="groupings"):
@@ -123,31 +137,55 @@ def same(ours, theirs):
         return False
 
 
+def chosen(arguments, otherwise=""):
+    """The suite's queries that were asked for by name, or are by default."""
+    names = (arguments.names or otherwise).split(",")
+    queries = read_queries(arguments.bench, arguments.data, arguments.suite)
+    return [query for query in queries if names == [""] or query["name"] in names]
+
+
+def check_one(arguments, query, known, limit, threads):
+    """Ogee's run of a query's check, and what is wrong with the answer, or None."""
+    if "tables" not in query:
+        result = run_ogee(arguments.ogee, query["check"], limit, threads, arguments.timeout)
+        ours = first_row(result)
+        good = len(ours) == len(known) and all(map(same, ours, known))
+        return result, result.get("error") or (None if good else f"wrong: {ours} instead of {known}")
+    sql = suites.text_for("ogee", arguments.suite, query)
+    before = [*suites.external_tables(query["tables"]), f"DESCRIBE {sql}"]
+    result = run_ogee(arguments.ogee, sql, limit, threads, arguments.timeout, "ndjson", before)
+    if "error" in result:
+        return result, result["error"]
+    problem = suites.difference(known, *suites.parse(result["out"]))
+    return result, problem and f"wrong: {problem}"
+
+
 def check(arguments):
     known = json.loads(pathlib.Path(arguments.answers).read_text())
-    wrong = 0
+    wrong = ran = 0
     for limit in arguments.limits.split(","):
         for threads in arguments.threads:
-            for query in read_queries(arguments.bench, arguments.data, arguments.suite):
-                result = run_ogee(arguments.ogee, query["check"], limit, threads, arguments.timeout)
-                ours, theirs = result.get("values", []), known[query["name"]]
-                good = len(ours) == len(theirs) and all(map(same, ours, theirs))
-                verdict = "ok" if good else result.get("error", f"wrong: {ours} instead of {theirs}")
+            for query in chosen(arguments):
+                result, problem = check_one(arguments, query, known[query["name"]], limit, threads)
                 if limit != "none" and result["peak"] > limit_bytes(limit) + (64 << 20):
-                    good, verdict = False, f"{result['peak'] / 1e6:.0f} MB used"
-                wrong += not good
-                print(f"{query['name']:<11} {limit:>6} {threads:>3} {verdict}", flush=True)
+                    problem = f"{result['peak'] / 1e6:.0f} MB used" + (f"; {problem}" if problem else "")
+                ran, wrong = ran + 1, wrong + bool(problem)
+                print(f"{query['name']:<11} {limit:>6} {threads:>3} {problem or 'ok'}", flush=True)
+    print(f"{ran - wrong} of {ran} are right")
     sys.exit(1 if wrong else 0)
 
 
 def answers(arguments):
     path = pathlib.Path(arguments.answers)
     known = json.loads(path.read_text()) if path.exists() else {}
-    names = arguments.names.split(",") if arguments.names else None
-    for query in read_queries(arguments.bench, arguments.data, arguments.suite):
-        if query["name"] in known or names and query["name"] not in names:
+    for query in chosen(arguments):
+        if query["name"] in known:
             continue
-        result = run_peer("duckdb", query["check"], arguments.limit, arguments.threads[0], arguments.timeout)
+        sql, more = query.get("check"), {}
+        if "tables" in query:
+            sql, order, limit = suites.split_tail(suites.text_for("duckdb", arguments.suite, query))
+            more = {"tables": query["tables"], "whole": {"items": order, "limit": limit}}
+        result = run_peer("duckdb", sql, arguments.limit, arguments.threads[0], arguments.timeout, **more)
         if "error" in result:
             sys.exit(f"DuckDB fails on {query['name']}: {result['error']}; give it another --limit")
         known[query["name"]] = result["values"]
@@ -156,11 +194,26 @@ def answers(arguments):
     print(f"{len(known)} answers in {path}")
 
 
+def race_one(arguments, system, query, known, limit, threads):
+    """One run of the timed query."""
+    cap = limit_bytes(arguments.memory_cap)
+    if "tables" in query:
+        sql = suites.text_for(system, arguments.suite, query)
+        if system == "ogee":
+            before = suites.external_tables(query["tables"])
+            return run_ogee(arguments.ogee, sql, limit, threads, arguments.timeout, "csv", before, os.devnull)
+        return run_peer(system, sql, limit, threads, arguments.timeout, cap, tables=query["tables"])
+    # The last group alone; no LIMIT, which some systems take as leave to stop early. A grouping has as many groups whatever is computed for them.
+    groups = known.get(query["name"]) or known[query["name"].split("-")[0] + "-thin"]
+    sql = f"{query['sql']} OFFSET {int(groups[0]) - 1}"
+    if system == "ogee":
+        return run_ogee(arguments.ogee, sql, limit, threads, arguments.timeout)
+    return run_peer(system, sql, limit, threads, arguments.timeout, cap)
+
+
 def race(arguments):
     known = json.loads(pathlib.Path(arguments.answers).read_text())
-    names = (arguments.names or NAMES.get(arguments.suite, "")).split(",")
-    queries = read_queries(arguments.bench, arguments.data, arguments.suite)
-    queries = [query for query in queries if names == [""] or query["name"] in names]
+    queries = chosen(arguments, NAMES.get(arguments.suite, ""))
     systems = arguments.systems.split(",")
     for path in pathlib.Path(arguments.data).rglob("*.parquet"):
         with open(path, "rb") as file:
@@ -173,19 +226,12 @@ def race(arguments):
     for limit in arguments.limits.split(","):
         for threads in arguments.threads:
             for query in queries:
-                # The last group alone; no LIMIT, which some systems take as leave to stop early. A grouping has as many groups whatever is computed for them.
-                groups = known.get(query["name"]) or known[query["name"].split("-")[0] + "-thin"]
-                sql = f"{query['sql']} OFFSET {int(groups[0]) - 1}"
                 results = {system: [] for system in systems}
                 for _ in range(arguments.runs):
                     for system, ran in results.items():
                         if ran and "error" in ran[-1]:
                             continue
-                        if system == "ogee":
-                            ran.append(run_ogee(arguments.ogee, sql, limit, threads, arguments.timeout))
-                        else:
-                            cap = limit_bytes(arguments.memory_cap)
-                            ran.append(run_peer(system, sql, limit, threads, arguments.timeout, cap))
+                        ran.append(race_one(arguments, system, query, known, limit, threads))
                 line = f"{query['name']:<11} {limit:>6} {threads:>3}"
                 seconds = {}
                 for system, ran in results.items():
@@ -220,7 +266,7 @@ def race(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("command", choices=["answers", "check", "race"])
-    parser.add_argument("--suite", default="groupings", help="queries: groupings, h2o or sums")
+    parser.add_argument("--suite", default="groupings", help="queries: groupings, h2o, sums, tpch, tpcds, ssb or job")
     parser.add_argument("--data", required=True, help="directory with the tables, made by `ogee-bench generate`")
     parser.add_argument("--answers", help="file of known answers (default: in the data directory)")
     parser.add_argument("--bench", default="target/release/ogee-bench")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """One statement in another system, in a process of its own: a job as JSON on standard input, time and first row as JSON on standard output.
+Of queries over named tables (`tables` in the job) the time of the whole result, and with `whole` what `suites.py` keeps of it.
 
 All read the same Parquet files; the SQL is that of `ogee-bench queries`, with what a system calls otherwise put in its words.
 A limit is set by the system's own means; Polars has none. DuckDB comes with `requirements.txt`, the others with `requirements-peers.txt`.
@@ -10,6 +11,8 @@ import os
 import re
 import sys
 import time
+
+import suites
 
 TABLE = re.compile(r"'([^']*\.parquet)'")
 
@@ -32,7 +35,13 @@ def duckdb(job):
     database.execute(f"SET temp_directory = '{job['temp']}'")
     if job["limit"]:
         database.execute(f"SET memory_limit = '{job['limit']}B'")
-    return lambda: database.execute(job["sql"]).fetchone()
+    if "tables" not in job:
+        return lambda: database.execute(job["sql"]).fetchone()
+    for statement in [*suites.DUCKDB_SETTINGS, *suites.views(job["tables"])]:
+        database.execute(statement)
+    if "whole" in job:
+        return lambda: suites.answer(database.execute(job["sql"]), **job["whole"])
+    return lambda: database.execute(job["sql"]).fetchall()
 
 
 def datafusion(job):
@@ -45,6 +54,10 @@ def datafusion(job):
     for number, path in enumerate(dict.fromkeys(TABLE.findall(job["sql"]))):
         session.register_parquet(f"files{number}", os.path.dirname(path))
         job["sql"] = job["sql"].replace(f"'{path}'", f"files{number}")
+    for name, path in job.get("tables", {}).items():
+        session.register_parquet(name, path)
+    if "tables" in job:
+        return lambda: session.sql(job["sql"]).collect()
 
     def run():
         rows = session.sql(job["sql"]).collect()
@@ -97,14 +110,21 @@ def hyper(job):
 
 
 SYSTEMS = {"duckdb": duckdb, "datafusion": datafusion, "polars": polars, "clickhouse": clickhouse, "hyper": hyper}
+SYSTEMS_OF_TABLES = ("duckdb", "datafusion")
 
 
 def main():
-    run = SYSTEMS[sys.argv[1]](json.load(sys.stdin))
+    job = json.load(sys.stdin)
+    if "tables" in job and sys.argv[1] not in SYSTEMS_OF_TABLES:
+        sys.exit(f"{sys.argv[1]} is not set up for queries over named tables")
+    run = SYSTEMS[sys.argv[1]](job)
     started = time.perf_counter()
-    row = run()
+    result = run()
     elapsed = time.perf_counter() - started
-    print(json.dumps({"elapsed_s": elapsed, "values": [text(value) for value in row]}), flush=True)
+    # A first row, what is kept of a whole result, or all rows, of which nobody asks.
+    if "whole" not in job:
+        result = [] if "tables" in job else [text(value) for value in result]
+    print(json.dumps({"elapsed_s": elapsed, "values": result}), flush=True)
     # Some systems take long to end, or fail at it; what counts is over.
     os._exit(0)
 

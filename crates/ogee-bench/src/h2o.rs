@@ -14,7 +14,7 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use clap::Args;
 
-use crate::data::{Files, in_batches, share};
+use crate::files::{Files, in_batches, share};
 use crate::queries::Query;
 use crate::random::Random;
 

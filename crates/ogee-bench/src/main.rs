@@ -6,14 +6,19 @@
 //! Not here: anything that ships to users.
 
 mod child;
-mod data;
 mod experiment;
+mod files;
 mod groupings;
 mod h2o;
 mod idle;
+mod job;
 mod queries;
 mod random;
+mod rows;
+mod ssb;
 mod sums;
+mod tpcds;
+mod tpch;
 
 use std::process::ExitCode;
 
@@ -37,7 +42,13 @@ enum Cli {
 #[derive(Subcommand)]
 enum Generate {
     /// TPC-H
-    Tpch(data::Arguments),
+    Tpch(tpch::Arguments),
+    /// TPC-DS
+    Tpcds(tpcds::Arguments),
+    /// The Star Schema Benchmark, derived from TPC-H
+    Ssb(ssb::Arguments),
+    /// The tables of the Join Order Benchmark: made, or from the files of the Internet Movie Database
+    Job(job::Arguments),
     /// The table of the H2O.ai group-by benchmark
     H2o(h2o::Arguments),
     /// Tables of a key and a value, with keys distributed as in "Global hash tables strike back"
@@ -57,7 +68,10 @@ pub enum Variant {
 
 fn main() -> ExitCode {
     let result = match Cli::parse() {
-        Cli::Generate(Generate::Tpch(arguments)) => data::generate(&arguments).map(|()| true),
+        Cli::Generate(Generate::Tpch(arguments)) => tpch::generate(&arguments).map(|()| true),
+        Cli::Generate(Generate::Tpcds(arguments)) => tpcds::generate(&arguments).map(|()| true),
+        Cli::Generate(Generate::Ssb(arguments)) => ssb::generate(&arguments).map(|()| true),
+        Cli::Generate(Generate::Job(arguments)) => job::generate(&arguments).map(|()| true),
         Cli::Generate(Generate::H2o(arguments)) => h2o::generate(&arguments).map(|()| true),
         Cli::Generate(Generate::Sums(arguments)) => sums::generate(&arguments).map(|()| true),
         Cli::Groupings(arguments) => experiment::run(&arguments),

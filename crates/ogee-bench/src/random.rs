@@ -26,3 +26,44 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
+
+/// Draws from 1 to `count` with probability proportional to rank to the power of minus `exponent`, by rejection-inversion: Hoermann and
+/// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", 1996.
+pub struct Zipf {
+    count: f64,
+    exponent: f64,
+    /// Integral of the density's bound at its ends.
+    first: f64,
+    last: f64,
+    /// Draws this close above an integer need no test.
+    sure: f64,
+}
+
+/// Integral of x^-exponent, up to a constant.
+fn integral(exponent: f64, x: f64) -> f64 {
+    x.powf(1.0 - exponent) / (1.0 - exponent)
+}
+
+fn inverse(exponent: f64, y: f64) -> f64 {
+    ((1.0 - exponent) * y).powf(1.0 / (1.0 - exponent))
+}
+
+impl Zipf {
+    /// `exponent` is not 1.
+    pub fn new(count: u64, exponent: f64) -> Self {
+        let count = count as f64;
+        let sure = 2.0 - inverse(exponent, integral(exponent, 2.5) - 2.0_f64.powf(-exponent));
+        Self { count, exponent, first: integral(exponent, 1.5) - 1.0, last: integral(exponent, count + 0.5), sure }
+    }
+
+    pub fn draw(&self, random: &mut Random) -> u64 {
+        loop {
+            let y = self.last + random.fraction() * (self.first - self.last);
+            let x = inverse(self.exponent, y);
+            let rank = x.round().clamp(1.0, self.count);
+            if rank - x <= self.sure || y >= integral(self.exponent, rank + 0.5) - rank.powf(-self.exponent) {
+                return rank as u64;
+            }
+        }
+    }
+}

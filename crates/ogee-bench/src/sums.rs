@@ -11,9 +11,9 @@ use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use clap::{Args, ValueEnum};
 
-use crate::data::{Files, in_batches, share};
+use crate::files::{Files, in_batches, share};
 use crate::queries::Query;
-use crate::random::Random;
+use crate::random::{Random, Zipf};
 
 /// Exponent of the Zipf distribution.
 const EXPONENT: f64 = 0.8;
@@ -63,45 +63,6 @@ pub struct Arguments {
 fn schema() -> SchemaRef {
     let field = |name: &str| Field::new(name, DataType::Int64, false);
     Arc::new(Schema::new(vec![field("k"), field("v")]))
-}
-
-/// Draws from 1 to `count` with probability proportional to rank to the power of minus [`EXPONENT`], by rejection-inversion: Hoermann and
-/// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", 1996.
-struct Zipf {
-    count: f64,
-    /// Integral of the density's bound at its ends.
-    first: f64,
-    last: f64,
-    /// Draws this close above an integer need no test.
-    sure: f64,
-}
-
-/// Integral of x^-EXPONENT, up to a constant.
-fn integral(x: f64) -> f64 {
-    x.powf(1.0 - EXPONENT) / (1.0 - EXPONENT)
-}
-
-fn inverse(y: f64) -> f64 {
-    ((1.0 - EXPONENT) * y).powf(1.0 / (1.0 - EXPONENT))
-}
-
-impl Zipf {
-    fn new(count: u64) -> Self {
-        let count = count as f64;
-        let sure = 2.0 - inverse(integral(2.5) - 2.0_f64.powf(-EXPONENT));
-        Self { count, first: integral(1.5) - 1.0, last: integral(count + 0.5), sure }
-    }
-
-    fn draw(&self, random: &mut Random) -> u64 {
-        loop {
-            let y = self.last + random.fraction() * (self.first - self.last);
-            let x = inverse(y);
-            let rank = x.round().clamp(1.0, self.count);
-            if rank - x <= self.sure || y >= integral(rank + 0.5) - rank.powf(-EXPONENT) {
-                return rank as u64;
-            }
-        }
-    }
 }
 
 /// A bijection of `0..=mask`, `mask` one less than a power of two: neighbours end up far apart.
@@ -157,7 +118,7 @@ pub fn generate(arguments: &Arguments) -> io::Result<()> {
         arguments.files.write_table(&arguments.out, &format!("sums-{}", keys.name()), |number, count| {
             let own = share(rows, number, count);
             let random = Random::new(number as u64);
-            let mut drawn = Drawn { keys, random, zipf: Zipf::new(groups), groups, rows, next: own.start };
+            let mut drawn = Drawn { keys, random, zipf: Zipf::new(groups, EXPONENT), groups, rows, next: own.start };
             let batches = in_batches(own.end - own.start, move |next| {
                 let keys = Int64Array::from_iter_values((0..next).map(|_| drawn.draw()));
                 let values = (0..next).map(|_| drawn.random.below(1000) as i64);
@@ -189,8 +150,14 @@ mod tests {
     #[test]
     fn unique_keys_are_unique() {
         for rows in [1_u64, 1000, 1025] {
-            let mut drawn =
-                Drawn { keys: Keys::Unique, random: Random::new(1), zipf: Zipf::new(1), groups: 1, rows, next: 0 };
+            let mut drawn = Drawn {
+                keys: Keys::Unique,
+                random: Random::new(1),
+                zipf: Zipf::new(1, EXPONENT),
+                groups: 1,
+                rows,
+                next: 0,
+            };
             let mut keys: Vec<i64> = (0..rows).map(|_| drawn.draw()).collect();
             keys.sort_unstable();
             assert!(keys.iter().copied().eq(0..rows as i64));
@@ -199,7 +166,7 @@ mod tests {
 
     #[test]
     fn zipf_is_as_skewed_as_it_says() {
-        let (zipf, mut random) = (Zipf::new(1000), Random::new(7));
+        let (zipf, mut random) = (Zipf::new(1000, EXPONENT), Random::new(7));
         let weight: f64 = (1..=1000).map(|rank| f64::from(rank).powf(-EXPONENT)).sum();
         let mut counts = [0_u32; 1001];
         for _ in 0..1_000_000 {
