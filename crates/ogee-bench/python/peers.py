@@ -40,7 +40,7 @@ def duckdb(job):
     for statement in [*suites.DUCKDB_SETTINGS, *suites.views(job["tables"])]:
         database.execute(statement)
     if "whole" in job:
-        return lambda: suites.answer(database.execute(job["sql"]), **job["whole"])
+        return lambda: suites.answer(database, job["sql"], **job["whole"])
     return lambda: database.execute(job["sql"]).fetchall()
 
 

@@ -123,7 +123,7 @@ const SERIES: Famous = Famous {
 };
 
 /// See the module.
-pub const FAMOUS: [Famous; 28] = [
+pub const FAMOUS: [Famous; 30] = [
     Famous { title: "Iron Man", year: 2008, info: &[("release dates", "USA:2 May 2008", None)], ..IRON },
     Famous { title: "Iron Man 2", year: 2010, links: &[("follows", "Iron Man")], ..IRON },
     Famous { title: "Iron Man 3", year: 2013, links: &[("follows", "Iron Man 2")], ..IRON },
@@ -185,7 +185,7 @@ pub const FAMOUS: [Famous; 28] = [
     },
     Famous {
         title: "Loser Town",
-        year: 2001,
+        year: 2006,
         keywords: &["10,000-mile-club", "nerd", "loner"],
         companies: &[
             ("YouTube", "distributors", Some("(2006) (worldwide) (video)")),
@@ -194,6 +194,20 @@ pub const FAMOUS: [Famous; 28] = [
         info: &[("release dates", "USA:5 March 2006", Some("(internet)"))],
         links: &[("followed by", "Easy Money II")],
         complete: COMPLETE,
+        ..PLAIN
+    },
+    Famous {
+        title: "The Lighthouse Keeper",
+        year: 1982,
+        country: 2,
+        genres: &["Drama"],
+        parts: &[("Dahlberg, Hans", "actor", None, None), ("Abendroth, Karl", "director", None, None)],
+        ..PLAIN
+    },
+    Famous {
+        title: "A Century of Cinema",
+        genres: &["Documentary"],
+        links: &[("features", "The Lighthouse Keeper")],
         ..PLAIN
     },
 ];

@@ -112,8 +112,7 @@ pub fn title(world: &World, title: &Title, rows: &mut Rows) {
 pub fn cast_info(world: &World, title: &Title, rows: &mut Rows) {
     let mut random = random(Stream::CastInfo, title.id);
     let (animated, japanese) = (title.has_genre("Animation"), title.country().0 == "[jp]");
-    let drawn = if title.rank < 0.001 { 0.001 } else { title.rank };
-    for order in 0..many(&mut random, drawn, 13.6, 0.55, 1500) {
+    for order in 0..many(&mut random, title.rank, 17.5, 0.64, 1500) {
         let role = weighted(&mut random, ROLES.iter().map(|role| role.1));
         let gender = match ROLES[role].0 {
             "actor" => Some("m"),
@@ -207,7 +206,7 @@ pub fn movie_info(_: &World, title: &Title, rows: &mut Rows) {
             push("countries", one(random, &COUNTRIES).1.to_owned(), None);
         }
     }
-    for at in 0..many(random, title.rank, 1.2, 0.6, 60) {
+    for at in 0..many(random, title.rank, 1.1, 0.65, 80) {
         let place = if at == 0 { country.1 } else { COUNTRIES[weighted(random, COUNTRIES.iter().map(|c| c.3))].1 };
         let note = match random.below(100) {
             0..4 if year > 1990 => Some("(internet)"),
@@ -234,7 +233,7 @@ pub fn movie_info(_: &World, title: &Title, rows: &mut Rows) {
             _ => push("locations", format!("{}, {}", words(random, 1, 3), country.1), None),
         }
     }
-    for _ in 0..many(random, title.rank, 0.9, 0.65, 250) {
+    for _ in 0..many(random, title.rank, 0.9, 0.75, 400) {
         let kind =
             one(random, &["trivia", "goofs", "quotes", "soundtrack", "plot", "taglines", "crazy credits", "mpaa"]);
         let note = chance(random, 10.0).then(|| one(random, &["Anonymous", "The Editors", "A. Viewer"]));
@@ -275,7 +274,7 @@ pub fn movie_keyword(world: &World, title: &Title, rows: &mut Rows) {
     if title.sequel {
         places.push(known("sequel"));
     }
-    for _ in 0..many(&mut random, title.rank, 1.9, 0.8, 200) {
+    for _ in 0..many(&mut random, title.rank, 4.4, 0.88, 300) {
         let place = world.theme(&mut random, title);
         if !places.contains(&place) {
             places.push(place);
@@ -289,7 +288,7 @@ pub fn movie_keyword(world: &World, title: &Title, rows: &mut Rows) {
 pub fn movie_companies(world: &World, title: &Title, rows: &mut Rows) {
     let mut random = random(Stream::MovieCompanies, title.id);
     let year = title.year.unwrap_or(1990);
-    for _ in 0..many(&mut random, title.rank, 1.05, 0.6, 70) {
+    for _ in 0..many(&mut random, title.rank, 1.3, 0.68, 90) {
         let firm = world.firm(&mut random, title);
         let distributes = random.below(2) == 0;
         let note = if distributes {
@@ -306,7 +305,7 @@ pub fn movie_companies(world: &World, title: &Title, rows: &mut Rows) {
             match random.below(10) {
                 0 => None,
                 1 => Some(format!("({place})")),
-                _ => Some(format!("({}) ({place}) {medium}", year + random.below(6) as i64)),
+                _ => Some(format!("({}) ({place}) {medium}", year + random.below(7) as i64 - 2)),
             }
         } else {
             match random.below(1000) {
@@ -471,6 +470,7 @@ pub fn person_info(world: &World, place: u64, rows: &mut Rows) {
     };
     if known {
         push("height", "5' 7\"".to_owned(), None);
+        push("mini biography", words(&mut random, 15, 60), Some(AUTHORS[0]));
         push("trivia", words(&mut random, 5, 20), None);
     }
     for _ in 0..many(&mut random, fame(world, place), 0.72, 0.5, 60) {
