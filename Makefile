@@ -84,7 +84,7 @@ release:
 	$(CARGO) build --release -p ogee-cli -p ogee-bench
 
 $(DATA)/lineitem: | release
-	target/release/ogee-bench generate tpch --scale $(SCALE) --out $(DATA)
+	target/release/ogee-bench generate tpch --tables lineitem --scale $(SCALE) --out $(DATA)
 
 .PHONY: bench-data
 bench-data: | $(DATA)/lineitem ## TPC-H lineitem at SCALE, once
@@ -117,7 +117,7 @@ bench-peers: release bench-answers $(VENV_PEERS)/.done ## Beside four other syst
 .PHONY: bench-scales
 bench-scales: release $(VENV)/.done $(VENV_PEERS)/.done ## Groupings 3, 6, 13 where the limit grows with the data: figures 5 and 6 of the external aggregation paper (SCALES)
 	for scale in $(SCALES); do \
-		test -d data/tpch-$$scale/lineitem || target/release/ogee-bench generate tpch --scale $$scale --out data/tpch-$$scale || exit 1; \
+		test -d data/tpch-$$scale/lineitem || target/release/ogee-bench generate tpch --tables lineitem --scale $$scale --out data/tpch-$$scale || exit 1; \
 		$(VENV)/bin/python $(COMPARE) answers --data data/tpch-$$scale --names g3-thin,g6-thin,g13-thin || exit 1; \
 		$(VENV)/bin/python $(COMPARE) race --data data/tpch-$$scale --limits $$((156 * scale))MB --threads $(THREADS) --runs 1 \
 			--names g3-thin,g6-thin,g13-thin,g3-wide14,g6-wide14,g13-wide14 --out data/scales.jsonl $(ARGS) || exit 1; \
@@ -136,6 +136,30 @@ bench-sums: release $(VENV)/.done ## Sums by key over ROWS rows of five distribu
 	test -d data/sums-$(ROWS) || target/release/ogee-bench generate sums --rows $(ROWS) --out data/sums-$(ROWS)
 	for step in answers check race; do $(VENV)/bin/python $(COMPARE) $$step --suite sums \
 		--data data/sums-$(ROWS) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || exit 1; done
+
+# Data once, then DuckDB's answers, Ogee's against them at every limit, and the race; $(1) is the suite.
+define suite
+	test -e data/$(1)-$(SCALE)/.tables || { target/release/ogee-bench generate $(1) --scale $(SCALE) --out data/$(1)-$(SCALE) \
+		&& touch data/$(1)-$(SCALE)/.tables; }
+	failed=0; for step in answers check race; do $(VENV)/bin/python $(COMPARE) $$step --suite $(1) \
+		--data data/$(1)-$(SCALE) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || failed=1; done; exit $$failed
+endef
+
+.PHONY: bench-tpch
+bench-tpch: release $(VENV)/.done ## The 22 queries of TPC-H beside DuckDB: whole answers, then time and memory (SCALE, LIMITS, THREADS, ARGS)
+	$(call suite,tpch)
+
+.PHONY: bench-tpcds
+bench-tpcds: release $(VENV)/.done ## The 99 queries of TPC-DS (SCALE, LIMITS, THREADS, ARGS)
+	$(call suite,tpcds)
+
+.PHONY: bench-ssb
+bench-ssb: release $(VENV)/.done ## The 13 queries of the Star Schema Benchmark (SCALE, LIMITS, THREADS, ARGS)
+	$(call suite,ssb)
+
+.PHONY: bench-job
+bench-job: release $(VENV)/.done ## The 113 queries of the Join Order Benchmark over made tables (SCALE, LIMITS, THREADS, ARGS)
+	$(call suite,job)
 
 .PHONY: bench-idle
 bench-idle: release bench-data ## Memory falls back after a query; an idle shell uses no CPU

@@ -355,3 +355,65 @@ pub fn generate(Arguments { scale, selection }: &Arguments) -> io::Result<()> {
     let tables = selection.pick(&TABLES, &SMALL)?;
     selection.files.write_tables(&selection.out, &tables, |table, number, count| Ok(rows(table, *scale, number, count)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Int32Type, Int64Type};
+
+    use super::*;
+
+    fn whole(table: &str, scale: f64, files: i32) -> RecordBatch {
+        let parts = (1..=files).flat_map(|number| rows(table, scale, number, files).1);
+        let batches: Vec<_> = parts.map(Result::unwrap).collect();
+        arrow_select::concat::concat_batches(&schema_of(table), &batches).unwrap()
+    }
+
+    fn keys(batch: &RecordBatch, column: &str) -> HashSet<i32> {
+        batch.column_by_name(column).unwrap().as_primitive::<Int32Type>().values().iter().copied().collect()
+    }
+
+    #[test]
+    fn keys_of_lineorder_refer_to_rows() {
+        let lines = whole("lineorder", 0.01, 1);
+        assert_eq!(lines, whole("lineorder", 0.01, 3));
+        for (own, table, key) in [
+            ("lo_custkey", "customer", "c_custkey"),
+            ("lo_partkey", "part", "p_partkey"),
+            ("lo_suppkey", "supplier", "s_suppkey"),
+            ("lo_orderdate", "date", "d_datekey"),
+            ("lo_commitdate", "date", "d_datekey"),
+        ] {
+            let target = keys(&whole(table, 0.01, 1), key);
+            assert!(keys(&lines, own).is_subset(&target), "{own}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_paper() {
+        assert_eq!(whole("customer", 0.1, 1).num_rows(), 3_000);
+        assert_eq!(whole("supplier", 0.1, 1).num_rows(), 200);
+        assert_eq!(whole("date", 0.1, 1).num_rows(), 2_557);
+        assert_eq!((parts(0.1), parts(1.0), parts(4.0), parts(10.0)), (20_000, 200_000, 600_000, 800_000));
+        assert_eq!(whole("part", 0.1, 1).num_rows(), 20_000);
+    }
+
+    #[test]
+    fn values_are_made_as_the_queries_expect() {
+        let lines = whole("lineorder", 0.01, 1);
+        let of = |column: &str| lines.column_by_name(column).unwrap().as_primitive::<Int64Type>().value(7);
+        let discount = lines.column_by_name("lo_discount").unwrap().as_primitive::<Int32Type>().value(7);
+        assert_eq!(of("lo_revenue"), of("lo_extendedprice") * (100 - i64::from(discount)) / 100);
+        let contains = |table: &str, column: &str, value: &str| {
+            let batch = whole(table, 0.1, 1);
+            batch.column_by_name(column).unwrap().as_string::<i32>().iter().any(|found| found == Some(value))
+        };
+        assert!(contains("customer", "c_city", "UNITED KI1"));
+        assert!(contains("customer", "c_region", "ASIA"));
+        assert!(contains("part", "p_brand1", "MFGR#2221"));
+        assert!(contains("part", "p_category", "MFGR#14"));
+        assert!(contains("date", "d_yearmonth", "Dec1997"));
+    }
+}

@@ -76,3 +76,19 @@ pub fn generate(Arguments { scale, selection }: &Arguments) -> io::Result<()> {
         rows(table, session.clone()).ok_or_else(|| io::Error::other(format!("no generator for {table}")))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_has_rows_of_its_schema() {
+        let session = SessionBuilder::new().with_scale_factor(1.0).build().unwrap();
+        for table in TABLES {
+            let (schema, mut batches) = rows(table, session.clone()).unwrap();
+            let first = batches.next().unwrap().unwrap();
+            assert_eq!(first.schema(), schema, "{table}");
+        }
+        assert!(rows("lineitem", session).is_none());
+    }
+}

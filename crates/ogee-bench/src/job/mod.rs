@@ -244,3 +244,6 @@ pub fn generate(Arguments { scale, from, selection }: &Arguments) -> io::Result<
     let world = Arc::new(World::new(*scale));
     selection.files.write_tables(&selection.out, &tables, |table, _, _| Ok((schema(table), batches(table, &world))))
 }
+
+#[cfg(test)]
+mod tests;
