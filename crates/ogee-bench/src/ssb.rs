@@ -367,12 +367,12 @@ mod tests {
 
     fn whole(table: &str, scale: f64, files: i32) -> RecordBatch {
         let parts = (1..=files).flat_map(|number| rows(table, scale, number, files).1);
-        let batches: Vec<_> = parts.map(Result::unwrap).collect();
-        arrow_select::concat::concat_batches(&schema_of(table), &batches).unwrap()
+        let batches: Vec<_> = parts.map(|batch| batch.expect("a batch")).collect();
+        arrow_select::concat::concat_batches(&schema_of(table), &batches).expect("one schema")
     }
 
     fn keys(batch: &RecordBatch, column: &str) -> HashSet<i32> {
-        batch.column_by_name(column).unwrap().as_primitive::<Int32Type>().values().iter().copied().collect()
+        batch.column_by_name(column).expect("a column").as_primitive::<Int32Type>().values().iter().copied().collect()
     }
 
     #[test]
@@ -403,12 +403,12 @@ mod tests {
     #[test]
     fn values_are_made_as_the_queries_expect() {
         let lines = whole("lineorder", 0.01, 1);
-        let of = |column: &str| lines.column_by_name(column).unwrap().as_primitive::<Int64Type>().value(7);
-        let discount = lines.column_by_name("lo_discount").unwrap().as_primitive::<Int32Type>().value(7);
+        let of = |column: &str| lines.column_by_name(column).expect("a column").as_primitive::<Int64Type>().value(7);
+        let discount = lines.column_by_name("lo_discount").expect("a column").as_primitive::<Int32Type>().value(7);
         assert_eq!(of("lo_revenue"), of("lo_extendedprice") * (100 - i64::from(discount)) / 100);
         let contains = |table: &str, column: &str, value: &str| {
             let batch = whole(table, 0.1, 1);
-            batch.column_by_name(column).unwrap().as_string::<i32>().iter().any(|found| found == Some(value))
+            batch.column_by_name(column).expect("a column").as_string::<i32>().iter().any(|found| found == Some(value))
         };
         assert!(contains("customer", "c_city", "UNITED KI1"));
         assert!(contains("customer", "c_region", "ASIA"));

@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn every_table_has_rows_of_its_schema() {
-        let session = SessionBuilder::new().with_scale_factor(1.0).build().unwrap();
+        let session = SessionBuilder::new().with_scale_factor(1.0).build().expect("a scale factor");
         for table in TABLES {
-            let (schema, mut batches) = rows(table, session.clone()).unwrap();
-            let first = batches.next().unwrap().unwrap();
+            let (schema, mut batches) = rows(table, session.clone()).expect("a generator");
+            let first = batches.next().expect("rows").expect("a batch");
             assert_eq!(first.schema(), schema, "{table}");
         }
         assert!(rows("lineitem", session).is_none());

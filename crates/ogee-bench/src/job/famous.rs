@@ -123,7 +123,7 @@ const SERIES: Famous = Famous {
 };
 
 /// See the module.
-pub const FAMOUS: [Famous; 30] = [
+pub const FAMOUS: [Famous; 31] = [
     Famous { title: "Iron Man", year: 2008, info: &[("release dates", "USA:2 May 2008", None)], ..IRON },
     Famous { title: "Iron Man 2", year: 2010, links: &[("follows", "Iron Man")], ..IRON },
     Famous { title: "Iron Man 3", year: 2013, links: &[("follows", "Iron Man 2")], ..IRON },
@@ -202,6 +202,17 @@ pub const FAMOUS: [Famous; 30] = [
         country: 2,
         genres: &["Drama"],
         parts: &[("Dahlberg, Hans", "actor", None, None), ("Abendroth, Karl", "director", None, None)],
+        ..PLAIN
+    },
+    Famous {
+        title: "Mord im Regen",
+        year: 2010,
+        country: 2,
+        genres: &["Crime", "Thriller"],
+        keywords: &["murder", "blood", "violence"],
+        companies: &[("Constantin Film", "distributors", Some("(2009) (Germany) (theatrical)"))],
+        info: &[("countries", "Germany", None)],
+        rating: "5.4",
         ..PLAIN
     },
     Famous {

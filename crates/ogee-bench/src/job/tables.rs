@@ -274,6 +274,10 @@ pub fn movie_keyword(world: &World, title: &Title, rows: &mut Rows) {
     if title.sequel {
         places.push(known("sequel"));
     }
+    // A property of the title, not more frequent where much is said about it.
+    if chance(&mut random, if title.rank < 0.2 { 4.0 } else { 1.1 }) {
+        places.push(known("character-name-in-title"));
+    }
     for _ in 0..many(&mut random, title.rank, 4.4, 0.88, 300) {
         let place = world.theme(&mut random, title);
         if !places.contains(&place) {

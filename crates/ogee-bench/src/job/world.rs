@@ -395,10 +395,9 @@ impl World {
     pub fn theme(&self, random: &mut Random, title: &Title) -> u64 {
         let known = |name: &str| self.known_keywords.iter().position(|keyword| *keyword == name);
         let name = match random.below(20) {
-            0 => "character-name-in-title",
-            1 if title.sequel => one(random, &["sequel", "second-part", "sequel-to-cult-favorite"]),
-            1 => one(random, &["independent-film", "number-in-title", "based-on-novel"]),
-            2..=9 => {
+            0 if title.sequel => one(random, &["sequel", "second-part", "sequel-to-cult-favorite"]),
+            0 => one(random, &["independent-film", "number-in-title", "based-on-novel"]),
+            1..=8 => {
                 let genre = one(random, &title.genres);
                 one(random, GENRES[genre].3)
             }
