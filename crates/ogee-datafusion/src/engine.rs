@@ -135,6 +135,15 @@ impl StatementContext {
         }
     }
 
+    /// Rows that pipelines of the engine began with so far.
+    pub fn rows_scanned(&self) -> u64 {
+        self.islands
+            .lock()
+            .iter()
+            .map(|counters| counters.rows_scanned.load(std::sync::atomic::Ordering::Relaxed))
+            .sum()
+    }
+
     /// Decisions that the operators took so far, e.g. the strategies of aggregations.
     pub fn strategies(&self) -> Vec<String> {
         let mut strategies = Vec::new();

@@ -28,6 +28,8 @@ pub struct StatementStats {
     pub elapsed: Duration,
     /// Rows of the result, or rows written.
     pub rows: u64,
+    /// Rows that pipelines began with: of scans, and groups of aggregations.
+    pub rows_scanned: u64,
     /// Workers.
     pub threads: usize,
     /// Bytes that the process may hold.
@@ -108,6 +110,7 @@ impl Monitor {
             peak_rss_bytes: self.sampler.as_ref().map_or(0, Sampler::peak),
             spilled_bytes: memory.spilled_bytes - self.spilled_before,
             temp_peak_bytes: memory.temp_peak,
+            rows_scanned: self.context.rows_scanned(),
             strategies: self.context.strategies(),
         }
     }

@@ -4,4 +4,5 @@
 mod common;
 mod differential;
 mod islands;
+mod joins;
 mod statements;
