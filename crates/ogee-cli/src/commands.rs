@@ -86,7 +86,7 @@ pub fn run(session: &mut Session, line: &str) -> Result<(), RunError> {
             let on = |value| if value { "on" } else { "off" };
             let (rows, timer, stats) = (session.style.rows_max, on(session.timer), on(session.stats));
             writeln!(session.sink, "mode: {format}\nmaxrows: {rows}\ntimer: {timer}\nstats: {stats}")?;
-            for name in ["memory_limit", "threads", "temp_directory", "max_temp_size"] {
+            for name in ["memory_limit", "threads", "temp_directory", "temp_compression", "max_temp_size"] {
                 session.statement(&format!("SHOW {name}"))?;
             }
         }

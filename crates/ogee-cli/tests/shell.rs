@@ -191,6 +191,7 @@ fn statistics_are_one_line_of_json_per_statement() {
         "peak_pool_bytes",
         "peak_rss_bytes",
         "spilled_bytes",
+        "temp_written_bytes",
         "temp_peak_bytes",
         "strategies",
     ];

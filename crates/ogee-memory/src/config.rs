@@ -20,6 +20,19 @@ pub enum EvictionPolicy {
     PersistentFirst,
 }
 
+/// Whether pages of fixed size are compressed (LZ4) when they are spilled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum TempCompression {
+    /// If that is quicker, by the measured speeds of the device and of the compressor, or if temporary space is short.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// Whenever it makes a page smaller.
+    Always,
+}
+
 /// How a [`BufferManager`](crate::BufferManager) is set up.
 #[derive(Debug, Clone)]
 pub struct MemoryConfig {
@@ -30,6 +43,8 @@ pub struct MemoryConfig {
     pub temp_directory: Option<PathBuf>,
     /// The most that may lie there, in bytes. `None`: 90 % of what is free when spilling begins.
     pub max_temp_bytes: Option<u64>,
+    /// Whether what goes there is compressed.
+    pub temp_compression: TempCompression,
     /// The door to files.
     pub io: Arc<dyn Io>,
     /// A hostile setting for tests: every page is written out as soon as it is unpinned.
@@ -50,6 +65,7 @@ impl Default for MemoryConfig {
             limit: default_limit(),
             temp_directory: None,
             max_temp_bytes: None,
+            temp_compression: TempCompression::Auto,
             io: Arc::new(RealIo),
             spill_always: false,
             counts_process: true,

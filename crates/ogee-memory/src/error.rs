@@ -103,6 +103,11 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
+    /// Whether there is no place for more in the temporary space.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::TempSpaceExhausted { .. } | Self::DiskFull { .. })
+    }
+
     /// The stable code of the error.
     pub fn code(&self) -> &'static str {
         match self {

@@ -30,7 +30,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.page.state.is_evictable(self.sequence)
     }
 }
@@ -72,6 +72,11 @@ impl EvictionQueue {
     /// The least recently unpinned page; its entry may be stale.
     pub(crate) fn pop(&self) -> Option<Entry> {
         self.entries.pop()
+    }
+
+    /// Entries, stale ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// Drops stale entries. One thread at a time; others return at once. Live ones go to the end in their old order, so those

@@ -12,6 +12,15 @@ use parking_lot::Mutex;
 
 use crate::io::{Io, IoFile, RealIo};
 
+/// A device and a clock that nobody waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulatedDevice {
+    /// The clock moves so far whenever somebody looks at it: what compressing a page takes, and what a transfer takes at least.
+    pub look: Duration,
+    /// The clock moves by a transfer's bytes over this.
+    pub bytes_per_second: u64,
+}
+
 /// What goes wrong. The default is nothing.
 #[derive(Debug, Clone, Default)]
 pub struct FaultPlan {
@@ -33,6 +42,8 @@ pub struct FaultPlan {
     pub corrupt_read: Option<u64>,
     /// Each transfer takes up to so much longer.
     pub delay: Duration,
+    /// The clock and the speed of the device are simulated.
+    pub simulated: Option<SimulatedDevice>,
     /// What `free_space` says.
     pub free_space: Option<u64>,
     /// What `is_in_memory` says.
@@ -49,6 +60,8 @@ struct Faults {
     punched: AtomicU64,
     files: AtomicU64,
     length: AtomicU64,
+    /// The simulated clock, in nanoseconds.
+    clock: AtomicU64,
 }
 
 /// Files of the operating system with faults on top. Clones share plan and counts.
@@ -104,9 +117,13 @@ impl Faults {
         value ^ (value >> 31)
     }
 
-    /// Waits as long as the plan says, and returns how many bytes of `len` to transfer.
+    /// Waits as long as the plan says, or has the clock do so, and returns how many bytes of `len` to transfer.
     fn transfer(&self, plan: &FaultPlan, len: usize) -> usize {
         let draw = self.draw();
+        if let Some(device) = plan.simulated {
+            let time = len as u64 * 1_000_000_000 / device.bytes_per_second;
+            self.clock.fetch_add(time, Ordering::SeqCst);
+        }
         if !plan.delay.is_zero() {
             std::thread::sleep(plan.delay.mul_f64((draw >> 40) as f64 / (1u64 << 24) as f64));
         }
@@ -136,6 +153,17 @@ impl Io for FaultyIo {
 
     fn is_in_memory(&self, _directory: &Path) -> io::Result<bool> {
         Ok(self.0.plan.lock().in_memory)
+    }
+
+    fn now(&self) -> Duration {
+        let simulated = self.0.plan.lock().simulated;
+        match simulated {
+            None => RealIo.now(),
+            Some(device) => {
+                let look = device.look.as_nanos() as u64;
+                Duration::from_nanos(self.0.clock.fetch_add(look, Ordering::SeqCst) + look)
+            }
+        }
     }
 }
 

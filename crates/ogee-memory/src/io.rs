@@ -8,7 +8,9 @@
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -32,6 +34,12 @@ pub trait Io: Debug + Send + Sync {
     /// # Errors
     /// What the system says.
     fn is_in_memory(&self, directory: &Path) -> io::Result<bool>;
+
+    /// The time since some moment in the past, by which transfers and compression are measured; it never goes back.
+    fn now(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
 }
 
 /// A temporary file. Offsets and lengths are multiples of 4 KiB, and so are the addresses of the buffers.

@@ -42,7 +42,7 @@
 //! 7. Nobody reports that memory has run out while a write is in flight; a refusal means that everything the pool holds was
 //!    pinned, or that the temporary space refused.
 //! 8. Temporary files have no name: a process that dies leaves nothing behind.
-//! 9. What is read back has the checksum it was written with, or the page is reported as corrupt and never handed out.
+//! 9. What is read back has the checksum it was written with (compressed, if it was), or the page is reported as corrupt and never handed out.
 //!
 //! After "Robust external hash aggregation in the solid state age", ICDE 2024 (sections III and IV: one pool, three kinds of
 //! temporary memory, lock-free eviction queue, slots reused, pages destroyed eagerly). It departs from the paper in
@@ -55,6 +55,7 @@ mod account;
 mod allocator;
 mod background;
 mod checksum;
+mod compression;
 mod config;
 mod consumers;
 mod counter;
@@ -86,10 +87,10 @@ mod variable_page;
 
 pub use account::{ProcessAccount, process_account};
 pub use allocator::CountingAllocator;
-pub use config::{EvictionPolicy, MemoryConfig};
+pub use config::{EvictionPolicy, MemoryConfig, TempCompression};
 pub use defaults::{default_limit, default_threads};
 pub use error::{MemoryError, format_bytes};
-pub use faulty_io::{FaultPlan, FaultyIo};
+pub use faulty_io::{FaultPlan, FaultyIo, SimulatedDevice};
 pub use io::{Io, IoFile, RealIo};
 pub use manager::{BufferManager, MemoryStats};
 pub use non_paged::NonPaged;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::account::is_due;
-use crate::config::{EvictionPolicy, MemoryConfig};
+use crate::config::{EvictionPolicy, MemoryConfig, TempCompression};
 use crate::error::MemoryError;
 use crate::non_paged::NonPaged;
 use crate::page::{PageHandle, PinnedPage};
@@ -48,9 +48,11 @@ pub struct MemoryStats {
     pub non_paged: usize,
     /// Promises.
     pub reserved: usize,
-    /// Written to the temporary space since the manager was made.
+    /// Bytes of pages written to the temporary space since the manager was made.
     pub spilled_bytes: u64,
-    /// Read back from it since the manager was made.
+    /// What was written for them: less where they were compressed.
+    pub temp_written_bytes: u64,
+    /// Bytes of pages read back from it since the manager was made.
     pub read_back_bytes: u64,
     /// In the temporary space at the moment.
     pub temp_bytes: u64,
@@ -155,6 +157,16 @@ impl BufferManager {
         self.pool.temp.set_bytes_max(bytes);
     }
 
+    /// Changes whether pages are compressed when they are spilled from now on.
+    pub fn set_temp_compression(&self, mode: TempCompression) {
+        self.pool.compression.set_mode(mode);
+    }
+
+    /// Whether pages are compressed when they are spilled.
+    pub fn temp_compression(&self) -> TempCompression {
+        self.pool.compression.mode()
+    }
+
     /// Changes where pages are spilled; `None`: the system's temporary directory.
     ///
     /// # Errors
@@ -203,6 +215,7 @@ impl BufferManager {
             non_paged: ledger.non_paged(),
             reserved: ledger.reserved(),
             spilled_bytes: counts.spilled_bytes.load(Ordering::Relaxed),
+            temp_written_bytes: counts.temp_written_bytes.load(Ordering::Relaxed),
             read_back_bytes: counts.read_back_bytes.load(Ordering::Relaxed),
             temp_bytes: temp.held(),
             temp_peak: temp.held_peak(),

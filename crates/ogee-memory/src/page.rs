@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use parking_lot::Mutex;
 
 use crate::PAGE_SIZE;
+use crate::compression::Way;
 use crate::consumers::ConsumerId;
 use crate::error::MemoryError;
 use crate::frame::Frame;
@@ -50,7 +51,12 @@ impl PageMemory {
 /// Where an evicted page is.
 #[derive(Debug)]
 pub(crate) struct Spilled {
+    /// Of what was written, compressed or not.
     pub(crate) checksum: u64,
+    /// Bytes that it was compressed to; `None`: written as it is.
+    pub(crate) packed: Option<usize>,
+    /// For measuring; compressed, too, where it did not shrink. `None`: not a page of fixed size.
+    pub(crate) way: Option<Way>,
     pub(crate) place: SpilledPlace,
 }
 
@@ -61,7 +67,15 @@ pub(crate) enum SpilledPlace {
 }
 
 impl SpilledPlace {
-    /// The slot; 0 for a file of the page's own.
+    /// Tells it from all other slots; 0 for a file of the page's own.
+    pub(crate) fn id(&self) -> u64 {
+        match self {
+            Self::Slot(slot) => slot.id(),
+            Self::Own(_) => 0,
+        }
+    }
+
+    /// The slot's number in its file; 0 for a file of the page's own.
     pub(crate) fn number(&self) -> u64 {
         match self {
             Self::Slot(slot) => u64::from(slot.number),

@@ -1,7 +1,7 @@
 //! The pool: who gets memory, who has to give it up, and how pages go out and come back.
 //!
-//! A request is served, in this order, from a free frame, from room in the budget, from what is given back by evicting the least recently
-//! used page: by waiting for a background write if one is on its way for each who waits, else by writing one page
+//! A request is served, in this order, from a free frame, from room in the budget, from what is given back by evicting the page that comes
+//! first in the queue: by waiting for a background write if one is on its way for each who waits, else by writing one page
 //! oneself. Only when nothing can be evicted and nothing is in flight is it refused.
 //!
 //! Not here: threads of its own (`background`), the face to users (`manager`).
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::account::process_account;
 use crate::background::Background;
 use crate::checksum::checksum;
+use crate::compression::{Compression, Direction, Packed, Way, padded};
 use crate::config::MemoryConfig;
 use crate::consumers::Consumers;
 use crate::error::MemoryError;
@@ -60,6 +61,7 @@ pub(crate) enum Need {
 pub(crate) struct Counts {
     pub(crate) evictions: AtomicU64,
     pub(crate) spilled_bytes: AtomicU64,
+    pub(crate) temp_written_bytes: AtomicU64,
     pub(crate) read_back_bytes: AtomicU64,
 }
 
@@ -68,6 +70,7 @@ pub(crate) struct Pool {
     pub(crate) ledger: Ledger,
     pub(crate) frames: FrameStore,
     pub(crate) temp: TempSpace,
+    pub(crate) compression: Compression,
     pub(crate) consumers: Consumers,
     pub(crate) counts: Counts,
     pub(crate) background: Background,
@@ -77,6 +80,8 @@ pub(crate) struct Pool {
     was_full: AtomicBool,
     /// Threads that hold an entry of the queue or a claimed page.
     in_flight: AtomicUsize,
+    /// Pages in memory of which there is a good copy in the temporary space.
+    copied: AtomicUsize,
     /// Bytes that requests which found nothing free wait for.
     demand: AtomicUsize,
     /// Moves when a thread leaves `in_flight`, and when memory is freed while somebody waits.
@@ -92,6 +97,7 @@ impl Pool {
             ledger: Ledger::new(config.limit, config.counts_process),
             frames: FrameStore::default(),
             temp: TempSpace::new(Arc::clone(&config.io), config.temp_directory.clone(), config.max_temp_bytes),
+            compression: Compression::new(config.temp_compression, config.io_threads),
             consumers: Consumers::new(),
             counts: Counts::default(),
             background: Background::new(config.io_threads, Weak::clone(pool)),
@@ -99,6 +105,7 @@ impl Pool {
             spill_always: config.spill_always,
             was_full: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+            copied: AtomicUsize::new(0),
             demand: AtomicUsize::new(0),
             freed: Progress::new(),
             page_events: std::array::from_fn(|_| Progress::new()),
@@ -294,6 +301,7 @@ impl Pool {
             self.frames.give_back(&self.ledger, surplus(keep), true);
         }
         self.temp.trim();
+        self.compression.trim();
     }
 
     // ---- writing ahead
@@ -371,19 +379,45 @@ impl Pool {
         work()
     }
 
-    /// Evicts the least recently used page. False if there is none that can be.
+    /// Evicts the page that comes first in the queue. False if there is none that can be.
     ///
     /// # Errors
     /// The temporary space refuses; the page stays.
     pub(crate) fn evict_one(&self) -> Result<bool, MemoryError> {
         self.while_in_flight(|| {
             while let Some(entry) = self.queue.pop() {
-                if entry.page.state.claim(entry.sequence) && self.write_back(&entry.page, entry.sequence)? {
-                    return Ok(true);
+                if !entry.page.state.claim(entry.sequence) {
+                    continue;
+                }
+                match self.write_back(&entry.page, entry.sequence) {
+                    Ok(false) => {}
+                    Err(error) if error.is_full() && self.evict_copied() => return Ok(true),
+                    result => return result,
                 }
             }
             Ok(false)
         })
+    }
+
+    /// Evicts a page that takes no more temporary space, since a copy of it is there: no page is in both while there is no room. Whether one
+    /// was. The caller is in flight.
+    #[cold]
+    fn evict_copied(&self) -> bool {
+        for _ in 0..self.queue.len() {
+            if self.copied.load(Ordering::Relaxed) == 0 {
+                return false;
+            }
+            let Some(entry) = self.queue.pop() else { return false };
+            if !entry.is_live() {
+                continue;
+            }
+            if !entry.page.has_copy() {
+                self.queue.push(entry.page, entry.sequence);
+            } else if entry.page.state.claim(entry.sequence) && self.drop_copied(&entry.page, entry.sequence) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Writes a claimed page out, unless that was done before. Whether its memory came free.
@@ -391,14 +425,18 @@ impl Pool {
         if page.has_copy() {
             return Ok(self.drop_copied(page, sequence));
         }
-        let place = match self.place_for(page) {
+        let (way, mut packed) = self.pack(page);
+        let place = match self.place_for(page, packed.as_ref().map(Packed::len)) {
             Ok(place) => place,
             Err(error) => return Err(self.abort_write(page, error)),
         };
-        let checksum = {
-            // SAFETY: the page is ours, and the slice is gone before `begin_write`.
-            let bytes = unsafe { page.claimed_bytes() };
-            checksum(bytes, place.number())
+        let checksum = match &mut packed {
+            Some(packed) => checksum(packed.padded_bytes(), place.id()),
+            None => {
+                // SAFETY: the page is ours, and the slice is gone before `begin_write`.
+                let bytes = unsafe { page.claimed_bytes() };
+                checksum(bytes, place.id())
+            }
         };
         if !page.state.begin_write() {
             self.free_place(page.len, place);
@@ -406,21 +444,52 @@ impl Pool {
             return Ok(true);
         }
         self.page_event(page).advance();
-        let written = {
+        let bytes = match &mut packed {
+            Some(packed) => packed.shared_bytes(),
             // SAFETY: the page is ours until `finish_write` or `abort_write`, and the bytes go to the system only.
-            let bytes = unsafe { page.changing_bytes() };
-            match &place {
-                SpilledPlace::Slot(slot) => slot.file.write(slot.number, bytes),
-                SpilledPlace::Own(file) => write_all(&**file, bytes, 0),
-            }
+            None => unsafe { page.changing_bytes() },
         };
+        let written = self.measure(Direction::Write, way, || match &place {
+            SpilledPlace::Slot(slot) => slot.file.write(slot.number, bytes),
+            SpilledPlace::Own(file) => write_all(&**file, bytes, 0),
+        });
+        let bytes = bytes.len();
+        let packed = packed.map(|packed| packed.len());
         if let Err(error) = written {
             let error = self.temp.transfer_error("write", page.len, error);
             self.free_place(page.len, place);
             return Err(self.abort_write(page, error));
         }
         self.counts.spilled_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
-        Ok(self.end_eviction(page, page.finish_write(sequence, Spilled { checksum, place })))
+        self.counts.temp_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(self.end_eviction(page, page.finish_write(sequence, Spilled { checksum, packed, way, place })))
+    }
+
+    /// Decides how a claimed page goes, and compresses it if it is to be and shrinks. Pages of variable size go as they are.
+    fn pack(&self, page: &Page) -> (Option<Way>, Option<Packed<'_>>) {
+        if page.kind != PageKind::Fixed {
+            return (None, None);
+        }
+        let way = self.compression.way(|| self.temp.is_short());
+        let packed = (way == Way::Compressed).then(|| {
+            // SAFETY: the page was claimed and stays so during this call.
+            let bytes = unsafe { page.claimed_bytes() };
+            self.compression.pack(bytes, || self.temp.now())
+        });
+        (Some(way), packed.flatten())
+    }
+
+    /// Does a transfer, and notes how long it took.
+    fn measure(
+        &self,
+        direction: Direction,
+        way: Option<Way>,
+        transfer: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.compression.begin(direction, self.temp.now());
+        let result = transfer();
+        self.compression.end(direction, self.temp.now(), way.filter(|_| result.is_ok()));
+        result
     }
 
     /// Evicts a claimed page of which there is a good copy. Whether its memory came free.
@@ -431,7 +500,11 @@ impl Pool {
             return true;
         }
         self.page_event(page).advance();
-        self.end_eviction(page, page.finish_without_write(sequence))
+        let finished = page.finish_without_write(sequence);
+        if finished.memory.is_some() {
+            self.copied.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.end_eviction(page, finished)
     }
 
     /// Frees what came free with an eviction. Whether the page's memory did.
@@ -525,13 +598,9 @@ impl Pool {
         let spilled = page.take_spilled().expect("an evicted page has a place");
         // SAFETY: the memory is ours alone, `page.len` bytes long, and initialized: it came zeroed from the system.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), page.len) };
-        let read = match &spilled.place {
-            SpilledPlace::Slot(slot) => slot.file.read(slot.number, bytes),
-            SpilledPlace::Own(file) => read_all(&**file, bytes, 0),
-        };
-        let checked = match read {
-            Ok(()) if checksum(bytes, spilled.place.number()) == spilled.checksum => Ok(()),
-            Ok(()) => Err(MemoryError::Corrupt { file: self.temp.directory(), page: spilled.place.number() }),
+        let checked = match self.read(&spilled, bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(MemoryError::Corrupt { file: self.temp.directory(), page: spilled.place.number() }),
             Err(error) => Err(self.temp.transfer_error("read", page.len, error)),
         };
         match checked {
@@ -540,6 +609,7 @@ impl Pool {
                 self.consumers.add(page.consumer, page.len);
                 page.put_memory(memory);
                 if page.is_sealed() {
+                    self.copied.fetch_add(1, Ordering::Relaxed);
                     page.put_spilled(spilled);
                 } else {
                     self.free_place(page.len, spilled.place);
@@ -552,6 +622,25 @@ impl Pool {
                 Err(error)
             }
         }
+    }
+
+    /// Reads a page into `bytes`. False if it is not what was written.
+    fn read(&self, spilled: &Spilled, bytes: &mut [u8]) -> io::Result<bool> {
+        let id = spilled.place.id();
+        let read_from = |bytes: &mut [u8]| {
+            self.measure(Direction::Read, spilled.way, || match &spilled.place {
+                SpilledPlace::Slot(slot) => slot.file.read(slot.number, bytes),
+                SpilledPlace::Own(file) => read_all(&**file, bytes, 0),
+            })
+        };
+        let Some(packed) = spilled.packed else {
+            read_from(bytes)?;
+            return Ok(checksum(bytes, id) == spilled.checksum);
+        };
+        let mut packed = self.compression.unpacker(packed);
+        read_from(packed.padded_bytes())?;
+        // The decompressor sees only what the compressor wrote.
+        Ok(checksum(packed.padded_bytes(), id) == spilled.checksum && packed.unpack(bytes, || self.temp.now()))
     }
 
     /// Waits until a page that another thread loads or claimed can be tried again.
@@ -606,13 +695,15 @@ impl Pool {
     /// Frees the copy, if there is one, of a page in memory that the caller ended.
     pub(crate) fn free_copy(&self, page: &Page) {
         if let Some(spilled) = page.take_spilled() {
+            self.copied.fetch_sub(1, Ordering::Relaxed);
             self.free_place(page.len, spilled.place);
         }
     }
 
-    fn place_for(&self, page: &Page) -> Result<SpilledPlace, MemoryError> {
+    /// A place for a page, or for the `packed` bytes that it was compressed to.
+    fn place_for(&self, page: &Page, packed: Option<usize>) -> Result<SpilledPlace, MemoryError> {
         match page.kind {
-            PageKind::Fixed => self.temp.allocate_slot().map(SpilledPlace::Slot),
+            PageKind::Fixed => self.temp.allocate_slot(packed.map_or(page.len, padded)).map(SpilledPlace::Slot),
             PageKind::Variable => self.temp.open_own(page.len).map(SpilledPlace::Own),
         }
     }

@@ -1,4 +1,5 @@
-//! One temporary file for all pages of fixed size: slots of 256 KiB, slot `i` at `i * PAGE_SIZE`.
+//! A temporary file of slots of one size, slot `i` at `i * slot_bytes`: one for all pages of fixed size that are written as they are (256 KiB),
+//! and one for each class of compressed ones.
 //!
 //! ```text
 //! | slot 0 | slot 1 | hole | slot 3 | free | slot 5 |  end = 6
@@ -9,7 +10,7 @@
 //! 2. The last slot below `end` is in use, or `end` is 0, except for slots being punched; the file is cut to `end` when that frees enough.
 //! 3. The lowest slot that is not in use is taken first, so that the file empties from its tail.
 //!
-//! Not here: the cap on temporary space (`temp_space`), checksums (`pool`).
+//! Not here: the classes of slots and the cap on temporary space (`temp_space`), checksums (`pool`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,28 +18,27 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::PAGE_SIZE;
 use crate::io::IoFile;
 
-const SLOT_BYTES: u64 = PAGE_SIZE as u64;
+/// The tail is cut off when it has so many bytes, or the file is empty.
+const TRUNCATE_BYTES: usize = 4 << 20;
 
-/// The tail is cut off when it has so many slots (4 MiB), or the file is empty.
-const TRUNCATE_SLOTS: u32 = 16;
-
-/// So many free slots (16 MiB) keep their space for reuse, or an eighth of those in use if that is more.
-const KEEP_SLOTS: usize = 64;
+/// So many bytes of free slots keep their space for reuse, or an eighth of those in use if that is more.
+const KEEP_BYTES: usize = 16 << 20;
 
 /// The file.
 #[derive(Debug)]
 pub(crate) struct SlotFile {
     file: Box<dyn IoFile>,
+    slot_bytes: usize,
     slots: Mutex<Slots>,
     punches: AtomicBool,
 }
 
 /// Which slots are in use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slots {
+    slot_bytes: usize,
     end: u32,
     /// Slots the file is long, as far as it was cut; at least `end` after a write.
     length: u32,
@@ -48,6 +48,10 @@ struct Slots {
 }
 
 impl Slots {
+    fn new(slot_bytes: usize) -> Self {
+        Self { slot_bytes, end: 0, length: 0, free: BTreeSet::new(), holes: BTreeSet::new(), punching: 0 }
+    }
+
     fn allocate(&mut self) -> u32 {
         let slot = match (self.free.first().copied(), self.holes.first().copied()) {
             (Some(free), Some(hole)) => free.min(hole),
@@ -82,7 +86,7 @@ impl Slots {
     /// The new length in slots, if the file should be cut.
     fn cut(&mut self) -> Option<u32> {
         let tail = self.length - self.end;
-        (tail >= TRUNCATE_SLOTS || (self.end == 0 && tail > 0)).then(|| {
+        (tail as usize * self.slot_bytes >= TRUNCATE_BYTES || (self.end == 0 && tail > 0)).then(|| {
             self.length = self.end;
             self.end
         })
@@ -90,7 +94,7 @@ impl Slots {
 
     /// The highest free slots, if too many keep their space; they are the caller's to punch.
     fn take_for_punching(&mut self) -> Vec<u32> {
-        let keep = KEEP_SLOTS.max(self.in_use() / 8);
+        let keep = (KEEP_BYTES / self.slot_bytes).max(self.in_use() / 8);
         if self.free.len() <= keep {
             return Vec::new();
         }
@@ -101,8 +105,17 @@ impl Slots {
 }
 
 impl SlotFile {
-    pub(crate) fn new(file: Box<dyn IoFile>) -> Self {
-        Self { file, slots: Mutex::new(Slots::default()), punches: AtomicBool::new(true) }
+    pub(crate) fn new(file: Box<dyn IoFile>, slot_bytes: usize) -> Self {
+        Self { file, slot_bytes, slots: Mutex::new(Slots::new(slot_bytes)), punches: AtomicBool::new(true) }
+    }
+
+    /// Bytes of a slot.
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    fn offset(&self, slot: u32) -> u64 {
+        u64::from(slot) * self.slot_bytes as u64
     }
 
     /// Takes the lowest slot that is not in use.
@@ -127,7 +140,7 @@ impl SlotFile {
     fn cut(&self, slots: &mut Slots) {
         if let Some(length) = slots.cut() {
             // A file that cannot be cut only keeps its space; it is reused or goes with the file.
-            drop(self.file.truncate(u64::from(length) * SLOT_BYTES));
+            drop(self.file.truncate(self.offset(length)));
         }
     }
 
@@ -136,7 +149,7 @@ impl SlotFile {
     fn punch(&self, mut highest_first: Vec<u32>) {
         highest_first.reverse();
         for run in highest_first.chunk_by(|a, b| a + 1 == *b) {
-            let result = self.file.punch(u64::from(run[0]) * SLOT_BYTES, run.len() as u64 * SLOT_BYTES);
+            let result = self.file.punch(self.offset(run[0]), self.offset(run.len() as u32));
             if result.is_err() {
                 // The space stays allocated and is reused; it is not tried again.
                 self.punches.store(false, Ordering::Relaxed);
@@ -154,22 +167,22 @@ impl SlotFile {
         self.slots.lock().in_use() == 0
     }
 
-    /// Writes a page.
+    /// Writes a page, or what is left of it when it is compressed.
     ///
     /// # Errors
     /// What the system says.
     pub(crate) fn write(&self, slot: u32, bytes: &[AtomicU8]) -> io::Result<()> {
-        assert_eq!(bytes.len(), PAGE_SIZE, "a slot holds a page");
-        write_all(&*self.file, bytes, u64::from(slot) * SLOT_BYTES)
+        assert!(bytes.len() <= self.slot_bytes, "the slot has room for it");
+        write_all(&*self.file, bytes, self.offset(slot))
     }
 
-    /// Reads a page back.
+    /// Reads back what was written.
     ///
     /// # Errors
     /// What the system says; `UnexpectedEof` if the file is too short.
     pub(crate) fn read(&self, slot: u32, bytes: &mut [u8]) -> io::Result<()> {
-        assert_eq!(bytes.len(), PAGE_SIZE, "a slot holds a page");
-        read_all(&*self.file, bytes, u64::from(slot) * SLOT_BYTES)
+        assert!(bytes.len() <= self.slot_bytes, "the slot has room for it");
+        read_all(&*self.file, bytes, self.offset(slot))
     }
 }
 
@@ -205,9 +218,12 @@ pub(crate) fn read_all(file: &dyn IoFile, bytes: &mut [u8], offset: u64) -> io::
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::PAGE_SIZE;
     use crate::faulty_io::{FaultPlan, FaultyIo};
     use crate::io::Io;
     use proptest::prelude::*;
+
+    const SLOT_BYTES: u64 = PAGE_SIZE as u64;
 
     fn page(byte: u8) -> Vec<AtomicU8> {
         (0..PAGE_SIZE).map(|_| AtomicU8::new(byte)).collect()
@@ -217,7 +233,7 @@ mod tests {
     fn the_lowest_slot_is_reused_and_the_tail_is_cut() {
         let directory = tempfile::tempdir().unwrap();
         let io = FaultyIo::new(1);
-        let file = SlotFile::new(io.open_temp(directory.path()).unwrap());
+        let file = SlotFile::new(io.open_temp(directory.path()).unwrap(), PAGE_SIZE);
         for slot in 0..40 {
             assert_eq!(file.allocate(), slot);
             file.write(slot, &page(slot as u8)).unwrap();
@@ -241,7 +257,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let io = FaultyIo::new(2);
             io.set(FaultPlan { refuse_punch, ..FaultPlan::default() });
-            let file = SlotFile::new(io.open_temp(directory.path()).unwrap());
+            let file = SlotFile::new(io.open_temp(directory.path()).unwrap(), PAGE_SIZE);
             (0..301).for_each(|slot| assert_eq!(file.allocate(), slot));
             file.write(300, &page(9)).unwrap();
             (0..200).for_each(|slot| file.free(slot));
@@ -256,7 +272,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let io = FaultyIo::new(3);
         io.set(FaultPlan { short_transfers: true, ..FaultPlan::default() });
-        let file = SlotFile::new(io.open_temp(directory.path()).unwrap());
+        let file = SlotFile::new(io.open_temp(directory.path()).unwrap(), PAGE_SIZE);
         let mut back = vec![0; PAGE_SIZE];
         for byte in 1..20 {
             let slot = file.allocate();
@@ -270,7 +286,7 @@ mod tests {
     proptest! {
         #[test]
         fn slots_are_handed_out_once_lowest_first(steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400)) {
-            let mut slots = Slots::default();
+            let mut slots = Slots::new(PAGE_SIZE);
             let mut used = BTreeSet::new();
             for (take, index) in steps {
                 if take || used.is_empty() {

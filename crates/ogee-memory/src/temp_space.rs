@@ -9,10 +9,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::PAGE_SIZE;
+use crate::compression::SLOT_STEP;
 use crate::error::MemoryError;
 use crate::io::{Io, IoFile};
 use crate::temp_file::SlotFile;
@@ -20,13 +22,20 @@ use crate::temp_file::SlotFile;
 /// Of what is free when spilling begins, this much may be used.
 const FREE_SPACE_PERCENT: u64 = 90;
 
+/// Sizes of slots: multiples of 32 KiB up to a page.
+const SLOT_CLASSES: usize = PAGE_SIZE / SLOT_STEP;
+
+/// Space is short when less than this is left of it, or less than an eighth.
+const SHORT_BYTES: u64 = 16 * PAGE_SIZE as u64;
+
 #[derive(Debug)]
 struct Place {
     directory: PathBuf,
     bytes_max: Option<u64>,
     /// What `bytes_max` comes to, found when spilling begins; `None` after a change.
     cap: Option<u64>,
-    slots: Option<Arc<SlotFile>>,
+    /// A file for each size of slots that is needed.
+    slots: [Option<Arc<SlotFile>>; SLOT_CLASSES],
 }
 
 /// The temporary space.
@@ -45,12 +54,19 @@ pub(crate) struct Slot {
     pub(crate) number: u32,
 }
 
+impl Slot {
+    /// The slot's number among all slots of its manager.
+    pub(crate) fn id(&self) -> u64 {
+        (self.file.slot_bytes() as u64) << 32 | u64::from(self.number)
+    }
+}
+
 impl TempSpace {
     pub(crate) fn new(io: Arc<dyn Io>, directory: Option<PathBuf>, bytes_max: Option<u64>) -> Self {
         let directory = directory.unwrap_or_else(std::env::temp_dir);
         Self {
             io,
-            place: Mutex::new(Place { directory, bytes_max, cap: None, slots: None }),
+            place: Mutex::new(Place { directory, bytes_max, cap: None, slots: Default::default() }),
             held: AtomicU64::new(0),
             held_peak: AtomicU64::new(0),
         }
@@ -80,7 +96,7 @@ impl TempSpace {
             return Err(MemoryError::InUse { setting: "temp_directory", spilled });
         }
         place.directory = directory.unwrap_or_else(std::env::temp_dir);
-        place.slots = None;
+        place.slots = Default::default();
         Ok(())
     }
 
@@ -128,21 +144,35 @@ impl TempSpace {
         Ok(opened)
     }
 
+    /// Whether little is left of what may be used.
+    pub(crate) fn is_short(&self) -> bool {
+        // Before spilling begins nobody has looked.
+        self.place.lock().cap.is_some_and(|cap| cap.saturating_sub(self.held()) < SHORT_BYTES.max(cap / 8))
+    }
+
+    /// The time by which transfers are measured.
+    pub(crate) fn now(&self) -> Duration {
+        self.io.now()
+    }
+
     fn uncount(&self, bytes: u64) {
         let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "more temporary space is given back than was counted");
     }
 
-    /// A slot for a page of fixed size.
+    /// A slot for `bytes` of a page of fixed size.
     ///
     /// # Errors
     /// The cap is reached, or the file cannot be opened.
-    pub(crate) fn allocate_slot(&self) -> Result<Slot, MemoryError> {
-        let file = self.count(PAGE_SIZE as u64, |place| {
-            if place.slots.is_none() {
-                place.slots = Some(Arc::new(SlotFile::new(self.io.open_temp(&place.directory)?)));
+    pub(crate) fn allocate_slot(&self, bytes: usize) -> Result<Slot, MemoryError> {
+        let slot_bytes = bytes.next_multiple_of(SLOT_STEP);
+        let file = self.count(slot_bytes as u64, |place| {
+            let Place { directory, slots, .. } = place;
+            let class = &mut slots[slot_bytes / SLOT_STEP - 1];
+            if class.is_none() {
+                *class = Some(Arc::new(SlotFile::new(self.io.open_temp(directory)?, slot_bytes)));
             }
-            Ok(Arc::clone(place.slots.as_ref().expect("opened above")))
+            Ok(Arc::clone(class.as_ref().expect("opened above")))
         })?;
         let number = file.allocate();
         Ok(Slot { file, number })
@@ -151,7 +181,7 @@ impl TempSpace {
     /// Gives a slot up.
     pub(crate) fn free_slot(&self, slot: &Slot) {
         slot.file.free(slot.number);
-        self.uncount(PAGE_SIZE as u64);
+        self.uncount(slot.file.slot_bytes() as u64);
     }
 
     /// A file of its own for a page of `bytes`.
@@ -168,12 +198,12 @@ impl TempSpace {
         self.uncount(bytes as u64);
     }
 
-    /// Closes the slotted file if nothing is in it.
+    /// Closes the slotted files if nothing is in them.
     pub(crate) fn trim(&self) {
         let mut place = self.place.lock();
         // A slot is allocated after `count` has let go of the lock, but is counted within it.
-        if self.held() == 0 && place.slots.as_ref().is_some_and(|slots| slots.is_empty()) {
-            place.slots = None;
+        if self.held() == 0 && place.slots.iter().flatten().all(|slots| slots.is_empty()) {
+            place.slots = Default::default();
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ogee_memory::{
     BufferManager, FaultPlan, FaultyIo, LIMIT_MIN, MemoryConfig, MemoryError, PAGE_SIZE, PageHandle, PinnedPage,
+    TempCompression,
 };
 
 struct Fixture {
@@ -25,6 +26,8 @@ fn fixture(pages: usize, change: impl FnOnce(&mut MemoryConfig)) -> Fixture {
         io: Arc::new(io.clone()),
         counts_process: false,
         io_threads: 0,
+        // Bytes on disk are counted exactly here.
+        temp_compression: TempCompression::Off,
         ..MemoryConfig::default()
     };
     change(&mut config);

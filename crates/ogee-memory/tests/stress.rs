@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ogee_memory::{BufferManager, FaultPlan, FaultyIo, MemoryConfig, MemoryError, PAGE_SIZE, PageHandle, PinnedPage};
+use ogee_memory::{
+    BufferManager, FaultPlan, FaultyIo, MemoryConfig, MemoryError, PAGE_SIZE, PageHandle, PinnedPage, TempCompression,
+};
 
 struct Random(u64);
 
@@ -57,6 +59,21 @@ struct Setup {
     seed: u64,
     plan: FaultPlan,
     spill_always: bool,
+    temp_compression: TempCompression,
+}
+
+/// What most tests have in common.
+fn base() -> Setup {
+    Setup {
+        threads: 4,
+        limit_pages: 24,
+        io_threads: 2,
+        steps: 400,
+        seed: 0,
+        plan: FaultPlan::default(),
+        spill_always: false,
+        temp_compression: TempCompression::Auto,
+    }
 }
 
 fn run(setup: &Setup) {
@@ -70,6 +87,7 @@ fn run(setup: &Setup) {
         counts_process: false,
         io_threads: setup.io_threads,
         spill_always: setup.spill_always,
+        temp_compression: setup.temp_compression,
         ..MemoryConfig::default()
     })
     .unwrap();
@@ -167,26 +185,26 @@ fn run(setup: &Setup) {
 fn random_work_with_background_threads() {
     for seed in 0..4 {
         let plan = FaultPlan { short_transfers: true, ..FaultPlan::default() };
-        run(&Setup { threads: 4, limit_pages: 24, io_threads: 2, steps: 1200, seed, plan, spill_always: false });
+        let temp_compression = if seed % 2 == 0 { TempCompression::Auto } else { TempCompression::Always };
+        run(&Setup { steps: 1200, seed, plan, temp_compression, ..base() });
     }
 }
 
 #[test]
 fn random_work_with_a_slow_disk() {
     let plan = FaultPlan { delay: Duration::from_micros(400), ..FaultPlan::default() };
-    run(&Setup { threads: 4, limit_pages: 20, io_threads: 2, steps: 400, seed: 77, plan, spill_always: false });
+    run(&Setup { limit_pages: 20, seed: 77, plan, ..base() });
 }
 
 #[test]
 fn random_work_without_background_threads() {
-    let plan = FaultPlan::default();
-    run(&Setup { threads: 4, limit_pages: 16, io_threads: 0, steps: 1200, seed: 5, plan, spill_always: false });
+    let temp_compression = TempCompression::Always;
+    run(&Setup { limit_pages: 16, io_threads: 0, steps: 1200, seed: 5, temp_compression, ..base() });
 }
 
 #[test]
 fn random_work_with_everything_spilled() {
-    let plan = FaultPlan::default();
-    run(&Setup { threads: 3, limit_pages: 32, io_threads: 2, steps: 500, seed: 9, plan, spill_always: true });
+    run(&Setup { threads: 3, limit_pages: 32, steps: 500, seed: 9, spill_always: true, ..base() });
 }
 
 #[test]
@@ -197,6 +215,7 @@ fn a_disk_that_fills_up_under_load_fails_requests_and_loses_nothing() {
         limit: 16 * PAGE_SIZE,
         temp_directory: Some(directory.path().to_path_buf()),
         max_temp_bytes: Some(40 * PAGE_SIZE as u64),
+        temp_compression: TempCompression::Off,
         io: Arc::new(io.clone()),
         counts_process: false,
         ..MemoryConfig::default()

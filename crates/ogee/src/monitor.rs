@@ -38,8 +38,10 @@ pub struct StatementStats {
     pub peak_pool_bytes: usize,
     /// The most anonymous and shared memory that the process had resident, as sampled.
     pub peak_rss_bytes: usize,
-    /// Bytes written to temporary files.
+    /// Bytes of pages written to temporary files.
     pub spilled_bytes: u64,
+    /// What was written for them: less where they were compressed.
+    pub temp_written_bytes: u64,
     /// The most bytes that temporary files held.
     pub temp_peak_bytes: u64,
     /// Decisions that operators took, e.g. how an aggregation treated its rows.
@@ -52,6 +54,7 @@ pub(crate) struct Monitor {
     context: Arc<StatementContext>,
     started: Instant,
     spilled_before: u64,
+    written_before: u64,
     rows: u64,
     sampler: Option<Sampler>,
     finished: Option<StatementStats>,
@@ -61,10 +64,12 @@ impl Monitor {
     /// Starts to watch.
     pub(crate) fn start(inner: &Arc<Inner>) -> Self {
         inner.memory.reset_peaks();
+        let memory = inner.memory.stats();
         Self {
             context: Arc::default(),
             started: Instant::now(),
-            spilled_before: inner.memory.stats().spilled_bytes,
+            spilled_before: memory.spilled_bytes,
+            written_before: memory.temp_written_bytes,
             rows: 0,
             sampler: Some(Sampler::start()),
             finished: None,
@@ -109,6 +114,7 @@ impl Monitor {
             peak_pool_bytes: memory.peak_used,
             peak_rss_bytes: self.sampler.as_ref().map_or(0, Sampler::peak),
             spilled_bytes: memory.spilled_bytes - self.spilled_before,
+            temp_written_bytes: memory.temp_written_bytes - self.written_before,
             temp_peak_bytes: memory.temp_peak,
             rows_scanned: self.context.rows_scanned(),
             strategies: self.context.strategies(),

@@ -16,7 +16,7 @@ use datafusion::{
     },
 };
 use ogee_datafusion::Statement;
-use ogee_memory::{LIMIT_MIN, MemoryError};
+use ogee_memory::{LIMIT_MIN, MemoryError, TempCompression};
 use parking_lot::Mutex;
 
 use crate::{
@@ -30,16 +30,22 @@ use crate::{
 pub(crate) enum Setting {
     MemoryLimit,
     Threads,
+    TempCompression,
     TempDirectory,
     MaxTempSize,
 }
 
-const SETTINGS: [(&str, Setting); 4] = [
+const SETTINGS: [(&str, Setting); 5] = [
     ("max_temp_size", Setting::MaxTempSize),
     ("memory_limit", Setting::MemoryLimit),
+    ("temp_compression", Setting::TempCompression),
     ("temp_directory", Setting::TempDirectory),
     ("threads", Setting::Threads),
 ];
+
+/// Values of `temp_compression`.
+const COMPRESSIONS: [(&str, TempCompression); 3] =
+    [("auto", TempCompression::Auto), ("off", TempCompression::Off), ("always", TempCompression::Always)];
 
 /// Settings of the planner that would take memory or temporary space past the pool, and what to set instead.
 const TAKEN_OVER: [(&str, &str); 3] = [
@@ -152,6 +158,10 @@ impl Settings {
         match setting {
             Setting::MemoryLimit => format_size(inner.memory.limit() as u64),
             Setting::Threads => inner.session.engine().settings().threads.to_string(),
+            Setting::TempCompression => {
+                let mode = inner.memory.temp_compression();
+                COMPRESSIONS.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name).to_owned()
+            }
             Setting::TempDirectory => {
                 self.temp.lock().directory.clone().unwrap_or_else(std::env::temp_dir).display().to_string()
             }
@@ -181,6 +191,19 @@ impl Settings {
                     }
                 };
                 inner.session.engine().set_threads(threads);
+            }
+            Setting::TempCompression => {
+                let mode = match value {
+                    None => TempCompression::default(),
+                    Some(value) => COMPRESSIONS
+                        .iter()
+                        .find(|(name, _)| name.eq_ignore_ascii_case(value))
+                        .map(|(_, mode)| *mode)
+                        .ok_or_else(|| {
+                            Error::setting(format!("'{value}' is no way to compress; set auto, off or always"))
+                        })?,
+                };
+                inner.memory.set_temp_compression(mode);
             }
             Setting::TempDirectory => {
                 let directory = value.map(PathBuf::from);

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{batch, column, connect, explain, open, query, query_sorted, try_query, write_parquet};
+use crate::common::{batch, batch_rows, column, connect, explain, open, query, query_sorted, try_query, write_parquet};
 use datafusion::{
     arrow::{
         array::{Int64Array, StringArray},
@@ -333,6 +333,32 @@ fn a_group_larger_than_memory_is_ranked_in_passes() {
     let narrow = open(Config::default().threads(2).memory_limit(48 << 20).counts_process(false));
     assert_eq!(query(&narrow.connect(), sql), query(&connect(), sql));
     assert!(narrow.memory_stats().spilled_bytes > 0, "the values do not fit");
+}
+
+#[test]
+fn spilled_pages_are_compressed_as_it_is_set() {
+    let sql = "SELECT count(*), sum(n), max(s) FROM (
+        SELECT value % 1000003 AS k, count(*) AS n, max(CAST(value AS VARCHAR) || ' spills softly over the crest') AS s
+        FROM range(1500000) GROUP BY k) AS t";
+    let database = open(Config::default().threads(2).memory_limit(24 << 20).counts_process(false));
+    let connection = database.connect();
+    assert_eq!(query(&connection, "SHOW temp_compression"), ["temp_compression|auto"]);
+    let expected = query(&connect(), sql);
+    let mut shares = Vec::new();
+    for setting in ["off", "always"] {
+        query(&connection, &format!("SET temp_compression = '{setting}'"));
+        assert_eq!(query(&connection, "SHOW temp_compression"), [format!("temp_compression|{setting}")]);
+        let mut result = connection.execute(sql).unwrap();
+        let batches = result.by_ref().collect::<Result<Vec<_>, _>>().unwrap();
+        assert_eq!(batches.iter().flat_map(batch_rows).collect::<Vec<_>>(), expected);
+        let stats = result.stats();
+        assert!(stats.spilled_bytes > 10_000_000, "{stats:?}");
+        shares.push(stats.temp_written_bytes as f64 / stats.spilled_bytes as f64);
+    }
+    assert!(shares[0] == 1.0 && shares[1] < 0.8, "{shares:?}");
+    query(&connection, "RESET temp_compression");
+    assert_eq!(query(&connection, "SHOW temp_compression"), ["temp_compression|auto"]);
+    assert_eq!(code_of(&connection, "SET temp_compression = 'zip'"), "OGEE_Q004");
 }
 
 #[test]
