@@ -16,7 +16,7 @@ use ogee_exec::{
     Source, SourceLocal,
     aggregate::{self, AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, GroupKey, GroupingSet},
 };
-use ogee_memory::{BufferManager, MemoryConfig};
+use ogee_memory::{BufferManager, MemoryConfig, TempCompression};
 use ogee_scheduler::Scheduler;
 use ogee_vector::{Chunk, Domain, HashSeed};
 
@@ -710,4 +710,48 @@ fn memory_follows_the_groups_not_the_rows() {
             _ => assert!(stats.peak_used < 112 << 20, "{name}: {}", stats.peak_used),
         }
     }
+}
+
+/// Where no group repeats, only what does not fit is written, once, and the first partitions are still there when their turn comes.
+#[test]
+fn later_partitions_leave_memory_first() {
+    const ROWS: usize = 1_500_000;
+    let schema = schema_of(&vec![DataType::Int64; 2]);
+    let chunks = (0..ROWS as i64)
+        .collect::<Vec<_>>()
+        .chunks(2048)
+        .map(|rows| {
+            let keys = rows.iter().map(|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64));
+            let columns: Vec<ArrayRef> =
+                vec![Arc::new(keys.collect::<Int64Array>()), Arc::new(Int64Array::from(rows.to_vec()))];
+            Chunk::new(columns, rows.len())
+        })
+        .collect();
+    let config = MemoryConfig {
+        limit: 32 << 20,
+        counts_process: false,
+        // Background threads write ahead of what is needed, as much as there is time for.
+        io_threads: 0,
+        temp_compression: TempCompression::Off,
+        ..MemoryConfig::default()
+    };
+    let settings = ExecSettings { threads: 1, ..ExecSettings::default() };
+    let ctx = ExecContext::new(BufferManager::new(config).unwrap(), settings);
+    let mut query = Query::new(ctx.clone());
+    let spec = AggregateSpec {
+        keys: vec![GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 }],
+        grouping_sets: None,
+        aggregates: vec![call(F::Max, 1, DataType::Int64, DataType::Int64)],
+        collected: None,
+        mode: AggregateMode::Single,
+        schema: schema_of(&vec![DataType::Int64; 2]),
+    };
+    let open = OpenPipeline::new(ChunksSource::new(schema, chunks));
+    let open = aggregate::aggregate(&mut query, open, spec).unwrap();
+    let groups: usize = drain(query, open, 1).unwrap().iter().map(Chunk::len).sum();
+    assert_eq!(groups, ROWS);
+    let stats = ctx.memory.stats();
+    assert!(stats.spilled_bytes > 8 << 20, "{stats:?}");
+    // The second phase makes room by finishing partitions, not by writing pages that it will read itself.
+    assert_eq!((stats.spilled_bytes, stats.read_back_bytes), (stats.temp_peak, stats.temp_peak), "{stats:?}");
 }

@@ -90,6 +90,7 @@ pub use allocator::CountingAllocator;
 pub use config::{EvictionPolicy, MemoryConfig, TempCompression};
 pub use defaults::{default_limit, default_threads};
 pub use error::{MemoryError, format_bytes};
+pub use eviction_queue::NeededAt;
 pub use faulty_io::{FaultPlan, FaultyIo, SimulatedDevice};
 pub use io::{Io, IoFile, RealIo};
 pub use manager::{BufferManager, MemoryStats};

@@ -140,6 +140,11 @@ impl BufferManager {
         ledger.budget().saturating_sub(ledger.pinned() + ledger.non_paged())
     }
 
+    /// What could be had without evicting anything.
+    pub fn room(&self) -> usize {
+        self.pool.room()
+    }
+
     /// The limit in bytes.
     pub fn limit(&self) -> usize {
         self.pool.ledger.limit()

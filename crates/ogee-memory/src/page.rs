@@ -16,6 +16,7 @@ use crate::PAGE_SIZE;
 use crate::compression::Way;
 use crate::consumers::ConsumerId;
 use crate::error::MemoryError;
+use crate::eviction_queue::{NeededAt, Position};
 use crate::frame::Frame;
 use crate::io::IoFile;
 use crate::mapping::Mapping;
@@ -106,6 +107,8 @@ pub(crate) struct Page {
     spilled: Mutex<Option<Spilled>>,
     /// The bytes do not change any more.
     sealed: AtomicBool,
+    /// When it is needed.
+    pub(crate) position: Position,
 }
 
 impl Page {
@@ -118,6 +121,7 @@ impl Page {
             memory: AtomicPtr::new(std::ptr::null_mut()),
             spilled: Mutex::new(None),
             sealed: AtomicBool::new(false),
+            position: Position::untold(),
         };
         page.put_memory(memory);
         page
@@ -273,6 +277,12 @@ impl PageHandle {
     /// leave memory again without being written; until it is destroyed it takes space in both.
     pub fn seal(&self) {
         self.0.page.sealed.store(true, Ordering::Release);
+    }
+
+    /// Says when the page will be needed: among pages that nobody has pinned those needed last leave memory first. It counts from the next unpin
+    /// on; for a page that is unpinned now, only if it is needed sooner than was said.
+    pub fn set_needed(&self, needed: NeededAt) {
+        self.0.page.position.set(needed);
     }
 
     /// Whether pinning it would find it in memory; may be outdated at once.

@@ -568,6 +568,10 @@ impl Pool {
         if page.state.is_resident() {
             return true;
         }
+        // The reserve is for those who wait; pages needed later would be evicted to fill it up again.
+        if self.was_full.load(Ordering::Relaxed) && self.room() < self.reserve_target() / 2 {
+            return false;
+        }
         let taken = match page.kind {
             PageKind::Fixed => self.frames.take(&self.ledger).map(|frame| frame.map(PageMemory::Frame)),
             PageKind::Variable => {

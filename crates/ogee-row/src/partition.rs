@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ogee_memory::{MemoryError, PageHandle, PinnedPage};
+use ogee_memory::{MemoryError, NeededAt, PageHandle, PinnedPage};
 
 use crate::{RowLayout, RowView, row_hash};
 
@@ -57,6 +57,21 @@ impl RowPartition {
     /// The pages, in the order in which they will be pinned: for reading ahead.
     pub fn pages(&self) -> impl Iterator<Item = PageHandle> + '_ {
         self.row_pages.iter().map(|p| p.page.clone()).chain(self.heap_pages.iter().cloned())
+    }
+
+    /// Says when its pages will be needed.
+    pub fn set_needed(&self, needed: NeededAt) {
+        self.row_pages
+            .iter()
+            .map(|row_page| &row_page.page)
+            .chain(&self.heap_pages)
+            .for_each(|page| page.set_needed(needed));
+    }
+
+    /// Bytes of its pages that are not in memory; may be outdated at once.
+    pub fn bytes_evicted(&self) -> usize {
+        let pages = self.row_pages.iter().map(|row_page| &row_page.page).chain(&self.heap_pages);
+        pages.filter(|page| !page.is_resident()).map(PageHandle::len).sum()
     }
 
     /// Pins row page `index` with the heap pages of its rows, and makes the pointers of the rows right.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ogee_memory::{BufferManager, MemoryError, PAGE_SIZE, PinnedPage};
+use ogee_memory::{BufferManager, MemoryError, NeededAt, PAGE_SIZE, PinnedPage};
 
 use crate::{
     RadixBits, RowLayout, RowPartition, RowView,
@@ -47,6 +47,7 @@ pub struct PartitionedRows {
     retain: bool,
     retained: Vec<PinnedPage>,
     retained_bytes: usize,
+    needed: Option<NeededAt>,
     rows: usize,
     rows_per_page: usize,
 }
@@ -79,8 +80,16 @@ impl PartitionedRows {
             retain,
             retained: Vec::new(),
             retained_bytes: 0,
+            needed: None,
             rows: 0,
         }
+    }
+
+    /// Says that rows will not be looked at before the partitions are taken one after the other, all of them at `needed`: then full pages of
+    /// the last partitions leave memory first. `None`: they may be needed any time. Partitions of more than twice the average rows are left
+    /// out: some key has many rows there, which can be combined while they are in memory.
+    pub fn set_needed(&mut self, needed: Option<NeededAt>) {
+        self.needed = needed;
     }
 
     /// The bits that choose the partition.
@@ -275,7 +284,7 @@ impl PartitionedRows {
         let row_page = RowPage { page: page.handle().clone(), rows: 0, segments: Vec::new() };
         self.partitions[partition].row_pages.push(row_page);
         if let Some(full) = cursor.row_page.replace(page) {
-            self.keep(full);
+            self.keep(partition, full);
         }
         Ok(())
     }
@@ -292,12 +301,17 @@ impl PartitionedRows {
         cursor.heap_left = page.len();
         self.partitions[partition].heap_pages.push(page.handle().clone());
         if let Some(full) = cursor.heap_page.replace(page) {
-            self.keep(full);
+            self.keep(partition, full);
         }
         Ok(())
     }
 
-    fn keep(&mut self, full: PinnedPage) {
+    fn keep(&mut self, partition: usize, full: PinnedPage) {
+        if let Some(needed) = self.needed
+            && self.partitions[partition].rows * self.partitions.len() <= 2 * self.rows
+        {
+            full.handle().set_needed(needed.split(partition, self.partitions.len()));
+        }
         if self.retain {
             self.retained_bytes += full.len();
             self.retained.push(full);
@@ -344,6 +358,11 @@ impl PartitionedRows {
     /// Ends appending: unpins everything and hands over the partitions, by number.
     pub fn into_partitions(mut self) -> Vec<RowPartition> {
         (0..self.partitions.len()).for_each(|p| self.count_rows(p));
+        if let Some(needed) = self.needed {
+            let fan_out = self.partitions.len();
+            let numbered = self.partitions.iter().enumerate();
+            numbered.for_each(|(number, partition)| partition.set_needed(needed.split(number, fan_out)));
+        }
         self.partitions
     }
 }

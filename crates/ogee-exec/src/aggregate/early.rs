@@ -59,6 +59,15 @@ impl EarlyCombination {
         (self.worth, self.sentinel_due) = (false, 0);
     }
 
+    /// Whether rows are not looked at again before the second phase, but for those of hot partitions.
+    pub(crate) fn leaves_rows_alone(&self, ctx: &ExecContext) -> bool {
+        match ctx.settings.aggregate_strategy {
+            Some(AggregateStrategy::PartitionOnly) => true,
+            Some(AggregateStrategy::CombineEarly) => false,
+            _ => !self.worth && self.sentinel_due > 0,
+        }
+    }
+
     /// Combines the partitions that are due, if `input_rows` rows say that it is time to look.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ogee_memory::{MemoryError, PAGE_SIZE};
+use ogee_memory::{MemoryError, NeededAt, PAGE_SIZE};
 use ogee_row::{CodeCache, Misfit, PartitionedRows, RadixBits, RowPartition, RowStage};
 use ogee_scheduler::TaskContext;
 use ogee_vector::{Chunk, hash_column};
@@ -367,10 +367,13 @@ impl AggregateLocal {
 
     /// Combines partitions that are due, where no address in the table refers to their rows.
     fn combine_early(&mut self) -> Result<(), ExecError> {
-        if self.plan.collected.is_some() {
-            return Ok(());
-        }
-        self.early.run(&self.plan, &self.ctx, &mut self.rows, self.input_rows)
+        let untouched = self.plan.collected.is_some() || {
+            self.early.run(&self.plan, &self.ctx, &mut self.rows, self.input_rows)?;
+            self.early.leaves_rows_alone(&self.ctx)
+        };
+        // Rows that are not combined before the second phase are not looked at until their partition's turn.
+        self.rows.set_needed(untouched.then_some(NeededAt::LAST));
+        Ok(())
     }
 
     /// The fan-out rule: partitions that fit the cache, as far as one open page (two with strings) for each fits the grant.

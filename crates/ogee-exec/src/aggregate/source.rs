@@ -2,7 +2,7 @@
 //!
 //! Partitions are exchanged through one list; a lane takes the next, pins its pages, combines equal groups through an exactly
 //! sized table at a load of at most one half, and emits what is left. A partition that is larger than a lane may pin is split by
-//! further hash bits and put back. One that no bits split (a few keys, many rows) is combined in place, page by page.
+//! further hash bits and put back. Pages of the partitions that come last leave memory first, and those that come next are read ahead. One that no bits split (a few keys, many rows) is combined in place, page by page.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use std::{
 };
 
 use arrow_schema::SchemaRef;
-use ogee_memory::{PAGE_SIZE, PinnedPage};
+use ogee_memory::{BufferManager, NeededAt, PAGE_SIZE, PinnedPage};
 use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Domain;
@@ -31,6 +31,8 @@ use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep, keys::AnyKe
 
 /// Bits by which a partition is split at most: 64 open pages (128 with strings) at once.
 const SPLIT_BITS: u32 = 6;
+/// Of the memory that is to be had, this part may be taken by partitions that were read ahead: what flows onward needs some too.
+const AHEAD_PART: usize = 4;
 /// Partitions smaller than this are not split: 16 pages.
 const SPLIT_BYTES_MIN: usize = 16 * PAGE_SIZE;
 
@@ -45,12 +47,24 @@ pub(crate) struct Partition {
     distinct: bool,
     /// A page has rows of one hash only: further bits would only move them.
     indivisible: bool,
+    /// Its turn among all partitions.
+    needed: NeededAt,
+    /// Bytes of it that are to be read ahead, or were.
+    ahead: usize,
 }
 
 impl Partition {
     /// Without rows yet. `distinct` says whether a group can come from one lane only.
     pub(crate) fn new(radix: RadixBits, distinct: bool) -> Self {
-        Self { parts: Vec::new(), earlier: Vec::new(), radix, distinct, indivisible: false }
+        Self {
+            parts: Vec::new(),
+            earlier: Vec::new(),
+            radix,
+            distinct,
+            indivisible: false,
+            needed: NeededAt::LAST,
+            ahead: 0,
+        }
     }
 
     /// Adds the rows that a lane made by plan `made_by`, without repeated groups if `distinct`; `latest` is the last plan.
@@ -85,6 +99,16 @@ impl Partition {
         self.all_rows().map(RowPartition::bytes).sum()
     }
 
+    /// Bytes of its pages that are not in memory.
+    fn bytes_evicted(&self) -> usize {
+        self.all_rows().map(RowPartition::bytes_evicted).sum()
+    }
+
+    fn set_needed(&mut self, needed: NeededAt) {
+        self.needed = needed;
+        self.all_rows().for_each(|rows| rows.set_needed(needed));
+    }
+
     /// Bytes that aggregating it takes: pages and table.
     fn footprint(&self) -> usize {
         self.bytes() + if self.distinct { 0 } else { table_capacity(self.rows()) * 8 }
@@ -107,11 +131,58 @@ struct State {
     waker: Option<JobWaker>,
     /// Bytes that one lane may pin.
     share: usize,
+    /// Bytes that may be read ahead, and how many of them are.
+    ahead_max: usize,
+    ahead: usize,
+    /// Partitions, from the front of the queue, that were looked at for reading ahead.
+    looked_at: usize,
+}
+
+impl State {
+    fn take(&mut self) -> Option<Partition> {
+        let mut partition = self.queue.pop_front()?;
+        self.ahead -= std::mem::take(&mut partition.ahead);
+        self.looked_at = self.looked_at.saturating_sub(1);
+        Some(partition)
+    }
+
+    fn put_back(&mut self, partition: Partition) {
+        self.queue.push_front(partition);
+        self.looked_at += 1;
+    }
+
+    /// Has the partitions that come next read back: the very next in any case, others as far as there is room. Partitions of more than
+    /// `share` bytes are not: they will not be pinned as a whole.
+    fn read_ahead(&mut self, share: usize, memory: &Arc<BufferManager>) {
+        if let Some(next) = self.queue.front().filter(|next| next.ahead > 0 && next.footprint() <= share) {
+            // Asked for before, but there may have been no room.
+            memory.prefetch(next.all_rows().flat_map(RowPartition::pages));
+        }
+        let mut room = memory.room();
+        while let Some(partition) = self.queue.get_mut(self.looked_at) {
+            let evicted = partition.bytes_evicted();
+            let affordable = evicted <= room && self.ahead + evicted <= self.ahead_max;
+            if evicted > 0 && partition.footprint() <= share {
+                if !affordable && self.looked_at > 0 {
+                    return;
+                }
+                memory.prefetch(partition.all_rows().flat_map(RowPartition::pages));
+                room = room.saturating_sub(evicted);
+                partition.ahead = evicted;
+                self.ahead += evicted;
+            }
+            self.looked_at += 1;
+        }
+    }
 }
 
 impl Partitions {
     /// Takes what the first phase left, by partition.
-    pub(crate) fn fill(&self, plan: Arc<AggregatePlan>, partitions: Vec<Partition>) {
+    pub(crate) fn fill(&self, plan: Arc<AggregatePlan>, mut partitions: Vec<Partition>) {
+        let count = partitions.len();
+        for (number, partition) in partitions.iter_mut().enumerate() {
+            partition.set_needed(NeededAt::new(number, count));
+        }
         let mut state = self.state.lock();
         // Without keys there is a group even if there are no rows.
         let keep_empty = plan.collected.is_some() && plan.layout.num_keys() == 0;
@@ -130,9 +201,7 @@ impl Partitions {
         let waker = {
             let mut state = self.state.lock();
             self.splitting.fetch_sub(1, Ordering::AcqRel);
-            for part in split? {
-                state.queue.push_front(part);
-            }
+            split?.into_iter().rev().for_each(|part| state.put_back(part));
             state.waker.clone()
         };
         if let Some(waker) = waker {
@@ -182,6 +251,7 @@ impl Source for AggregateSource {
             let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));
             let lanes = (available / 2 / need).clamp(1, threads).min(state.queue.len().max(1));
             state.share = available / 2 / lanes;
+            state.ahead_max = available / AHEAD_PART;
             lanes
         })
     }
@@ -283,7 +353,7 @@ impl SourceLocal for AggregateSourceLocal {
             }
             let (partition, work) = {
                 let mut state = self.partitions.state.lock();
-                let Some(partition) = state.queue.pop_front() else {
+                let Some(partition) = state.take() else {
                     // Parts may still come from a lane that splits.
                     return Ok(match self.partitions.splitting.load(Ordering::Acquire) {
                         0 => SourceStep::Exhausted,
@@ -296,8 +366,8 @@ impl SourceLocal for AggregateSourceLocal {
                 let work = Work::of(&partition, share);
                 if let Work::Split { .. } = work {
                     self.partitions.splitting.fetch_add(1, Ordering::AcqRel);
-                } else if let Some(next) = state.queue.front().filter(|next| next.footprint() <= share) {
-                    self.ctx.memory.prefetch(next.all_rows().flat_map(RowPartition::pages));
+                } else {
+                    state.read_ahead(share, &self.ctx.memory);
                 }
                 (partition, work)
             };
@@ -358,6 +428,7 @@ impl AggregateSourceLocal {
         let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by `Work::of`");
         let layout = Arc::clone(&self.plan.layout);
         let mut target = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
+        target.set_needed(Some(partition.needed));
         for (plan, part) in partition.earlier {
             turn(&plan, &self.plan, part, &mut target)?;
         }
@@ -365,9 +436,13 @@ impl AggregateSourceLocal {
             target.append_partition(part)?;
         }
         self.ctx.counters.note_strategy("aggregate: split partitions".to_owned());
-        let parts = target.into_partitions().into_iter().filter(|part| part.rows() > 0);
-        let distinct = partition.distinct;
-        Ok(parts.map(|part| Partition { parts: vec![part], ..Partition::new(radix, distinct) }).collect())
+        let (distinct, needed) = (partition.distinct, partition.needed);
+        let parts = target.into_partitions().into_iter().enumerate().filter(|(_, part)| part.rows() > 0);
+        let part = |(number, part)| {
+            let needed = needed.split(number, radix.fan_out());
+            Partition { parts: vec![part], needed, ..Partition::new(radix, distinct) }
+        };
+        Ok(parts.map(part).collect())
     }
 
     /// The parts of `partition`, those of earlier generations turned into rows of the last plan.
