@@ -15,20 +15,20 @@ use arrow_array::{
     make_array,
     types::{UInt8Type, UInt16Type, UInt32Type},
 };
-use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{ColumnRef, Domain, PhysicalType, VectorError};
+use ogee_vector::{BitsUsed, ColumnRef, Distances, Domain, Integer, Offset, PhysicalType, VectorError, dispatch};
 
 use crate::dictionary::{CodeCache, Dictionary};
 
-/// `$body` with `$values` being the values of `$array`, of a type that rows store as integers, as an iterator of 64-bit integers.
+/// `$body` with `$values` being the values of `$array`, of a type that rows store as integers, as a slice.
 macro_rules! with_integers {
     ($array:expr, $values:ident => $body:expr) => {{
         macro_rules! from {
             ($t:ty) => {{
                 let data = $array.to_data();
                 let values: ScalarBuffer<$t> = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
-                let $values = values.iter().map(|&v| v as i64);
+                let $values: &[$t] = &values;
                 $body
             }};
         }
@@ -218,11 +218,11 @@ pub fn all_fit_32_bits(array: &ArrayRef) -> bool {
         Ok(P::I8 | P::U8 | P::I16 | P::U16 | P::I32) => true,
         // Numbers of more than 63 bits look negative.
         Ok(P::U64) => {
-            with_integers!(array, values => values.fold(0, |all, value| all | value) as u64 <= i32::MAX as u64)
+            with_integers!(array, values => dispatch(BitsUsed { values, signed: false }) <= i32::MAX as u64)
         }
         // A number and its complement need as many bits. No comparison in the loop: wide ones are slow on old machines.
         _ => {
-            with_integers!(array, values => values.fold(0, |all, value| all | (value ^ (value >> 63))) <= i64::from(i32::MAX))
+            with_integers!(array, values => dispatch(BitsUsed { values, signed: true }) <= i32::MAX as u64)
         }
     }
 }
@@ -233,32 +233,28 @@ fn is_integer(physical: PhysicalType) -> bool {
     matches!(physical, P::I16 | P::I32 | P::I64 | P::U16 | P::U32 | P::U64 | P::ShortDecimal)
 }
 
-/// Distances of `values` from `base`, in `bytes` bytes.
-fn offsets(
-    array: &ArrayRef,
-    values: impl ExactSizeIterator<Item = i64> + Clone,
-    base: i64,
-    span: u64,
-    bytes: usize,
-) -> Result<ArrayRef, Misfit> {
-    let distance = move |value: i64| value.wrapping_sub(base) as u64;
-    let fits = match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-        // Without a branch, so that it is vectorized.
-        None => values.clone().map(distance).fold(0, u64::max) <= span,
-        // What is under a NULL does not matter.
-        Some(nulls) => values.clone().zip(nulls).all(|(value, valid)| !valid || distance(value) <= span),
-    };
-    if !fits {
-        return Err(Misfit::Value);
+/// Distances of `values`, those of `array`, from `base`, in `bytes` bytes.
+fn offsets<S: Integer>(array: &ArrayRef, values: &[S], base: i64, span: u64, bytes: usize) -> Result<ArrayRef, Misfit> {
+    fn stored<S: Integer, T: Offset + ArrowNativeType>(
+        array: &ArrayRef,
+        values: &[S],
+        base: i64,
+        span: u64,
+    ) -> Result<(ScalarBuffer<T>, Option<NullBuffer>), Misfit> {
+        let mut stored = vec![T::default(); values.len()];
+        let largest = dispatch(Distances { values, base, stored: &mut stored });
+        let fits = largest <= span
+            || array.nulls().is_some_and(|nulls| {
+                // What is under a NULL does not matter.
+                let distance = |value: &S| value.wide().wrapping_sub(base) as u64;
+                values.iter().zip(nulls).all(|(value, valid)| !valid || distance(value) <= span)
+            });
+        if fits { Ok((stored.into(), array.nulls().cloned())) } else { Err(Misfit::Value) }
     }
-    fn cast<T: ArrowNativeType>(values: impl Iterator<Item = T>) -> ScalarBuffer<T> {
-        values.collect::<Vec<T>>().into()
-    }
-    let nulls = array.nulls().cloned();
     Ok(match bytes {
-        1 => Arc::new(UInt8Array::new(cast(values.map(|v| distance(v) as u8)), nulls)),
-        2 => Arc::new(UInt16Array::new(cast(values.map(|v| distance(v) as u16)), nulls)),
-        _ => Arc::new(UInt32Array::new(cast(values.map(|v| distance(v) as u32)), nulls)),
+        1 => stored(array, values, base, span).map(|(values, nulls)| Arc::new(UInt8Array::new(values, nulls)))?,
+        2 => stored(array, values, base, span).map(|(values, nulls)| Arc::new(UInt16Array::new(values, nulls)))?,
+        _ => stored(array, values, base, span).map(|(values, nulls)| Arc::new(UInt32Array::new(values, nulls)))?,
     })
 }
 

@@ -13,14 +13,18 @@
 #![expect(unsafe_code, reason = "typed kernels read Arrow buffers without a bounds check per row")]
 
 mod chunk;
+mod dispatch;
 mod domain;
 mod hash;
+mod integers;
 mod physical;
 mod selection;
 
 pub use chunk::{Chunk, Column, ColumnRef};
+pub use dispatch::{Kernel, Level, dispatch, dispatch_at};
 pub use domain::{Domain, integer_range};
 pub use hash::{HashSeed, hash_bytes, hash_column};
+pub use integers::{BitsUsed, Distances, Integer, Offset};
 pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type};
 pub use selection::{Selection, gather_array};
 

@@ -1,0 +1,132 @@
+//! Loops over columns of integers that are compiled for several widths of vectors.
+
+use crate::dispatch::Kernel;
+
+/// Integers that are taken as 64 bits: those of wider types have no more.
+pub trait Integer: Copy {
+    /// The value with its sign, or the same bits where the type has none.
+    fn wide(self) -> i64;
+}
+
+/// Unsigned integers that distances are stored in.
+pub trait Offset: Copy + Default {
+    /// The low bits.
+    fn low_bits(distance: u64) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {$(impl Integer for $t {
+        #[inline(always)]
+        fn wide(self) -> i64 { self as i64 }
+    })*};
+}
+integers!(i8, u8, i16, u16, i32, u32, i64, i128);
+
+macro_rules! offsets {
+    ($($t:ty),*) => {$(impl Offset for $t {
+        #[inline(always)]
+        fn low_bits(distance: u64) -> Self { distance as $t }
+    })*};
+}
+offsets!(u8, u16, u32);
+
+/// Stores the distance of each value from `base`; the largest distance, which may not have fitted.
+///
+/// # Panics
+/// When run, if there are not as many places as values.
+#[derive(Debug)]
+pub struct Distances<'a, S, T> {
+    /// The values.
+    pub values: &'a [S],
+    /// What is subtracted, wrapping around.
+    pub base: i64,
+    /// Where the low bits of the distances go.
+    pub stored: &'a mut [T],
+}
+
+impl<S: Integer, T: Offset> Kernel for Distances<'_, S, T> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        assert_eq!(self.values.len(), self.stored.len());
+        let mut largest = 0;
+        for (stored, value) in self.stored.iter_mut().zip(self.values) {
+            let distance = value.wide().wrapping_sub(self.base) as u64;
+            largest = largest.max(distance);
+            *stored = T::low_bits(distance);
+        }
+        largest
+    }
+}
+
+/// The bits that occur in any of the values; with `signed`, of negative ones those of the complement, so that few say that all values are near zero.
+#[derive(Debug)]
+pub struct BitsUsed<'a, S> {
+    /// The values.
+    pub values: &'a [S],
+    /// Whether they have signs.
+    pub signed: bool,
+}
+
+impl<S: Integer> Kernel for BitsUsed<'_, S> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        let wide = self.values.iter().map(|value| value.wide());
+        let bits = if self.signed {
+            wide.fold(0, |bits, value| bits | (value ^ (value >> 63)))
+        } else {
+            wide.fold(0, |bits, value| bits | value)
+        };
+        bits as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::{Level, dispatch_at};
+
+    fn check<S: Integer, T: Offset + PartialEq + std::fmt::Debug>(values: &[S], base: i64) {
+        let distances = |level| {
+            let mut stored = vec![T::default(); values.len()];
+            let largest = dispatch_at(level, Distances { values, base, stored: &mut stored });
+            let bits = [true, false].map(|signed| dispatch_at(level, BitsUsed { values, signed }));
+            (largest, stored, bits)
+        };
+        let expected: Vec<u64> = values.iter().map(|value| value.wide().wrapping_sub(base) as u64).collect();
+        for level in Level::available() {
+            let (largest, stored, bits) = distances(level);
+            assert_eq!(largest, expected.iter().copied().max().unwrap_or(0), "{level:?}");
+            assert!(
+                stored.iter().zip(&expected).all(|(stored, distance)| *stored == T::low_bits(*distance)),
+                "{level:?}"
+            );
+            let all = |map: fn(i64) -> i64| values.iter().fold(0, |bits, value| bits | map(value.wide()) as u64);
+            assert_eq!(bits, [all(|v| if v < 0 { !v } else { v }), all(|v| v)], "{level:?}");
+        }
+    }
+
+    #[test]
+    fn all_widths_give_the_same() {
+        let mut state = 3u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 7) as i64 ^ (state << 33) as i64
+        };
+        for len in [0, 1, 7, 8, 31, 64, 100, 2048, 2051] {
+            for bits in [5, 31, 63] {
+                let values: Vec<i64> = (0..len).map(|_| next() >> (63 - bits)).collect();
+                for base in [0, -1 << 20, i64::MIN, i64::MAX] {
+                    check::<i64, u8>(&values, base);
+                    check::<i64, u32>(&values, base);
+                    check::<i128, u16>(&values.iter().map(|&value| i128::from(value)).collect::<Vec<_>>(), base);
+                    check::<i32, u16>(&values.iter().map(|&value| value as i32).collect::<Vec<_>>(), base);
+                    check::<u16, u8>(&values.iter().map(|&value| value as u16).collect::<Vec<_>>(), base);
+                }
+            }
+        }
+    }
+}
