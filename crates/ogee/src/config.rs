@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ogee_exec::{AggregateStrategy, JoinStrategy};
+use ogee_memory::TempCompression;
 
 /// Settings of a handle, in the style of a builder. What is not set has the default that its method names.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +12,7 @@ pub struct Config {
     pub(crate) threads: Option<usize>,
     pub(crate) temp_directory: Option<PathBuf>,
     pub(crate) max_temp_size: Option<u64>,
+    pub(crate) temp_compression: TempCompression,
     pub(crate) release_memory: Option<fn()>,
     pub(crate) counts_process: Option<bool>,
     pub(crate) spill_always: bool,
@@ -46,6 +48,13 @@ impl Config {
     #[must_use]
     pub fn max_temp_size(mut self, bytes: u64) -> Self {
         self.max_temp_size = Some(bytes);
+        self
+    }
+
+    /// Whether temporary data is compressed. Default: where that is quicker, or space is short.
+    #[must_use]
+    pub fn temp_compression(mut self, mode: TempCompression) -> Self {
+        self.temp_compression = mode;
         self
     }
 

@@ -36,6 +36,7 @@ impl Database {
             limit: config.memory_limit.unwrap_or(defaults.limit),
             temp_directory: config.temp_directory.clone(),
             max_temp_bytes: config.max_temp_size,
+            temp_compression: config.temp_compression,
             spill_always: config.spill_always,
             counts_process: config.counts_process.unwrap_or(defaults.counts_process),
             ..defaults

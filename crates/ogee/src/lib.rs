@@ -33,7 +33,7 @@ pub use database::Database;
 pub use error::{Error, Result};
 pub use monitor::StatementStats;
 pub use ogee_exec::{AggregateStrategy, JoinStrategy};
-pub use ogee_memory::MemoryStats;
+pub use ogee_memory::{MemoryStats, TempCompression};
 pub use result::QueryResult;
 pub use size::{format_size, parse_memory_limit, parse_size};
 

@@ -15,7 +15,7 @@ use datafusion::{
     },
     logical_expr::{ColumnarValue, Volatility, create_udf},
 };
-use ogee::{Config, Connection};
+use ogee::{Config, Connection, TempCompression};
 
 fn code_of(connection: &Connection, sql: &str) -> &'static str {
     match try_query(connection, sql) {
@@ -340,9 +340,10 @@ fn spilled_pages_are_compressed_as_it_is_set() {
     let sql = "SELECT count(*), sum(n), max(s) FROM (
         SELECT value % 1000003 AS k, count(*) AS n, max(CAST(value AS VARCHAR) || ' spills softly over the crest') AS s
         FROM range(1500000) GROUP BY k) AS t";
-    let database = open(Config::default().threads(2).memory_limit(24 << 20).counts_process(false));
+    let config = Config::default().threads(2).memory_limit(24 << 20).counts_process(false);
+    let database = open(config.temp_compression(TempCompression::Always));
     let connection = database.connect();
-    assert_eq!(query(&connection, "SHOW temp_compression"), ["temp_compression|auto"]);
+    assert_eq!(query(&connection, "SHOW temp_compression"), ["temp_compression|always"]);
     let expected = query(&connect(), sql);
     let mut shares = Vec::new();
     for setting in ["off", "always"] {
