@@ -28,7 +28,7 @@ demo: ## Build the shell in release and show groupings of 6 million rows at seve
 	target/release/ogee demo
 
 .PHONY: test
-test: tidy fmt-check lint test-rust loom suite-duckdb differential ## Everything that must hold before a change is merged
+test: tidy fmt-check lint test-python test-rust loom suite-duckdb differential ## Everything that must hold before a change is merged
 	@echo "make test: all good"
 
 .PHONY: fmt
@@ -54,6 +54,10 @@ test-engine: ## Tests of the engine crates alone, without DataFusion
 .PHONY: test-rust
 test-rust: ## Tests of all crates, with the SQL suite under every profile
 	$(CARGO) test --workspace
+
+.PHONY: test-python
+test-python: ## Which results of the standard suites agree
+	$(PYTHON) crates/ogee-bench/python/test_suites.py
 
 .PHONY: slt
 slt: ## The SQL suite alone

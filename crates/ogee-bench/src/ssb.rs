@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::io;
 use std::iter::Peekable;
+use std::sync::LazyLock;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
@@ -15,6 +16,7 @@ use tpchgen::distribution::Distributions;
 use tpchgen::generators::{
     CustomerGenerator, LineItem, LineItemGenerator, Order, OrderGenerator, PartGenerator, SupplierGenerator,
 };
+use tpchgen::text::TextPool;
 
 use crate::files::{BATCH_ROWS, Batches, Selection};
 use crate::random::Random;
@@ -206,6 +208,25 @@ impl<'a, O: Iterator<Item = Order<'a>>, L: Iterator<Item = LineItem<'a>>> Iterat
     }
 }
 
+/// Comments are left out, so a little text is enough for their generators, which would make 300 MB of it.
+fn no_text() -> &'static TextPool {
+    static POOL: LazyLock<TextPool> = LazyLock::new(|| TextPool::new(1 << 16, Distributions::static_default()));
+    &POOL
+}
+
+/// A generator of TPC-H's rows for the columns that remain.
+macro_rules! derived {
+    ($generator:ident, $scale:expr, $number:expr, $count:expr) => {
+        $generator::new_with_distributions_and_text_pool(
+            $scale,
+            $number,
+            $count,
+            Distributions::static_default(),
+            no_text(),
+        )
+    };
+}
+
 /// Batches of what `push` makes of `rows`.
 fn stream<R>(
     table: &'static str,
@@ -223,7 +244,7 @@ fn stream<R>(
 
 fn part(scale: f64) -> Batches {
     // TPC-H has as many parts at this scale factor, or more.
-    let generator = PartGenerator::new(scale.max(parts(scale) as f64 / 200_000.0), 1, 1);
+    let generator = derived!(PartGenerator, scale.max(parts(scale) as f64 / 200_000.0), 1, 1);
     stream("part", generator.into_iter().take(parts(scale) as usize), |columns, row| {
         let name = row.p_name.to_string();
         let mut words = name.split(' ');
@@ -247,7 +268,7 @@ fn part(scale: f64) -> Batches {
 }
 
 fn customer(scale: f64) -> Batches {
-    let rows = CustomerGenerator::new(scale, 1, 1).into_iter().filter(|row| row.c_custkey % MERGED == 1);
+    let rows = derived!(CustomerGenerator, scale, 1, 1).into_iter().filter(|row| row.c_custkey % MERGED == 1);
     stream("customer", rows, |columns, row| {
         let key = row.c_custkey / MERGED + 1;
         let (city, nation, region) = place(row.c_nationkey, key, 1 << 40);
@@ -265,7 +286,7 @@ fn customer(scale: f64) -> Batches {
 }
 
 fn supplier(scale: f64) -> Batches {
-    let rows = SupplierGenerator::new(scale, 1, 1).into_iter().filter(|row| row.s_suppkey % MERGED == 1);
+    let rows = derived!(SupplierGenerator, scale, 1, 1).into_iter().filter(|row| row.s_suppkey % MERGED == 1);
     stream("supplier", rows, |columns, row| {
         let key = row.s_suppkey / MERGED + 1;
         let (city, nation, region) = place(row.s_nationkey, key, 1 << 41);
@@ -338,8 +359,8 @@ fn date() -> Result<RecordBatch, ArrowError> {
 fn rows(table: &str, scale: f64, number: i32, count: i32) -> (SchemaRef, Batches) {
     let batches = match table {
         "lineorder" => Box::new(Lines {
-            orders: OrderGenerator::new(scale, number, count).into_iter(),
-            lines: LineItemGenerator::new(scale, number, count).into_iter().peekable(),
+            orders: derived!(OrderGenerator, scale, number, count).into_iter(),
+            lines: derived!(LineItemGenerator, scale, number, count).into_iter().peekable(),
             scale,
         }),
         "part" => part(scale),
