@@ -19,12 +19,14 @@ mod filter;
 pub mod join;
 mod keys;
 mod limit;
+mod order;
 mod output;
 mod pipeline;
 mod project;
 mod query;
 mod scalar;
 mod series;
+pub mod sort;
 mod source;
 mod stages;
 mod union;
@@ -34,6 +36,7 @@ pub use error::ExecError;
 pub use expr::{CompareOp, Expr, ForeignExpr};
 pub use filter::Filter;
 pub use limit::Limit;
+pub use order::RowOrder;
 pub use output::OutputStream;
 pub use pipeline::{
     Flow, Operator, OperatorLocal, Pipeline, Restriction, Sink, SinkLocal, Source, SourceLocal, SourceStep,

@@ -1,4 +1,6 @@
 //! The end of a query's last pipeline: a bounded output that its consumer drains, from a thread or as a future.
+//!
+//! Rows come out as they come in, or, if the pipeline has an order (`order`), range by range.
 
 use std::{
     collections::VecDeque,
@@ -10,11 +12,25 @@ use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Flow, RunningQuery, Sink, SinkLocal};
+use crate::{ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal};
+
+/// Chunks of one range of an ordered pipeline.
+#[derive(Default)]
+struct Range {
+    chunks: VecDeque<Chunk>,
+    /// No more will come.
+    ended: bool,
+}
 
 #[derive(Default)]
 struct State {
-    chunks: VecDeque<Chunk>,
+    /// The range whose turn it is, and those after it that have begun. Without an order there is one, which never ends.
+    ranges: VecDeque<Range>,
+    /// Number of the first of `ranges`.
+    first: usize,
+    /// Rows of ranges whose turn has not come, and how many there may be.
+    ahead: usize,
+    ahead_max: usize,
     /// Set once, when the query has ended and its lanes hold nothing any more.
     ended: Option<Result<(), ExecError>>,
     /// The consumer is gone.
@@ -23,15 +39,108 @@ struct State {
     producer: Option<JobWaker>,
 }
 
+impl State {
+    fn range(&mut self, range: usize) -> &mut Range {
+        let at = range.checked_sub(self.first).expect("a range whose turn is over has ended");
+        if at >= self.ranges.len() {
+            self.ranges.resize_with(at + 1, Range::default);
+        }
+        &mut self.ranges[at]
+    }
+
+    /// Chunks of the range whose turn it is.
+    fn len(&self) -> usize {
+        self.ranges.front().map_or(0, |range| range.chunks.len())
+    }
+
+    /// The next chunk in order, and whether another range's turn has come.
+    fn pop(&mut self) -> (Option<Chunk>, bool) {
+        let mut turned = false;
+        while let Some(range) = self.ranges.front_mut() {
+            if let Some(chunk) = range.chunks.pop_front() {
+                return (Some(chunk), turned);
+            }
+            if !range.ended {
+                break;
+            }
+            self.ranges.pop_front();
+            self.first += 1;
+            turned = true;
+            let rows = self.ranges.front().map_or(0, |next| next.chunks.iter().map(Chunk::len).sum());
+            self.ahead -= rows;
+        }
+        (None, turned)
+    }
+}
+
 struct Shared {
     capacity: usize,
     state: Mutex<State>,
 }
 
+/// An output that keeps ranges in order.
+pub(crate) trait RangedOutput: Send + Sync + std::fmt::Debug {
+    /// No more rows of `range` will come.
+    fn end_range(&self, range: usize);
+    /// Whether rows of `range` may come now.
+    fn has_room(&self, range: usize) -> bool;
+    /// Sets how many rows may be kept of ranges whose turn has not come.
+    fn set_ahead(&self, rows: usize);
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Output").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+impl RangedOutput for Shared {
+    fn end_range(&self, range: usize) {
+        let (consumer, producer) = {
+            let mut state = self.state.lock();
+            state.range(range).ended = true;
+            // The consumer finds out that the next range's turn has come.
+            match range == state.first {
+                true => (state.consumer.take(), state.producer.clone()),
+                false => (None, None),
+            }
+        };
+        if let Some(consumer) = consumer {
+            consumer.wake();
+        }
+        if let Some(producer) = producer {
+            producer.wake();
+        }
+    }
+
+    fn has_room(&self, range: usize) -> bool {
+        let mut state = self.state.lock();
+        // A range that ended without rows to wait for passes its turn on, so that nobody depends on the consumer for that.
+        while state.ranges.front().is_some_and(|front| front.ended && front.chunks.is_empty()) {
+            state.ranges.pop_front();
+            state.first += 1;
+            let rows: usize = state.ranges.front().map_or(0, |next| next.chunks.iter().map(Chunk::len).sum());
+            state.ahead -= rows;
+        }
+        state.abandoned || range == state.first || state.ahead < state.ahead_max
+    }
+
+    fn set_ahead(&self, rows: usize) {
+        self.state.lock().ahead_max = rows;
+    }
+}
+
 /// A bounded output: its sink, what ends it, and its stream. A lane may overshoot `capacity` by the chunks that one chunk of its source becomes.
-pub(crate) fn output_channel(capacity: usize) -> (Arc<OutputSink>, OutputCloser, OutputStream) {
+pub(crate) fn output_channel(
+    capacity: usize,
+    order: Option<Arc<RowOrder>>,
+    lanes: usize,
+) -> (Arc<OutputSink>, OutputCloser, OutputStream) {
     let shared = Arc::new(Shared { capacity, state: Mutex::default() });
-    let sink = Arc::new(OutputSink { shared: Arc::clone(&shared) });
+    if let Some(order) = &order {
+        order.attach(Arc::clone(&shared) as Arc<dyn RangedOutput>, lanes);
+    }
+    let sink = Arc::new(OutputSink { shared: Arc::clone(&shared), order });
     let closer = OutputCloser { shared: Arc::clone(&shared) };
     (sink, closer, OutputStream { shared, running: None })
 }
@@ -58,6 +167,7 @@ impl OutputCloser {
 /// Sink of the bounded output.
 pub struct OutputSink {
     shared: Arc<Shared>,
+    order: Option<Arc<RowOrder>>,
 }
 
 impl Sink for OutputSink {
@@ -71,11 +181,11 @@ impl Sink for OutputSink {
 
     fn ready(&self) -> bool {
         let state = self.shared.state.lock();
-        state.abandoned || state.chunks.len() < self.shared.capacity
+        state.abandoned || state.len() < self.shared.capacity
     }
 
-    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
-        Ok(Box::new(OutputLocal { shared: Arc::clone(&self.shared) }))
+    fn local(&self, _ctx: &ExecContext, lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
+        Ok(Box::new(OutputLocal { shared: Arc::clone(&self.shared), order: self.order.clone(), lane }))
     }
 
     fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
@@ -85,6 +195,8 @@ impl Sink for OutputSink {
 
 struct OutputLocal {
     shared: Arc<Shared>,
+    order: Option<Arc<RowOrder>>,
+    lane: usize,
 }
 
 impl SinkLocal for OutputLocal {
@@ -94,8 +206,13 @@ impl SinkLocal for OutputLocal {
             if state.abandoned {
                 return Ok(Flow::Stop);
             }
-            state.chunks.push_back(chunk);
-            state.consumer.take()
+            let range = self.order.as_ref().map_or(0, |order| order.range(self.lane));
+            let ahead = range > state.first;
+            if ahead {
+                state.ahead += chunk.len();
+            }
+            state.range(range).chunks.push_back(chunk);
+            if ahead { None } else { state.consumer.take() }
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -123,9 +240,10 @@ impl OutputStream {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, ExecError>>> {
         let (poll, producer) = {
             let mut state = self.shared.state.lock();
-            if let Some(chunk) = state.chunks.pop_front() {
+            let (chunk, turned) = state.pop();
+            if let Some(chunk) = chunk {
                 // Lanes that found the output full go on when half of it is drained, not at every chunk.
-                let wake = state.chunks.len() == self.shared.capacity / 2;
+                let wake = turned || state.len() == self.shared.capacity / 2;
                 (Poll::Ready(Some(Ok(chunk))), state.producer.clone().filter(|_| wake))
             } else {
                 match &mut state.ended {
@@ -159,7 +277,8 @@ impl Drop for OutputStream {
         {
             let mut state = self.shared.state.lock();
             state.abandoned = true;
-            state.chunks.clear();
+            state.ranges.clear();
+            state.ahead = 0;
             if state.ended.is_some() {
                 return;
             }

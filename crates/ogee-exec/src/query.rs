@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ogee_scheduler::{QueryBuilder, QueryError, QueryHandle, Scheduler};
 use ogee_vector::Domain;
 
-use crate::{ExecContext, ExecError, Operator, OutputStream, Pipeline, Sink, Source, output::output_channel};
+use crate::{ExecContext, ExecError, Operator, OutputStream, Pipeline, RowOrder, Sink, Source, output::output_channel};
 
 /// A pipeline under construction: rows come from `source` through `operators`, once the pipelines `deps` have finished.
 #[derive(Clone)]
@@ -16,12 +16,14 @@ pub struct OpenPipeline {
     pub operators: Vec<Arc<dyn Operator>>,
     /// Pipelines of the query (numbers that [`Query::add`] gave) that fill what `source` reads.
     pub deps: Vec<usize>,
+    /// The order of the rows, if they have one that an output is to keep.
+    pub order: Option<Arc<RowOrder>>,
 }
 
 impl OpenPipeline {
     /// The rows of `source`, which waits for nothing.
     pub fn new(source: Arc<dyn Source>) -> Self {
-        Self { source, operators: Vec::new(), deps: Vec::new() }
+        Self { source, operators: Vec::new(), deps: Vec::new(), order: None }
     }
 
     /// Columns of the chunks that come out.
@@ -91,7 +93,7 @@ impl Query {
 
     /// Closes `open` with an output that buffers about `capacity` chunks, and starts the query. Dropping the stream cancels it.
     pub fn stream(mut self, open: OpenPipeline, scheduler: &Arc<Scheduler>, capacity: usize) -> OutputStream {
-        let (sink, closer, mut stream) = output_channel(capacity);
+        let (sink, closer, mut stream) = output_channel(capacity, open.order.clone(), self.ctx.settings.threads);
         self.add(open, sink);
         let running = self.start_with(scheduler, move |result| closer.close(result));
         stream.cancels(running);

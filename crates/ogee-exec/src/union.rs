@@ -47,7 +47,7 @@ impl UnionSource {
                 exhausted: AtomicUsize::new(0),
             })
             .collect();
-        OpenPipeline { source: Arc::new(Self { schema, inputs: Arc::new(inputs) }), operators: Vec::new(), deps }
+        OpenPipeline { deps, ..OpenPipeline::new(Arc::new(Self { schema, inputs: Arc::new(inputs) })) }
     }
 }
 

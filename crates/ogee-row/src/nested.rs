@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, builder::BinaryViewBuilder};
 use arrow_row::{RowConverter, SortField};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, SortOptions};
 use ogee_vector::VectorError;
 
 /// Encodes lists, structs and other nested values to bytes that are equal and ordered as the values are, and back.
@@ -23,6 +23,15 @@ impl NestedCodec {
             data_type: data_type.clone(),
             converter: RowConverter::new(vec![SortField::new(data_type.clone())])?,
         })
+    }
+
+    /// A codec whose bytes have the order that `options` ask for, also within the values.
+    ///
+    /// # Errors
+    /// When the encoding does not know the type.
+    pub fn ordered(data_type: &DataType, options: SortOptions) -> Result<Self, VectorError> {
+        let field = SortField::new_with_options(data_type.clone(), options);
+        Ok(Self { data_type: data_type.clone(), converter: RowConverter::new(vec![field])? })
     }
 
     /// Whether values of `data_type` can be encoded.

@@ -54,6 +54,20 @@ impl RowPartition {
         row_pages + self.heap_pages.iter().map(PageHandle::len).sum::<usize>()
     }
 
+    /// Bytes that pinning row page `index` pins: its own and those of its strings' heap pages.
+    pub fn page_bytes(&self, index: usize) -> usize {
+        let row_page = &self.row_pages[index];
+        let heap = row_page.segments.iter().map(|segment| self.heap_pages[segment.heap_page as usize].len());
+        row_page.page.len() + heap.sum::<usize>()
+    }
+
+    /// Row page `index` and the heap pages of its strings: for reading ahead.
+    pub fn pages_of(&self, index: usize) -> impl Iterator<Item = PageHandle> + '_ {
+        let row_page = &self.row_pages[index];
+        let heap = row_page.segments.iter().map(|segment| self.heap_pages[segment.heap_page as usize].clone());
+        std::iter::once(row_page.page.clone()).chain(heap)
+    }
+
     /// The pages, in the order in which they will be pinned: for reading ahead.
     pub fn pages(&self) -> impl Iterator<Item = PageHandle> + '_ {
         self.row_pages.iter().map(|p| p.page.clone()).chain(self.heap_pages.iter().cloned())

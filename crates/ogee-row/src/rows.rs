@@ -48,6 +48,7 @@ pub struct PartitionedRows {
     retained: Vec<PinnedPage>,
     retained_bytes: usize,
     needed: Option<NeededAt>,
+    allocated_bytes: usize,
     rows: usize,
     rows_per_page: usize,
 }
@@ -81,6 +82,7 @@ impl PartitionedRows {
             retained: Vec::new(),
             retained_bytes: 0,
             needed: None,
+            allocated_bytes: 0,
             rows: 0,
         }
     }
@@ -119,6 +121,11 @@ impl PartitionedRows {
     /// Rows of one page.
     pub fn rows_per_page(&self) -> usize {
         self.rows_per_page
+    }
+
+    /// Bytes of all pages that were allocated so far, also of those taken out since.
+    pub fn allocated_bytes(&self) -> usize {
+        self.allocated_bytes
     }
 
     /// Takes the rows of partition `partition` out, but for those whose pages are not in memory. Nothing if strings of some
@@ -277,6 +284,7 @@ impl PartitionedRows {
     #[cold]
     fn new_row_page(&mut self, partition: usize) -> Result<(), MemoryError> {
         let page = self.memory.allocate(self.consumer)?;
+        self.allocated_bytes += PAGE_SIZE;
         self.count_rows(partition);
         let cursor = &mut self.cursors[partition];
         cursor.next_row = page.as_ptr();
@@ -299,6 +307,7 @@ impl PartitionedRows {
         let cursor = &mut self.cursors[partition];
         cursor.next_heap = page.as_ptr();
         cursor.heap_left = page.len();
+        self.allocated_bytes += page.len();
         self.partitions[partition].heap_pages.push(page.handle().clone());
         if let Some(full) = cursor.heap_page.replace(page) {
             self.keep(partition, full);

@@ -1,0 +1,150 @@
+//! Sorting the rows of pinned pages without moving them: 16-byte entries, of which the upper 12 bytes are the first of the key and the
+//! lower 4 say where the row is.
+//!
+//! An entry is one integer, so that most of the work is sorting integers without a branch. Entries that have equal prefixes are sorted again by
+//! the next 12 bytes of their keys, and so on; what strings decide is left to comparisons of rows. Rows are numbered as they came, so equal rows
+//! keep their order.
+
+use ogee_memory::{BufferManager, MemoryError, NonPaged, PAGE_SIZE};
+use ogee_row::PinnedRows;
+use std::sync::Arc;
+
+use super::{CONSUMER, key::ENTRY_PREFIX, plan::SortPlan};
+
+/// Bits of a row's number on its page: rows have at least 16 bytes.
+const ROW_BITS: u32 = 14;
+/// Pages whose rows can be numbered: 64 GiB.
+pub(crate) const PAGES_MAX: usize = 1 << (32 - ROW_BITS);
+const _: () = assert!(PAGE_SIZE / 16 <= 1 << ROW_BITS);
+
+/// Groups smaller than this are compared row by row at once.
+const SMALL: usize = 12;
+
+/// Bytes of an entry.
+pub(crate) const ENTRY_BYTES: usize = 16;
+
+/// Where pinned pages are: from an entry to its row.
+pub(crate) struct RowBases {
+    pages: Vec<*const u8>,
+    width: usize,
+}
+
+// SAFETY: addresses of pages that are pinned by whoever made this, which only reads them.
+unsafe impl Send for RowBases {}
+// SAFETY: as above.
+unsafe impl Sync for RowBases {}
+
+impl RowBases {
+    pub(crate) fn new(pages: &[PinnedRows], width: usize) -> Self {
+        let base = |page: &PinnedRows| if page.is_empty() { std::ptr::null() } else { page.row(0).cast_const() };
+        Self { pages: pages.iter().map(base).collect(), width }
+    }
+
+    /// The row of `entry`.
+    #[inline(always)]
+    pub(crate) fn row(&self, entry: u128) -> *const u8 {
+        let id = entry as u32;
+        let row = (id & ((1 << ROW_BITS) - 1)) as usize;
+        self.pages[(id >> ROW_BITS) as usize].wrapping_add(row * self.width)
+    }
+}
+
+/// Rows of some pages in the order of their keys.
+pub(crate) struct Entries {
+    memory: Option<NonPaged>,
+    len: usize,
+}
+
+impl Entries {
+    /// The rows of `pages`, sorted.
+    ///
+    /// # Errors
+    /// When there is no memory for the entries.
+    pub(crate) fn sorted(
+        plan: &SortPlan,
+        memory: &Arc<BufferManager>,
+        pages: &[PinnedRows],
+    ) -> Result<Self, MemoryError> {
+        assert!(pages.len() <= PAGES_MAX);
+        let len = pages.iter().map(PinnedRows::len).sum::<usize>();
+        if len == 0 {
+            return Ok(Self { memory: None, len });
+        }
+        let mut entries = Self { memory: Some(memory.allocate_non_paged(CONSUMER, len * ENTRY_BYTES)?), len };
+        let slots = entries.slice_mut();
+        let mut at = 0;
+        for (page, rows) in pages.iter().enumerate() {
+            for row in 0..rows.len() {
+                // SAFETY: a row of the plan's layout on a pinned page.
+                let prefix = unsafe { plan.keys.prefix(rows.row(row)) };
+                slots[at] = prefix | (page << ROW_BITS | row) as u128;
+                at += 1;
+            }
+        }
+        let bases = RowBases::new(pages, plan.layout.width());
+        slots.sort_unstable();
+        if !plan.keys.fits_entry() {
+            Ties { plan, bases: &bases }.refine(slots, ENTRY_PREFIX);
+        }
+        Ok(entries)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn slice(&self) -> &[u128] {
+        // SAFETY: the memory has room for `len` entries, was zeroed when it was allocated, and is aligned to a page of the system.
+        self.memory
+            .as_ref()
+            .map_or(&[], |memory| unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), self.len) })
+    }
+
+    fn slice_mut(&mut self) -> &mut [u128] {
+        let len = self.len;
+        // SAFETY: as for `slice`; nobody else has the memory.
+        self.memory
+            .as_mut()
+            .map_or(&mut [], |memory| unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), len) })
+    }
+}
+
+/// Sorts what prefixes left open.
+struct Ties<'a> {
+    plan: &'a SortPlan,
+    bases: &'a RowBases,
+}
+
+impl Ties<'_> {
+    /// Sorts each group of entries with equal prefixes by what comes from byte `depth` of the keys on.
+    fn refine(&self, entries: &mut [u128], depth: usize) {
+        for group in entries.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+            if group.len() > 1 {
+                self.resolve(group, depth);
+            }
+        }
+    }
+
+    fn resolve(&self, group: &mut [u128], depth: usize) {
+        let plain = self.plan.keys.plain_bytes();
+        if group.len() < SMALL || depth >= plain {
+            group.sort_unstable_by(|&a, &b| {
+                // SAFETY: rows of pinned pages.
+                let order = unsafe { self.plan.keys.compare(self.bases.row(a), self.bases.row(b)) };
+                order.then_with(|| (a as u32).cmp(&(b as u32)))
+            });
+            return;
+        }
+        let prefix = group[0] >> 32 << 32;
+        for entry in group.iter_mut() {
+            // SAFETY: a row of a pinned page.
+            let part = unsafe { self.plan.keys.part(self.bases.row(*entry), depth, plain) };
+            *entry = part | u128::from(*entry as u32);
+        }
+        group.sort_unstable();
+        if depth + ENTRY_PREFIX < plain || !self.plan.keys.is_plain() {
+            self.refine(group, depth + ENTRY_PREFIX);
+        }
+        group.iter_mut().for_each(|entry| *entry = prefix | u128::from(*entry as u32));
+    }
+}

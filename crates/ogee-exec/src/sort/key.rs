@@ -1,0 +1,451 @@
+//! Normalized keys: bytes whose order, as `memcmp` has it, is the order of the rows.
+//!
+//! Each column is a byte that tells NULLs apart, then the value: big-endian, the sign bit flipped, all bits inverted where the order is
+//! descending. Strings have only a prefix of their bytes in the key. So a key is cut into *pieces*, each of which ends with at most one
+//! string: pieces are compared byte by byte, and where one is equal up to its end, the strings themselves are.
+//!
+//! Floats are ordered as numbers: -0.0 equals 0.0, all NaN are equal and greater than any number.
+//!
+//! Not here: where rows are, and sorting them.
+
+use std::cmp::Ordering;
+
+use arrow_array::{Array, ArrayRef, cast::AsArray, types};
+use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer, i256};
+use arrow_schema::{DataType, IntervalUnit};
+use ogee_row::{RowLayout, RowView};
+use ogee_vector::PhysicalType;
+
+use super::SortKey;
+
+/// Bytes of a string in the key: with the byte before it, all that an entry holds of a key.
+const VIEW_PREFIX: usize = 11;
+
+/// Bytes of a key that an entry holds, see `entries`.
+pub(crate) const ENTRY_PREFIX: usize = 12;
+
+/// Marks values that are not NULL.
+const VALID: u8 = 1;
+
+/// How the values of a key column become bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    /// Of a physical type with a width of its own.
+    Fixed(PhysicalType),
+    /// Two halves of 32 bits: days, milliseconds.
+    DayTime,
+    /// The first bytes of a string; the rest is behind the view of a column of the row.
+    Prefix,
+}
+
+/// One column of the key.
+#[derive(Clone, Copy, Debug)]
+struct KeyColumn {
+    /// Of the byte for NULLs; the value comes after it.
+    offset: usize,
+    encoding: Encoding,
+    descending: bool,
+    /// What NULL has in place of [`VALID`].
+    null: u8,
+}
+
+/// A string that tells apart keys that are equal so far.
+#[derive(Clone, Copy, Debug)]
+struct Tie {
+    /// Column of the row layout that holds the view, and its offset in the row.
+    column: usize,
+    view: usize,
+    /// Offset in the key of the string's byte for NULLs.
+    marker: usize,
+    descending: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: usize,
+    end: usize,
+    tie: Option<Tie>,
+}
+
+/// Layout of the normalized keys of rows.
+#[derive(Debug)]
+pub(crate) struct KeyLayout {
+    columns: Vec<KeyColumn>,
+    pieces: Vec<Piece>,
+    /// Bytes of a key.
+    len: usize,
+    /// Bytes of the hash before the first column.
+    hash: usize,
+    /// Where the key is in the row, once the row's layout is known.
+    offset: usize,
+}
+
+/// Whether values of normalized type `data_type` can be ordered.
+pub(crate) fn is_sortable(data_type: &DataType) -> bool {
+    PhysicalType::of(data_type)
+        .is_ok_and(|physical| physical != PhysicalType::Nested || ogee_row::NestedCodec::supports(data_type))
+}
+
+impl KeyLayout {
+    /// The layout for `keys`, of which strings (and nested values, as bytes) are in column `view_of(key)` of the row. `hashed`: the key
+    /// begins with the row's hash.
+    pub(crate) fn new(keys: &[SortKey], hashed: bool, view_of: impl Fn(usize) -> usize) -> Self {
+        let hash = if hashed { 4 } else { 0 };
+        let mut columns = Vec::with_capacity(keys.len());
+        let mut pieces = Vec::new();
+        let mut len = hash;
+        let mut start = 0;
+        for (index, key) in keys.iter().enumerate() {
+            let physical = PhysicalType::of(&key.data_type).expect("asked for by `is_sortable`");
+            let encoding = match physical {
+                PhysicalType::View | PhysicalType::Nested => Encoding::Prefix,
+                PhysicalType::I64 if key.data_type == DataType::Interval(IntervalUnit::DayTime) => Encoding::DayTime,
+                fixed => Encoding::Fixed(fixed),
+            };
+            // The encoding of nested values is descending by itself.
+            let descending = key.descending && physical != PhysicalType::Nested;
+            let null = if key.nulls_first { VALID - 1 } else { VALID + 1 };
+            columns.push(KeyColumn { offset: len, encoding, descending, null });
+            let marker = len;
+            len += 1 + match encoding {
+                Encoding::Prefix => VIEW_PREFIX,
+                Encoding::DayTime => 8,
+                Encoding::Fixed(physical) => physical.row_width(),
+            };
+            if encoding == Encoding::Prefix {
+                let tie = Tie { column: view_of(index), view: 0, marker, descending };
+                pieces.push(Piece { start, end: len, tie: Some(tie) });
+                start = len;
+            }
+        }
+        if start < len || pieces.is_empty() {
+            pieces.push(Piece { start, end: len, tie: None });
+        }
+        Self { columns, pieces, len, hash, offset: 0 }
+    }
+
+    /// Bytes of a key; rows have room for at least [`ENTRY_PREFIX`].
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Tells the layout where keys are in rows of `layout`.
+    pub(crate) fn bind(&mut self, layout: &RowLayout) {
+        self.offset = layout.state_offset();
+        for tie in self.pieces.iter_mut().filter_map(|piece| piece.tie.as_mut()) {
+            tie.view = layout.column(tie.column).offset;
+        }
+    }
+
+    /// Whether entries hold whole keys, so that they need no rows to be compared.
+    pub(crate) fn fits_entry(&self) -> bool {
+        self.len <= ENTRY_PREFIX && self.is_plain()
+    }
+
+    /// Whether the bytes of keys order rows by themselves.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.pieces.iter().all(|piece| piece.tie.is_none())
+    }
+
+    /// Bytes at the start of keys that order rows by themselves: those before the first string that is cut off.
+    pub(crate) fn plain_bytes(&self) -> usize {
+        self.pieces[0].end
+    }
+
+    /// The first 12 bytes of a row's key, above 32 bits that are zero.
+    ///
+    /// # Safety
+    /// `row` must be a row of the layout on a pinned page.
+    #[inline(always)]
+    pub(crate) unsafe fn prefix(&self, row: *const u8) -> u128 {
+        // SAFETY: rows have room for at least 12 bytes of key.
+        unsafe { prefix_at(row.add(self.offset)) }
+    }
+
+    /// Up to 12 bytes of a row's key from byte `depth` on, none from `end` on, above 32 bits that are zero.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix).
+    #[inline(always)]
+    pub(crate) unsafe fn part(&self, row: *const u8, depth: usize, end: usize) -> u128 {
+        let mut bytes = [0_u8; 16];
+        let len = ENTRY_PREFIX.min(end - depth);
+        // SAFETY: within the key, which is within the row.
+        unsafe { std::ptr::copy_nonoverlapping(row.add(self.offset + depth), bytes.as_mut_ptr(), len) };
+        u128::from_be_bytes(bytes)
+    }
+
+    /// The order of two rows.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix), for both; their strings are pinned too.
+    pub(crate) unsafe fn compare(&self, a: *const u8, b: *const u8) -> Ordering {
+        // SAFETY: the caller vouches for both rows.
+        unsafe { self.compare_until(a, b, self.len) }
+    }
+
+    /// The order of two rows by the columns before byte `end` of the key, where a column begins or the key ends.
+    ///
+    /// # Safety
+    /// As [`compare`](Self::compare).
+    pub(crate) unsafe fn compare_until(&self, a: *const u8, b: *const u8, end: usize) -> Ordering {
+        for piece in &self.pieces {
+            if piece.start >= end {
+                break;
+            }
+            let len = piece.end.min(end) - piece.start;
+            // SAFETY: the caller vouches for the rows; pieces lie within the key.
+            let (x, y) = unsafe {
+                let at = self.offset + piece.start;
+                (std::slice::from_raw_parts(a.add(at), len), std::slice::from_raw_parts(b.add(at), len))
+            };
+            let order = x.cmp(y);
+            if order.is_ne() {
+                return order;
+            }
+            let Some(tie) = piece.tie.filter(|_| piece.end <= end) else { continue };
+            if x[tie.marker - piece.start] != VALID {
+                continue;
+            }
+            // SAFETY: the caller vouches for the rows and their strings.
+            let order = unsafe {
+                let x = a.add(tie.view).cast::<RowView>().read_unaligned();
+                let y = b.add(tie.view).cast::<RowView>().read_unaligned();
+                x.compare(&y)
+            };
+            if order.is_ne() {
+                return if tie.descending { order.reverse() } else { order };
+            }
+        }
+        Ordering::Equal
+    }
+
+    /// Writes the keys of rows `0..rows` of `columns` (nested values as bytes), that of row `r` at `target + r * stride`.
+    ///
+    /// # Safety
+    /// There must be room for `rows` keys at `target`, zeroed; `columns` have `rows` rows.
+    pub(crate) unsafe fn write(
+        &self,
+        hashes: &[u32],
+        columns: &[ArrayRef],
+        rows: usize,
+        target: *mut u8,
+        stride: usize,
+    ) {
+        if self.hash > 0 {
+            assert_eq!(hashes.len(), rows);
+            for (row, hash) in hashes.iter().enumerate() {
+                // SAFETY: the caller vouches for the room.
+                unsafe { target.add(row * stride).cast::<[u8; 4]>().write_unaligned(hash.to_be_bytes()) };
+            }
+        }
+        for (column, array) in self.columns.iter().zip(columns) {
+            assert_eq!(array.len(), rows);
+            // SAFETY: the caller vouches for the room.
+            let writer = unsafe { Writer { target: target.add(column.offset), stride, rows, column: *column } };
+            writer.write(array);
+        }
+    }
+}
+
+/// The first 12 of at least 12 bytes at `key`, above 32 bits that are zero.
+///
+/// # Safety
+/// They must be readable.
+#[inline(always)]
+pub(crate) unsafe fn prefix_at(key: *const u8) -> u128 {
+    // SAFETY: the caller vouches for them.
+    let (high, low) = unsafe { (key.cast::<u64>().read_unaligned(), key.add(8).cast::<u32>().read_unaligned()) };
+    u128::from(high.swap_bytes()) << 64 | u128::from(low.swap_bytes()) << 32
+}
+
+/// A value in the bits that order it.
+trait KeyBits: Copy {
+    type Bytes;
+    /// Big-endian; all bits inverted if `descending`.
+    fn key_bytes(self, descending: bool) -> Self::Bytes;
+}
+
+macro_rules! key_bits {
+    ($($t:ty)*) => {$(
+        impl KeyBits for $t {
+            type Bytes = [u8; size_of::<$t>()];
+            #[inline(always)]
+            fn key_bytes(self, descending: bool) -> Self::Bytes {
+                (if descending { !self } else { self }).to_be_bytes()
+            }
+        }
+    )*};
+}
+key_bits!(u8 u16 u32 u64 u128);
+
+impl KeyBits for i256 {
+    type Bytes = [u8; 32];
+    #[inline(always)]
+    fn key_bytes(self, descending: bool) -> [u8; 32] {
+        let mut bytes = self.to_be_bytes();
+        bytes[0] ^= 0x80;
+        if descending {
+            bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        bytes
+    }
+}
+
+impl KeyBits for [u8; VIEW_PREFIX] {
+    type Bytes = Self;
+    #[inline(always)]
+    fn key_bytes(mut self, descending: bool) -> Self {
+        if descending {
+            self.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        self
+    }
+}
+
+/// Bits of a float, as an unsigned number with the order of the numbers: `sign` is the sign bit, `nan` the bits of the one NaN.
+macro_rules! float_bits {
+    ($bits:expr, $is_nan:expr, $t:ty, $nan:expr) => {{
+        let sign: $t = 1 << (<$t>::BITS - 1);
+        let bits: $t = if $is_nan {
+            $nan
+        } else if $bits == sign {
+            0
+        } else {
+            $bits
+        };
+        if bits & sign == 0 { bits | sign } else { !bits }
+    }};
+}
+
+/// Writes one column of the keys.
+struct Writer {
+    target: *mut u8,
+    stride: usize,
+    rows: usize,
+    column: KeyColumn,
+}
+
+impl Writer {
+    fn write(&self, array: &ArrayRef) {
+        use PhysicalType as P;
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        match self.column.encoding {
+            Encoding::Prefix => self.prefixes(array, nulls),
+            Encoding::DayTime => {
+                let values = array.as_primitive::<types::IntervalDayTimeType>().values();
+                let flip = |half: i32| u64::from(half as u32 ^ 1 << 31);
+                self.values(nulls, |row| flip(values[row].days) << 32 | flip(values[row].milliseconds));
+            }
+            Encoding::Fixed(physical) => match physical {
+                P::Null => self.markers(&NullBuffer::new_null(self.rows)),
+                P::Bool => {
+                    let values = array.as_boolean().values();
+                    self.values(nulls, |row| u8::from(values.value(row)));
+                }
+                P::I8 => self.natives::<i8, u8>(array, nulls, |value| value as u8 ^ 1 << 7),
+                P::I16 => self.natives::<i16, u16>(array, nulls, |value| value as u16 ^ 1 << 15),
+                P::I32 => self.natives::<i32, u32>(array, nulls, |value| value as u32 ^ 1 << 31),
+                P::I64 => self.natives::<i64, u64>(array, nulls, |value| value as u64 ^ 1 << 63),
+                P::I128 => self.natives::<i128, u128>(array, nulls, |value| value as u128 ^ 1 << 127),
+                P::ShortDecimal => self.natives::<i128, u64>(array, nulls, |value| value as i64 as u64 ^ 1 << 63),
+                P::U8 => self.natives::<u8, u8>(array, nulls, |value| value),
+                P::U16 => self.natives::<u16, u16>(array, nulls, |value| value),
+                P::U32 => self.natives::<u32, u32>(array, nulls, |value| value),
+                P::U64 => self.natives::<u64, u64>(array, nulls, |value| value),
+                P::I256 => {
+                    let values = array.as_primitive::<types::Decimal256Type>().values();
+                    self.values(nulls, |row| values[row]);
+                }
+                P::F16 => {
+                    let values = array.as_primitive::<types::Float16Type>().values();
+                    self.values(nulls, |row| {
+                        let bits = values[row].to_bits();
+                        float_bits!(bits, values[row].is_nan(), u16, 0x7e00)
+                    });
+                }
+                P::F32 => self.natives::<f32, u32>(array, nulls, |value| {
+                    float_bits!(value.to_bits(), value.is_nan(), u32, 0x7fc0_0000)
+                }),
+                P::F64 => self.natives::<f64, u64>(array, nulls, |value| {
+                    float_bits!(value.to_bits(), value.is_nan(), u64, 0x7ff8_0000_0000_0000)
+                }),
+                P::MonthDayNano => {
+                    let values = array.as_primitive::<types::IntervalMonthDayNanoType>().values();
+                    let flip = |part: i32| u128::from(part as u32 ^ 1 << 31);
+                    self.values(nulls, |row| {
+                        let value = values[row];
+                        let nanos = u128::from(value.nanoseconds as u64 ^ 1 << 63);
+                        flip(value.months) << 96 | flip(value.days) << 64 | nanos
+                    });
+                }
+                P::View | P::Nested => unreachable!("encoded as prefixes"),
+            },
+        }
+    }
+
+    fn natives<T: ArrowNativeType, B: KeyBits>(
+        &self,
+        array: &ArrayRef,
+        nulls: Option<&NullBuffer>,
+        bits: impl Fn(T) -> B,
+    ) {
+        let data = array.to_data();
+        let values: ScalarBuffer<T> = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
+        let values: &[T] = &values;
+        self.values(nulls, |row| bits(values[row]));
+    }
+
+    fn prefixes(&self, array: &ArrayRef, nulls: Option<&NullBuffer>) {
+        let (views, buffers) = match array.data_type() {
+            DataType::Utf8View => (array.as_string_view().views(), array.as_string_view().data_buffers()),
+            _ => (array.as_binary_view().views(), array.as_binary_view().data_buffers()),
+        };
+        self.values(nulls, |row| {
+            let view = RowView(views[row]);
+            let mut prefix = [0; VIEW_PREFIX];
+            if view.is_long() {
+                let offset = (view.0 >> 96) as usize;
+                prefix.copy_from_slice(&buffers[(view.0 >> 64) as u32 as usize][offset..offset + VIEW_PREFIX]);
+            } else {
+                // Inlined bytes are followed by zeroes.
+                prefix.copy_from_slice(&view.0.to_le_bytes()[4..4 + VIEW_PREFIX]);
+            }
+            prefix
+        });
+    }
+
+    /// NULLs only.
+    fn markers(&self, nulls: &NullBuffer) {
+        for row in 0..nulls.len() {
+            // SAFETY: `KeyLayout::write` was promised room for all rows.
+            unsafe { *self.target.add(row * self.stride) = self.column.null };
+        }
+    }
+
+    #[inline(always)]
+    fn values<B: KeyBits>(&self, nulls: Option<&NullBuffer>, bits: impl Fn(usize) -> B) {
+        let write = |row: usize| {
+            let bytes = bits(row).key_bytes(self.column.descending);
+            // SAFETY: `KeyLayout::write` was promised room for all rows; the column's width is that of the bytes.
+            unsafe {
+                let target = self.target.add(row * self.stride);
+                *target = VALID;
+                target.add(1).cast::<B::Bytes>().write_unaligned(bytes);
+            }
+        };
+        match nulls {
+            None => (0..self.rows).for_each(write),
+            Some(nulls) => {
+                for row in 0..self.rows {
+                    if nulls.is_valid(row) {
+                        write(row);
+                    } else {
+                        // SAFETY: as above.
+                        unsafe { *self.target.add(row * self.stride) = self.column.null };
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Merging runs through a tree of losers: one comparison for each level, between integers unless prefixes of keys are equal.
+//!
+//! Each run has one page pinned, so the number of runs that are merged at once follows from the memory at hand (`sink`).
+
+use std::sync::Arc;
+
+use ogee_memory::{BufferManager, MemoryError};
+use ogee_row::PinnedRows;
+
+use super::{plan::SortPlan, run::Run};
+
+/// The key of an exhausted run, above all others: cursors have smaller numbers than its lower 32 bits.
+const END: u128 = u128::MAX;
+
+/// The next row of a run.
+#[derive(Clone, Copy)]
+struct Head {
+    /// Prefix of the key over the number of the cursor, or [`END`].
+    key: u128,
+    row: *const u8,
+}
+
+/// Where a run is being read.
+enum Place {
+    Entries {
+        at: usize,
+        end: usize,
+    },
+    Pages {
+        page: Option<PinnedRows>,
+        /// The row at hand, and where those of the range end on this page.
+        row: usize,
+        end: usize,
+        /// The page to come.
+        next: usize,
+        page_end: usize,
+        first_page: usize,
+    },
+}
+
+struct Cursor {
+    run: usize,
+    place: Place,
+}
+
+/// The rows of several runs between two prefixes, in order.
+pub(crate) struct Merge {
+    plan: Arc<SortPlan>,
+    memory: Arc<BufferManager>,
+    runs: Arc<[Run]>,
+    low: Option<u128>,
+    high: Option<u128>,
+    cursors: Vec<Cursor>,
+    heads: Vec<Head>,
+    /// The loser at each inner node; node `n` has children `2n` and `2n + 1`, leaf `i` is node `len + i`.
+    losers: Vec<usize>,
+    winner: usize,
+    /// Pages that rows handed out last are on.
+    retired: Vec<PinnedRows>,
+    /// The winner's page is exhausted; it is replaced when rows are asked for again.
+    pending: bool,
+}
+
+// SAFETY: addresses of heads point into pages that the merge, or its runs, keep pinned; rows are only read.
+unsafe impl Send for Merge {}
+
+/// Pages that a merge of `runs` runs may have pinned at once.
+pub(crate) fn pages_pinned(runs: usize) -> usize {
+    runs + retired_max(runs)
+}
+
+fn retired_max(runs: usize) -> usize {
+    runs / 4 + 2
+}
+
+impl Merge {
+    /// The rows of `runs` whose prefixes are at least `low` and below `high`.
+    pub(crate) fn new(
+        plan: &Arc<SortPlan>,
+        memory: &Arc<BufferManager>,
+        runs: &Arc<[Run]>,
+        low: Option<u128>,
+        high: Option<u128>,
+    ) -> Result<Self, MemoryError> {
+        let mut merge = Self {
+            plan: Arc::clone(plan),
+            memory: Arc::clone(memory),
+            runs: Arc::clone(runs),
+            low,
+            high,
+            cursors: Vec::new(),
+            heads: Vec::new(),
+            losers: Vec::new(),
+            winner: 0,
+            retired: Vec::new(),
+            pending: false,
+        };
+        for run in 0..runs.len() {
+            merge.open(run)?;
+        }
+        merge.build();
+        Ok(merge)
+    }
+
+    /// Adds a cursor for run `run` if it has rows in the range.
+    fn open(&mut self, run: usize) -> Result<(), MemoryError> {
+        let runs = Arc::clone(&self.runs);
+        let width = self.plan.layout.width();
+        let place = match runs[run].by_entries(width)? {
+            Some((entries, _)) => {
+                let at = self.low.map_or(0, |low| entries.partition_point(|&entry| entry < low));
+                let end = self.high.map_or(entries.len(), |high| entries.partition_point(|&entry| entry < high));
+                Place::Entries { at, end }
+            }
+            None => {
+                let firsts = runs[run].firsts();
+                // Rows from `low` on may begin on the page before the first that begins with one.
+                let first = self.low.map_or(0, |low| firsts.partition_point(|&key| key < low).saturating_sub(1));
+                let page_end = self.high.map_or(firsts.len(), |high| firsts.partition_point(|&key| key < high));
+                Place::Pages { page: None, row: 0, end: 0, next: first, page_end, first_page: first }
+            }
+        };
+        let number = self.cursors.len();
+        self.cursors.push(Cursor { run, place });
+        self.heads.push(Head { key: END, row: std::ptr::null() });
+        self.load(number)?;
+        if self.heads[number].key == END {
+            self.cursors.pop();
+            self.heads.pop();
+        }
+        Ok(())
+    }
+
+    /// Reads the head of cursor `number` where it stands, from the next page if this one is exhausted.
+    fn load(&mut self, number: usize) -> Result<(), MemoryError> {
+        let runs = Arc::clone(&self.runs);
+        let Cursor { run, place } = &mut self.cursors[number];
+        let run = &runs[*run];
+        let keys = &self.plan.keys;
+        let row = match place {
+            Place::Entries { at, end } => {
+                let (entries, bases) = run.by_entries(self.plan.layout.width())?.expect("as when it was opened");
+                (*at < *end).then(|| bases.row(entries[*at]))
+            }
+            Place::Pages { page, row, end, next, page_end, first_page } => {
+                while *row == *end && *next < *page_end {
+                    self.retired.extend(page.take());
+                    let pinned = run.pin_page(*next, &self.memory)?;
+                    // SAFETY: rows of a pinned page.
+                    let before =
+                        |key: u128| partition_point(pinned.len(), |row| unsafe { keys.prefix(pinned.row(row)) } < key);
+                    *row = self.low.filter(|_| *next == *first_page).map_or(0, before);
+                    *end = self.high.filter(|_| *next + 1 == *page_end).map_or(pinned.len(), before);
+                    *end = (*end).max(*row);
+                    *next += 1;
+                    *page = Some(pinned);
+                }
+                page.as_ref().filter(|_| *row < *end).map(|page| page.row(*row).cast_const())
+            }
+        };
+        self.heads[number] = match row {
+            // SAFETY: a row of a pinned page.
+            Some(row) => Head { key: unsafe { keys.prefix(row) } | number as u128, row },
+            None => Head { key: END, row: std::ptr::null() },
+        };
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn less(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (self.heads[a], self.heads[b]);
+        if x.key >> 32 != y.key >> 32 || self.plan.keys.fits_entry() || x.key == END || y.key == END {
+            return x.key < y.key;
+        }
+        // SAFETY: heads that are not at the end are rows of pinned pages.
+        let order = unsafe { self.plan.keys.compare(x.row, y.row) };
+        order.then(a.cmp(&b)).is_lt()
+    }
+
+    fn build(&mut self) {
+        let leaves = self.cursors.len();
+        let mut winners = vec![0; 2 * leaves];
+        winners.iter_mut().skip(leaves).enumerate().for_each(|(leaf, winner)| *winner = leaf);
+        self.losers = vec![0; leaves];
+        for node in (1..leaves).rev() {
+            let (a, b) = (winners[2 * node], winners[2 * node + 1]);
+            (winners[node], self.losers[node]) = if self.less(a, b) { (a, b) } else { (b, a) };
+        }
+        self.winner = winners.get(1).copied().unwrap_or(0);
+    }
+
+    #[inline(always)]
+    fn replay(&mut self, leaf: usize) {
+        let mut winner = leaf;
+        let mut node = (self.losers.len() + leaf) / 2;
+        while node > 0 {
+            let loser = self.losers[node];
+            if self.less(loser, winner) {
+                self.losers[node] = winner;
+                winner = loser;
+            }
+            node /= 2;
+        }
+        self.winner = winner;
+    }
+
+    /// The next rows, at most `limit`, into `rows`, which is cleared; none at the end. They stay pinned until this is called again.
+    pub(crate) fn next_rows(&mut self, limit: usize, rows: &mut Vec<*const u8>) -> Result<(), MemoryError> {
+        rows.clear();
+        self.retired.clear();
+        if self.cursors.is_empty() {
+            return Ok(());
+        }
+        if self.pending {
+            self.pending = false;
+            self.load(self.winner)?;
+            self.replay(self.winner);
+        }
+        let width = self.plan.layout.width();
+        let retired_max = retired_max(self.cursors.len());
+        while rows.len() < limit {
+            let number = self.winner;
+            let head = self.heads[number];
+            if head.key == END {
+                break;
+            }
+            rows.push(head.row);
+            match &mut self.cursors[number].place {
+                Place::Entries { at, .. } => {
+                    *at += 1;
+                    self.load(number)?;
+                }
+                Place::Pages { row, end, .. } => {
+                    *row += 1;
+                    if *row < *end {
+                        let next = head.row.wrapping_add(width);
+                        // SAFETY: the row after it on the same pinned page.
+                        let key = unsafe { self.plan.keys.prefix(next) } | number as u128;
+                        self.heads[number] = Head { key, row: next };
+                    } else if self.retired.len() < retired_max {
+                        self.load(number)?;
+                    } else {
+                        self.pending = true;
+                        break;
+                    }
+                }
+            }
+            self.replay(number);
+        }
+        Ok(())
+    }
+}
+
+/// How many of `0..len` come before the first for which `before` does not hold.
+fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = (low + high) / 2;
+        if before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}

@@ -1,0 +1,85 @@
+//! Sorting that does not care how much memory there is, and the first rows of an order.
+//!
+//! `key` makes keys that are compared byte by byte, `plan` binds a specification to a row layout, `entries` sorts pinned rows. `sink` is the first
+//! phase: runs as large as the grant, or, of rows that are wanted only up to a limit, the best so far. `run` writes them, `merge` merges
+//! them, `source` is the second phase: ranges of the order, merged side by side. What keeps them in order on their way out is
+//! [`RowOrder`](crate::RowOrder).
+//!
+//! After "Morsel-driven parallelism", SIGMOD 2014, section 4.5, where runs are in memory; here their pages may spill, and the number of runs
+//! merged at once follows from the grant.
+
+mod entries;
+mod key;
+mod merge;
+mod plan;
+mod run;
+mod sink;
+mod source;
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, SchemaRef};
+
+use self::{
+    plan::SortPlan,
+    sink::SortSink,
+    source::{SortSource, SortedRows},
+};
+use crate::{ExecError, Expr, Limit, OpenPipeline, Query, RowOrder};
+
+pub(crate) const CONSUMER: &str = "sort";
+
+/// Asked in long loops: whether the query is to end.
+pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;
+
+/// One column of an order.
+#[derive(Clone, Debug)]
+pub struct SortKey {
+    /// Its value.
+    pub expr: Expr,
+    /// The normalized type of the value.
+    pub data_type: DataType,
+    /// Greatest first.
+    pub descending: bool,
+    /// NULLs before all values, or after them; whatever the direction.
+    pub nulls_first: bool,
+}
+
+/// What to sort by.
+#[derive(Clone, Debug)]
+pub struct SortSpec {
+    /// The order, most significant first.
+    pub keys: Vec<SortKey>,
+    /// How many rows are wanted, or all.
+    pub fetch: Option<usize>,
+    /// The columns of the input, in normalized types.
+    pub schema: SchemaRef,
+}
+
+/// Whether rows of `schema` can be sorted by `keys`.
+pub fn supports(spec: &SortSpec) -> bool {
+    let storable = |data_type: &DataType| key::is_sortable(data_type);
+    spec.keys.iter().all(|key| storable(&key.data_type))
+        && spec.schema.fields().iter().all(|field| storable(field.data_type()))
+}
+
+/// Adds the pipeline that sorts the rows of `input`; what comes back are the rows in order.
+///
+/// # Errors
+/// [`ExecError::Vector`] when a type has no row form; ask [`supports`] first.
+pub fn sort(query: &mut Query, input: OpenPipeline, spec: SortSpec) -> Result<OpenPipeline, ExecError> {
+    let plan = Arc::new(SortPlan::new(spec.schema, &spec.keys, Vec::new())?);
+    let ctx = query.ctx().clone();
+    let sorted = Arc::new(SortedRows::default());
+    let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), spec.fetch, Arc::clone(&sorted));
+    let first = query.add(input, Arc::new(sink));
+    let order = Arc::new(RowOrder::default());
+    let mut rows = OpenPipeline::new(Arc::new(SortSource { plan, ctx, sorted, order: Arc::clone(&order) }));
+    rows.deps.push(first);
+    if let Some(fetch) = spec.fetch {
+        order.serialize();
+        rows.operators.push(Arc::new(Limit::new(0, Some(fetch as u64))));
+    }
+    rows.order = Some(order);
+    Ok(rows)
+}

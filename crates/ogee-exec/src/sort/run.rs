@@ -1,0 +1,225 @@
+//! Sorted runs: rows in order on pages of their own, which spill, or rows where they are and their order.
+
+use std::sync::{Arc, OnceLock};
+
+use ogee_memory::{BufferManager, MemoryError, PAGE_SIZE};
+use ogee_row::{PartitionedRows, PinnedRows, RadixBits, RowPartition};
+use parking_lot::Mutex;
+
+use super::{
+    CONSUMER, Cancelled,
+    entries::{ENTRY_BYTES, Entries, RowBases},
+    merge::Merge,
+    plan::SortPlan,
+};
+use crate::ExecError;
+
+/// Rows that are moved between two looks at cancellation.
+const BATCH_ROWS: usize = 2048;
+
+/// Sorted rows.
+pub(crate) struct Run {
+    rows: Mutex<RowPartition>,
+    order: Order,
+    len: usize,
+}
+
+enum Order {
+    /// As on the pages.
+    Pages {
+        /// Prefix of the first key of each page.
+        firsts: Vec<u128>,
+        /// The most that pinning a page pins, strings included.
+        page_bytes: usize,
+    },
+    /// That of the entries; all pages are pinned before the first row is asked for.
+    Entries { entries: Entries, pinned: OnceLock<Unmoved> },
+}
+
+/// Rows that stayed where they were appended.
+pub(crate) struct Unmoved {
+    pub(crate) bases: RowBases,
+    _pages: Vec<PinnedRows>,
+}
+
+/// All pages of `rows`, pinned.
+fn pin_all(rows: &mut RowPartition) -> Result<Vec<PinnedRows>, MemoryError> {
+    (0..rows.num_pages()).map(|page| rows.pin_page(page)).collect()
+}
+
+/// Appends rows in order.
+pub(crate) struct RunWriter<'a> {
+    plan: &'a SortPlan,
+    rows: PartitionedRows,
+    firsts: Vec<u128>,
+    addresses: Vec<*mut u8>,
+}
+
+impl<'a> RunWriter<'a> {
+    pub(crate) fn new(plan: &'a SortPlan, memory: &Arc<BufferManager>) -> Self {
+        Self { plan, rows: unsorted(plan, memory), firsts: Vec::new(), addresses: Vec::new() }
+    }
+
+    /// # Safety
+    /// `rows` are of the plan's layout, pinned with their strings, and do not come before those appended so far.
+    pub(crate) unsafe fn append(&mut self, rows: &[*const u8]) -> Result<(), MemoryError> {
+        let per_page = self.rows.rows_per_page();
+        let first = self.rows.rows().next_multiple_of(per_page) - self.rows.rows();
+        for &row in rows.iter().skip(first).step_by(per_page) {
+            // SAFETY: the caller vouches for the rows.
+            self.firsts.push(unsafe { self.plan.keys.prefix(row) });
+        }
+        // SAFETY: the caller vouches for the rows.
+        unsafe { self.rows.append(rows.iter().copied(), &mut self.addresses) }
+    }
+
+    pub(crate) fn finish(self) -> Run {
+        let rows = only_partition(self.rows);
+        rows.seal();
+        let page_bytes = (0..rows.num_pages()).map(|page| rows.page_bytes(page)).max().unwrap_or(PAGE_SIZE);
+        let len = rows.rows();
+        Run { rows: Mutex::new(rows), order: Order::Pages { firsts: self.firsts, page_bytes }, len }
+    }
+}
+
+/// Rows in the order in which they come, on pages that may leave memory as soon as they are full.
+pub(crate) fn unsorted(plan: &SortPlan, memory: &Arc<BufferManager>) -> PartitionedRows {
+    PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(memory), CONSUMER, RadixBits::new(0), false)
+}
+
+fn only_partition(rows: PartitionedRows) -> RowPartition {
+    rows.into_partitions().pop().expect("no bits make one partition")
+}
+
+/// The first `limit` of `rows` in order, and the prefix of the last of them if there are so many.
+pub(crate) fn sorted_first(
+    plan: &SortPlan,
+    memory: &Arc<BufferManager>,
+    rows: PartitionedRows,
+    limit: usize,
+    cancelled: Cancelled<'_>,
+    mut append: impl FnMut(&[*const u8]) -> Result<(), MemoryError>,
+) -> Result<Option<u128>, ExecError> {
+    let mut rows = only_partition(rows);
+    let pages = pin_all(&mut rows)?;
+    let entries = Entries::sorted(plan, memory, &pages)?;
+    let bases = RowBases::new(&pages, plan.layout.width());
+    let first = &entries.slice()[..limit.min(entries.len())];
+    let mut addresses = Vec::with_capacity(BATCH_ROWS);
+    for batch in first.chunks(BATCH_ROWS) {
+        if cancelled() {
+            return Err(ExecError::Cancelled);
+        }
+        addresses.clear();
+        addresses.extend(batch.iter().map(|&entry| bases.row(entry)));
+        append(&addresses)?;
+    }
+    Ok((first.len() == limit).then(|| first.last().map(|last| last >> 32 << 32)).flatten())
+}
+
+impl Run {
+    /// `rows` sorted where they are.
+    pub(crate) fn unmoved(
+        plan: &SortPlan,
+        memory: &Arc<BufferManager>,
+        rows: PartitionedRows,
+    ) -> Result<Self, MemoryError> {
+        let mut rows = only_partition(rows);
+        let entries = Entries::sorted(plan, memory, &pin_all(&mut rows)?)?;
+        let len = entries.len();
+        Ok(Self { rows: Mutex::new(rows), order: Order::Entries { entries, pinned: OnceLock::new() }, len })
+    }
+
+    /// One run of the rows of `runs`; of equal rows, those of earlier runs come first.
+    pub(crate) fn merged(
+        plan: &Arc<SortPlan>,
+        memory: &Arc<BufferManager>,
+        runs: Vec<Self>,
+        limit: usize,
+        cancelled: Cancelled<'_>,
+    ) -> Result<Self, ExecError> {
+        let runs: Arc<[Self]> = runs.into();
+        let mut merge = Merge::new(plan, memory, &runs, None, None)?;
+        let mut writer = RunWriter::new(plan, memory);
+        let mut batch = Vec::with_capacity(BATCH_ROWS);
+        let mut left = limit;
+        while left > 0 {
+            if cancelled() {
+                return Err(ExecError::Cancelled);
+            }
+            merge.next_rows(BATCH_ROWS.min(left), &mut batch)?;
+            if batch.is_empty() {
+                break;
+            }
+            left -= batch.len();
+            // SAFETY: the merge keeps the rows pinned until it is asked for more, and gives them in order.
+            unsafe { writer.append(&batch)? };
+        }
+        Ok(writer.finish())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What reading the run in order pins at a time; nothing if it is pinned as a whole anyway.
+    pub(crate) fn page_bytes(&self) -> usize {
+        match &self.order {
+            Order::Pages { page_bytes, .. } => *page_bytes,
+            Order::Entries { .. } => 0,
+        }
+    }
+
+    /// Bytes of all rows.
+    pub(crate) fn bytes(&self) -> usize {
+        let entries = match &self.order {
+            Order::Pages { .. } => 0,
+            Order::Entries { entries, .. } => entries.len() * ENTRY_BYTES,
+        };
+        self.rows.lock().bytes() + entries
+    }
+
+    /// Prefixes of some keys, each of which stands for as many rows; for choosing where to cut.
+    pub(crate) fn samples(&self, per_page: usize, samples: &mut Vec<(u128, usize)>) {
+        match &self.order {
+            Order::Pages { firsts, .. } => samples.extend(firsts.iter().map(|&first| (first, per_page))),
+            Order::Entries { entries, .. } => {
+                let step = per_page.min(1 << 12);
+                samples.extend(entries.slice().iter().step_by(step).map(|entry| (entry >> 32 << 32, step)));
+            }
+        }
+    }
+
+    /// The rows in the order of entries, with all pages pinned; `None` if they are in order on their pages.
+    pub(crate) fn by_entries(&self, width: usize) -> Result<Option<(&[u128], &RowBases)>, MemoryError> {
+        let Order::Entries { entries, pinned } = &self.order else { return Ok(None) };
+        if pinned.get().is_none() {
+            let mut rows = self.rows.lock();
+            // Another lane may have been first.
+            if pinned.get().is_none() {
+                let pages = pin_all(&mut rows)?;
+                let unmoved = Unmoved { bases: RowBases::new(&pages, width), _pages: pages };
+                assert!(pinned.set(unmoved).is_ok(), "set under the lock only");
+            }
+        }
+        Ok(Some((entries.slice(), &pinned.get().expect("pinned above").bases)))
+    }
+
+    /// Prefixes of the first key of each page.
+    pub(crate) fn firsts(&self) -> &[u128] {
+        match &self.order {
+            Order::Pages { firsts, .. } => firsts,
+            Order::Entries { .. } => &[],
+        }
+    }
+
+    /// Pins page `page`, and has the next one read.
+    pub(crate) fn pin_page(&self, page: usize, memory: &Arc<BufferManager>) -> Result<PinnedRows, MemoryError> {
+        let mut rows = self.rows.lock();
+        let pinned = rows.pin_page(page)?;
+        if page + 1 < rows.num_pages() {
+            memory.prefetch(rows.pages_of(page + 1));
+        }
+        Ok(pinned)
+    }
+}

@@ -1,0 +1,244 @@
+//! Second phase: ranges of the order, each merged by one lane from all runs.
+//!
+//! The key space is cut at prefixes of keys, so that equal keys, and keys that only later bytes tell apart, are in one range: ranges are merged
+//! without a word between lanes (Morsel-driven parallelism, section 4.5). Where to cut is known from the first keys of all pages of all runs.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use arrow_schema::SchemaRef;
+use ogee_memory::{PAGE_SIZE, Reservation};
+use ogee_scheduler::TaskContext;
+
+use super::{
+    CONSUMER,
+    merge::{Merge, pages_pinned},
+    plan::SortPlan,
+    run::Run,
+};
+use crate::{ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep};
+
+/// Chunks of a range, at least and at most, where lanes must keep what they make until its turn comes.
+const RANGE_CHUNKS_MIN: usize = 4;
+const RANGE_CHUNKS_MAX: usize = 128;
+/// Chunks that a lane makes between two looks at what else there is to do.
+const MORSEL_CHUNKS: usize = 64;
+
+/// What the first phase leaves to the second.
+#[derive(Default)]
+pub(crate) struct SortedRows {
+    runs: OnceLock<Arc<[Run]>>,
+    ranges: OnceLock<Ranges>,
+    next: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// How the rows are shared out.
+pub(crate) struct Ranges {
+    /// Where a range ends and the next begins, ascending.
+    separators: Vec<u128>,
+    lanes: usize,
+    /// For rows that wait for their turn.
+    _ahead: Option<Reservation>,
+}
+
+/// How ranges may be cut, and who reads them.
+pub(crate) struct Cut<'a> {
+    pub(crate) plan: &'a SortPlan,
+    /// The order that the output keeps.
+    pub(crate) order: Option<&'a RowOrder>,
+    /// Bits of prefixes that ranges may be cut at.
+    pub(crate) mask: u128,
+}
+
+impl SortedRows {
+    /// Takes the runs, in the order in which equal rows are to come.
+    pub(crate) fn fill(&self, runs: Vec<Run>) {
+        let filled = self.runs.set(runs.into_iter().filter(|run| run.len() > 0).collect()).is_ok();
+        assert!(filled, "a sort has one first phase");
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn runs(&self) -> &Arc<[Run]> {
+        self.runs.get().expect("the second phase begins after the first")
+    }
+
+    /// Lanes of the second phase, at most `threads`.
+    pub(crate) fn lanes(&self, ctx: &ExecContext, threads: usize, cut: &Cut<'_>) -> usize {
+        match self.runs.get() {
+            Some(_) => self.ranges(ctx, threads, cut).lanes,
+            None => threads,
+        }
+    }
+
+    fn ranges(&self, ctx: &ExecContext, threads: usize, cut: &Cut<'_>) -> &Ranges {
+        self.ranges.get_or_init(|| Ranges::new(ctx, self.runs(), threads, cut))
+    }
+
+    /// The next range: its number and a merge of its rows. `None`: there is none left.
+    pub(crate) fn next_range(
+        &self,
+        ctx: &ExecContext,
+        cut: &Cut<'_>,
+        plan: &Arc<SortPlan>,
+        range: Option<usize>,
+    ) -> Result<Option<(usize, Merge)>, ExecError> {
+        let ranges = self.ranges(ctx, ctx.settings.threads.max(1), cut);
+        let range = range.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
+        let separators = &ranges.separators;
+        if range > separators.len() || self.stopped.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let low = range.checked_sub(1).map(|before| separators[before]);
+        let high = separators.get(range).copied();
+        Ok(Some((range, Merge::new(plan, &ctx.memory, self.runs(), low, high)?)))
+    }
+}
+
+impl Ranges {
+    fn new(ctx: &ExecContext, runs: &[Run], threads: usize, cut: &Cut<'_>) -> Self {
+        let rows: usize = runs.iter().map(Run::len).sum();
+        let bytes: usize = runs.iter().map(Run::bytes).sum();
+        let moved = runs.iter().filter(|run| run.page_bytes() > 0).count();
+        let page_bytes = runs.iter().map(Run::page_bytes).max().unwrap_or(0);
+        let available = ctx.memory.available();
+        // Half for the pages that merges pin, a quarter for rows that wait for their turn.
+        let pins = pages_pinned(moved) * page_bytes + PAGE_SIZE;
+        let serial = cut.order.is_some_and(RowOrder::is_serial);
+        let mut lanes = if serial { 1 } else { (available / 2 / pins).clamp(1, threads) };
+        let width = (bytes / rows.max(1)).max(16);
+        let chunk = ctx.settings.chunk_capacity.max(1);
+        let mut ahead = None;
+        let mut range_rows = rows.div_ceil(4 * lanes).max(1);
+        if let Some(order) = cut.order.filter(|order| order.is_kept())
+            && lanes > 1
+        {
+            // Values in arrays take about what they take in rows.
+            let allowed = available / 4 / width;
+            let wanted = lanes * RANGE_CHUNKS_MAX * chunk;
+            let rows_ahead = allowed.min(wanted);
+            ahead = ctx.memory.try_reserve(CONSUMER, rows_ahead * width);
+            if ahead.is_some() {
+                order.set_ahead(rows_ahead);
+                range_rows = (rows_ahead / lanes).clamp(RANGE_CHUNKS_MIN * chunk, RANGE_CHUNKS_MAX * chunk);
+            } else {
+                lanes = 1;
+            }
+        }
+        // Each range has a page of each run pinned once: no less than two pages of each.
+        let per_page = PAGE_SIZE / cut.plan.layout.width();
+        let range_rows = range_rows.max(2 * moved * per_page);
+        let mut separators = Vec::new();
+        if lanes > 1 {
+            let mut samples = Vec::new();
+            runs.iter().for_each(|run| run.samples(per_page, &mut samples));
+            samples.sort_unstable();
+            let mut since = 0;
+            let mut last = 0;
+            for (key, stands_for) in samples {
+                let key = key & cut.mask;
+                if since >= range_rows && key > last {
+                    separators.push(key);
+                    last = key;
+                    since = 0;
+                }
+                since += stands_for;
+            }
+        }
+        let lanes = lanes.min(separators.len() + 1);
+        Self { separators, lanes, _ahead: ahead }
+    }
+}
+
+/// The rows of a sort, in order.
+pub(crate) struct SortSource {
+    pub(crate) plan: Arc<SortPlan>,
+    pub(crate) ctx: ExecContext,
+    pub(crate) sorted: Arc<SortedRows>,
+    pub(crate) order: Arc<RowOrder>,
+}
+
+fn cut<'a>(plan: &'a SortPlan, order: &'a RowOrder) -> Cut<'a> {
+    Cut { plan, order: Some(order), mask: u128::MAX }
+}
+
+impl Source for SortSource {
+    fn name(&self) -> &str {
+        "sorted"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.plan.schema)
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        self.sorted.lanes(&self.ctx, threads, &cut(&self.plan, &self.order))
+    }
+
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        Ok(Box::new(SortSourceLocal {
+            plan: Arc::clone(&self.plan),
+            ctx: ctx.clone(),
+            sorted: Arc::clone(&self.sorted),
+            order: Arc::clone(&self.order),
+            lane,
+            range: None,
+            rows: Vec::new(),
+            chunks: 0,
+        }))
+    }
+
+    fn stop(&self) {
+        self.sorted.stop();
+    }
+}
+
+struct SortSourceLocal {
+    plan: Arc<SortPlan>,
+    ctx: ExecContext,
+    sorted: Arc<SortedRows>,
+    order: Arc<RowOrder>,
+    lane: usize,
+    range: Option<(usize, Merge)>,
+    rows: Vec<*const u8>,
+    /// Chunks since the last end of a morsel.
+    chunks: usize,
+}
+
+// SAFETY: addresses of rows are not used across calls.
+unsafe impl Send for SortSourceLocal {}
+
+impl SourceLocal for SortSourceLocal {
+    fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+        loop {
+            let Some((range, merge)) = &mut self.range else {
+                let cut = cut(&self.plan, &self.order);
+                self.range = self.sorted.next_range(&self.ctx, &cut, &self.plan, None)?;
+                let Some((range, _)) = &self.range else { return Ok(SourceStep::Exhausted) };
+                self.order.enter(self.lane, *range);
+                continue;
+            };
+            if !self.order.may_emit(*range) {
+                return Ok(SourceStep::Blocked);
+            }
+            if self.chunks == MORSEL_CHUNKS {
+                self.chunks = 0;
+                return Ok(SourceStep::MorselEnd);
+            }
+            merge.next_rows(self.ctx.settings.chunk_capacity, &mut self.rows)?;
+            if self.rows.is_empty() {
+                self.order.leave(*range);
+                self.range = None;
+                continue;
+            }
+            self.chunks += 1;
+            // SAFETY: the merge keeps the rows pinned until it is asked for more.
+            return Ok(SourceStep::Chunk(unsafe { self.plan.gather(&self.rows)? }));
+        }
+    }
+}
