@@ -6,7 +6,7 @@
 //!
 //! Not here: sorting.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use datafusion::{
     common::tree_node::{Transformed, TransformedResult, TreeNode},
@@ -20,13 +20,24 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 
+thread_local! {
+    /// Whether the statement that is being planned asks for an order of its rows. All rules see a plan one after the other on one thread.
+    static ASKED: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Whether the plan that the rules are at was asked for in an order, and does not only happen to have one: windows leave one, and a sort that was
+/// asked for is dropped where they do. Told once, to the last rule; true if it is not known.
+pub(crate) fn take_asked() -> bool {
+    ASKED.take().unwrap_or(true)
+}
+
 /// Makes scans of files one partition without a declared order.
 #[derive(Debug, Default)]
 pub(crate) struct ClearOrderings;
 
 impl PhysicalOptimizerRule for ClearOrderings {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
+        let cleared = plan.transform_up(|node| {
             let config = node
                 .downcast_ref::<DataSourceExec>()
                 .and_then(|source| source.data_source().downcast_ref::<FileScanConfig>())
@@ -45,8 +56,11 @@ impl PhysicalOptimizerRule for ClearOrderings {
                 .with_file_groups(vec![FileGroup::new(files)])
                 .build();
             Ok(Transformed::yes(DataSourceExec::from_data_source(cleared) as Arc<dyn ExecutionPlan>))
-        })
-        .data()
+        });
+        let plan = cleared.data()?;
+        // Nothing but the statement's own sorts makes an order yet.
+        ASKED.set(Some(is_ordered(&plan)));
+        Ok(plan)
     }
 
     fn name(&self) -> &str {

@@ -30,6 +30,7 @@ pub mod sort;
 mod source;
 mod stages;
 mod union;
+pub mod window;
 
 pub use context::{AggregateStrategy, ExecContext, ExecSettings, JoinStrategy, QueryCounters};
 pub use error::ExecError;

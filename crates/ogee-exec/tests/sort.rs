@@ -1,6 +1,9 @@
 //! Sorts against Arrow's, under hostile settings: small memory, everything spilled, tiny chunks, one to eight lanes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "sort/window.rs"]
+mod window;
+
 use std::{
     sync::Arc,
     task::{Context, Poll, Waker},

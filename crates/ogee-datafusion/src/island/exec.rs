@@ -57,15 +57,17 @@ pub(crate) struct IslandExec {
 const OUTPUT_CAPACITY: usize = 16;
 
 impl IslandExec {
-    /// The island whose topmost operator is `root`. `feeds`: whether an operator of DataFusion's reads it, and not the user.
+    /// The island whose topmost operator is `root`. `feeds`: whether an operator of DataFusion's reads it, and not the user. `properties`: what
+    /// is known of its rows, their order included.
     pub(crate) fn new(
         root: Arc<dyn ExecutionPlan>,
         engine: Arc<Engine>,
         statistics: Arc<Statistics>,
         feeds: bool,
+        properties: Arc<PlanProperties>,
     ) -> Self {
         Self {
-            properties: operator::properties(root.schema()),
+            properties,
             root,
             engine,
             statistics,
@@ -114,6 +116,7 @@ impl ExecutionPlan for IslandExec {
             Arc::clone(&self.engine),
             Arc::clone(&self.statistics),
             self.feeds,
+            Arc::clone(&self.properties),
         )))
     }
 

@@ -11,7 +11,7 @@ use datafusion::{
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
     logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex},
-    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_expr::{EquivalenceProperties, PhysicalExpr, expressions::Column},
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         ReplaceChildrenOptions, apply_expression_roots,
@@ -24,7 +24,7 @@ use ogee_exec::{
 };
 use ogee_vector::normalize_schema;
 
-use super::{aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series};
+use super::{aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series, sort::Sort, window::Window};
 use crate::{
     expr::{translate, translate_predicate},
     table::TableScan,
@@ -51,10 +51,30 @@ pub(crate) enum Op {
     Join(Box<Join>),
     /// All rows of the first input, whose expressions read the values that the others give.
     Scalars { results: ScalarSubqueryResults, indexes: Vec<SubqueryIndex> },
+    /// Sorts, all rows or for the first of them.
+    Sort(Box<Sort>),
+    /// Computes window functions.
+    Window(Box<Window>),
     /// All rows of all inputs.
     Union,
     /// Nothing: a node that only made sense between DataFusion's operators.
     Pass,
+}
+
+impl Op {
+    /// Whether rows come out in the order in which they came in.
+    pub(crate) fn keeps_order(&self) -> bool {
+        matches!(self, Self::Filter { .. } | Self::Project(_) | Self::Limit { .. } | Self::Scalars { .. } | Self::Pass)
+    }
+
+    /// Whether rows come out in an order, whatever the one in which they came in.
+    pub(crate) fn makes_order(&self) -> bool {
+        match self {
+            Self::Sort(_) => true,
+            Self::Window(window) => window.makes_order(),
+            _ => false,
+        }
+    }
 }
 
 /// An operator of an island. It runs only as part of the [`IslandExec`](super::IslandExec) above it.
@@ -67,8 +87,13 @@ pub(crate) struct OperatorExec {
 
 /// One partition, no order.
 pub(crate) fn properties(schema: SchemaRef) -> Arc<PlanProperties> {
+    properties_of(EquivalenceProperties::new(schema))
+}
+
+/// One partition, and `equivalences`, orders included.
+pub(crate) fn properties_of(equivalences: EquivalenceProperties) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
-        EquivalenceProperties::new(schema),
+        equivalences,
         Partitioning::UnknownPartitioning(1),
         EmissionType::Incremental,
         Boundedness::Bounded,
@@ -81,6 +106,22 @@ impl OperatorExec {
         Self { op: Arc::new(op), inputs, properties: properties(schema) }
     }
 
+    /// The same rows, without some for which column `column` is more than `most`, if a window below can leave them out.
+    pub(crate) fn limited(&self, column: usize, most: u64) -> Option<Self> {
+        let with = |op: Arc<Op>, inputs| Self { op, inputs, properties: Arc::clone(&self.properties) };
+        match &*self.op {
+            Op::Window(window) => {
+                Some(with(Arc::new(Op::Window(Box::new(window.limited(column, most)?))), self.inputs.clone()))
+            }
+            Op::Project(exprs) => {
+                let column = exprs.get(column)?.0.downcast_ref::<Column>()?.index();
+                let input = self.inputs[0].downcast_ref::<Self>()?.limited(column, most)?;
+                Some(with(Arc::clone(&self.op), vec![Arc::new(input)]))
+            }
+            _ => None,
+        }
+    }
+
     fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
         match &*self.op {
             Op::Filter { predicate, .. } => vec![Arc::clone(predicate)],
@@ -88,6 +129,8 @@ impl OperatorExec {
             Op::Aggregate(aggregate) => aggregate.expressions(),
             Op::Join(join) => join.expressions(),
             Op::Scan(scan) => scan.expressions(),
+            Op::Sort(sort) => sort.expressions(),
+            Op::Window(window) => window.expressions(),
             Op::Table(_) | Op::Series(_) | Op::Limit { .. } | Op::Scalars { .. } | Op::Union | Op::Pass => Vec::new(),
         }
     }
@@ -141,6 +184,10 @@ pub(super) fn open(
         Op::Limit { skip, fetch } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
             pipeline.operators.push(Arc::new(Limit::new(*skip as u64, fetch.map(|rows| rows as u64))));
+            // Of rows in order, the first are those of one lane.
+            if let Some(order) = &pipeline.order {
+                order.serialize();
+            }
             Ok(pipeline)
         }
         Op::Aggregate(aggregate) => {
@@ -164,6 +211,14 @@ pub(super) fn open(
                 before.push(query.add(rows, sink));
             }
             query.after(&before, |query| open(main, query, feeds))
+        }
+        Op::Sort(sort) => {
+            let input = open(&operator.inputs[0], query, feeds)?;
+            ogee_exec::sort::sort(query, input, sort.spec())
+        }
+        Op::Window(window) => {
+            let input = open(&operator.inputs[0], query, feeds)?;
+            ogee_exec::window::window(query, input, window.spec())
         }
         Op::Union => {
             let inputs =
@@ -192,6 +247,8 @@ impl DisplayAs for OperatorExec {
                 Op::Filter { predicate, .. } => writeln!(f, "predicate={predicate}"),
                 Op::Aggregate(aggregate) => writeln!(f, "{aggregate}"),
                 Op::Join(join) => writeln!(f, "{join}"),
+                Op::Sort(sort) => writeln!(f, "{sort}"),
+                Op::Window(window) => writeln!(f, "{window}"),
                 Op::Scan(scan) => writeln!(f, "files={}", scan.file_count()),
                 _ => Ok(()),
             };
@@ -230,6 +287,8 @@ impl DisplayAs for OperatorExec {
             Op::Aggregate(aggregate) => write!(f, ": {aggregate}"),
             Op::Join(join) => write!(f, ": {join}"),
             Op::Scalars { indexes, .. } => write!(f, ": subqueries={}", indexes.len()),
+            Op::Sort(sort) => write!(f, ": {sort}"),
+            Op::Window(window) => write!(f, ": {window}"),
             Op::Union | Op::Pass => Ok(()),
         }
     }
@@ -247,6 +306,9 @@ impl ExecutionPlan for OperatorExec {
             Op::Aggregate(_) => "OgeeAggregate",
             Op::Join(_) => "OgeeJoin",
             Op::Scalars { .. } => "OgeeScalars",
+            Op::Sort(sort) if sort.fetch().is_some() => "OgeeTopK",
+            Op::Sort(_) => "OgeeSort",
+            Op::Window(_) => "OgeeWindow",
             Op::Union => "OgeeUnion",
             Op::Pass => "OgeePass",
         }

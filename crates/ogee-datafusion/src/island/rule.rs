@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::{
+    arrow::datatypes::FieldRef,
     config::ConfigOptions,
     datasource::source::DataSourceExec,
     error::Result,
+    physical_expr::{LexOrdering, PhysicalExpr, expressions::Column},
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, Partitioning,
@@ -19,7 +21,7 @@ use datafusion::{
         repartition::RepartitionExec,
         replace_children_if_necessary,
         scalar_subquery::ScalarSubqueryExec,
-        sorts::sort::SortExec,
+        sorts::{partial_sort::PartialSortExec, sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
         statistics::{StatisticsArgs, StatisticsContext},
         union::UnionExec,
     },
@@ -29,11 +31,17 @@ use super::{
     IslandExec,
     aggregate::Aggregate,
     join::Join,
-    operator::{Op, OperatorExec},
+    operator::{Op, OperatorExec, properties, properties_of},
     scan::ParquetScan,
     series::Series,
+    sort::Sort,
+    window::{Window, upper_bounds},
 };
-use crate::{engine::Engine, order::is_ordered, table::TableExec};
+use crate::{
+    engine::Engine,
+    order::{is_ordered, take_asked},
+    table::TableExec,
+};
 
 /// Replaces what the engine has operators for. The last rule of all.
 #[derive(Debug)]
@@ -56,11 +64,22 @@ impl OgeeRule {
         order_matters: bool,
         to_operator: bool,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !(order_matters && is_ordered(plan)) && is_worthwhile(plan) {
+        let ordered = order_matters && is_ordered(plan);
+        if is_worthwhile(plan)
+            && let Some(root) = self.operator(plan, ordered)?
+        {
             let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
-            let root = self.operator(plan)?;
-            return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics, to_operator)));
+            let properties = match ordered {
+                true => properties_of(plan.properties().equivalence_properties().clone()),
+                false => properties(plan.schema()),
+            };
+            return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics, to_operator, properties)));
         }
+        self.place_below(plan, order_matters)
+    }
+
+    /// `plan` itself, with islands below it.
+    fn place_below(&self, plan: &Arc<dyn ExecutionPlan>, order_matters: bool) -> Result<Arc<dyn ExecutionPlan>> {
         let requires = plan.required_input_ordering();
         let maintains = plan.maintains_input_order();
         let children = plan
@@ -80,34 +99,85 @@ impl OgeeRule {
         replace_children_if_necessary(Arc::clone(plan), children)
     }
 
-    /// `plan`, whose order does not matter, as an operator of an island, or as a DataFusion node that feeds it.
-    fn operator(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some((ops, inputs)) = operators(plan) else {
-            let feed = self.place(plan, false, true)?;
-            return Ok(match feed.output_partitioning().partition_count() {
-                1 => feed,
-                _ => Arc::new(CoalescePartitionsExec::new(feed)),
-            });
-        };
-        let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
-        let children = inputs.into_iter().map(|child| match child.downcast_ref::<SortExec>() {
-            Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
-            _ => child,
-        });
-        let mut inputs = children.map(|child| self.operator(child)).collect::<Result<Vec<_>>>()?;
-        for op in ops {
-            if let Op::Pass = op {
-                continue;
-            }
-            inputs = vec![Arc::new(OperatorExec::new(op, inputs, plan.schema()))];
+    /// `plan` as an operator of an island, whose rows come in the order of `plan` if `ordered`; `None` if the engine has no operator that does
+    /// this.
+    fn operator(&self, plan: &Arc<dyn ExecutionPlan>, ordered: bool) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some((ops, inputs)) = operators(plan) else { return Ok(None) };
+        if ordered && ops.iter().any(|op| !op.keeps_order() && !op.makes_order()) {
+            // The order is lost; it can be made again if it is known.
+            let again = plan
+                .properties()
+                .output_ordering()
+                .filter(|_| !inputs.is_empty())
+                .and_then(|by| Sort::of(by, None, &plan.schema()));
+            let Some(again) = again else { return Ok(None) };
+            let Some(unordered) = self.operator(plan, false)? else { return Ok(None) };
+            let sort = OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema());
+            return Ok(Some(Arc::new(sort)));
         }
-        Ok(inputs.swap_remove(0))
+        let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
+        let makes_order = ops.iter().any(Op::makes_order);
+        let limits = ops.iter().any(|op| matches!(op, Op::Limit { .. }));
+        let mut children = Vec::with_capacity(inputs.len());
+        for child in inputs {
+            let child = match child.downcast_ref::<SortExec>() {
+                Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
+                _ => child,
+            };
+            let child_ordered = !makes_order && is_ordered(child) && (ordered || limits);
+            let Some(child) = self.input(child, child_ordered)? else { return Ok(None) };
+            children.push(child);
+        }
+        for op in ops {
+            // What DataFusion runs would begin before the values are there.
+            if matches!(op, Op::Scalars { .. }) && !children.iter().all(is_whole) {
+                return Ok(None);
+            }
+            if let Op::Filter { predicate, .. } = &op {
+                for (column, most) in upper_bounds(predicate) {
+                    let limited = children[0].downcast_ref::<OperatorExec>().and_then(|op| op.limited(column, most));
+                    if let Some(limited) = limited {
+                        children = vec![Arc::new(limited)];
+                    }
+                }
+            }
+            let passes = match &op {
+                Op::Pass => true,
+                // Nobody asks for the order.
+                Op::Sort(sort) => !ordered && sort.fetch().is_none(),
+                _ => false,
+            };
+            if !passes {
+                let schema = match &op {
+                    Op::Window(window) => Arc::clone(window.schema()),
+                    _ => plan.schema(),
+                };
+                children = vec![Arc::new(OperatorExec::new(op, children, schema))];
+            }
+        }
+        Ok(Some(children.swap_remove(0)))
+    }
+
+    /// `plan` as the input of an operator: another operator, or a DataFusion node that feeds it. `None` if it is to come in an order that only the
+    /// latter would have: what goes through the channel to an island is read by several lanes.
+    fn input(&self, plan: &Arc<dyn ExecutionPlan>, ordered: bool) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(operator) = self.operator(plan, ordered)? {
+            return Ok(Some(operator));
+        }
+        if ordered {
+            return Ok(None);
+        }
+        let feed = self.place_below(plan, false)?;
+        Ok(Some(match feed.output_partitioning().partition_count() {
+            1 => feed,
+            _ => Arc::new(CoalescePartitionsExec::new(feed)),
+        }))
     }
 }
 
 impl PhysicalOptimizerRule for OgeeRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        self.place(&plan, true, false)
+        self.place(&plan, take_asked(), false)
     }
 
     fn name(&self) -> &str {
@@ -123,11 +193,12 @@ fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>()
 }
 
-/// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files or groups.
+/// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files, groups, sorts or computes windows.
 fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let Some((ops, inputs)) = operators(plan) else { return false };
-    ops.iter().any(|op| matches!(op, Op::Scan(_) | Op::Table(_) | Op::Aggregate(_) | Op::Join(_)))
-        || inputs.into_iter().any(is_worthwhile)
+    ops.iter().any(|op| {
+        matches!(op, Op::Scan(_) | Op::Table(_) | Op::Aggregate(_) | Op::Join(_) | Op::Sort(_) | Op::Window(_))
+    }) || inputs.into_iter().any(is_worthwhile)
 }
 
 /// The plans whose rows an operator takes.
@@ -176,16 +247,30 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
     } else if let Some(join) = Join::of(plan) {
         ops.push(Op::Join(Box::new(join)));
     } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
-        return unordered_input(plan, Op::Limit { skip: limit.skip(), fetch: limit.fetch() }).map(|ops| (ops, inputs));
+        return Some((vec![Op::Limit { skip: limit.skip(), fetch: limit.fetch() }], inputs));
     } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
-        return unordered_input(plan, Op::Limit { skip: 0, fetch: Some(limit.fetch()) }).map(|ops| (ops, inputs));
+        return Some((vec![Op::Limit { skip: 0, fetch: Some(limit.fetch()) }], inputs));
     } else if let Some(subqueries) = plan.downcast_ref::<ScalarSubqueryExec>() {
-        // What DataFusion runs would begin before the values are there.
-        if !inputs.iter().all(|input| is_whole(input)) {
-            return None;
-        }
         let indexes = subqueries.subqueries().iter().map(|link| link.index).collect();
         ops.push(Op::Scalars { results: subqueries.results().clone(), indexes });
+    } else if let Some(sort) = plan.downcast_ref::<SortExec>() {
+        // Its own limit is part of the sort.
+        return Some((vec![sorting(sort.expr(), sort.fetch(), sort.input())?], inputs));
+    } else if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+        return Some((vec![sorting(merge.expr(), merge.fetch(), merge.input())?], inputs));
+    } else if let Some(sort) = plan.downcast_ref::<PartialSortExec>() {
+        return Some((vec![sorting(sort.expr(), sort.fetch(), sort.input())?], inputs));
+    } else if let Some((window, columns, input)) = Window::of(plan) {
+        let schema = Arc::clone(window.schema());
+        ops.push(Op::Window(Box::new(window)));
+        if let Some(columns) = columns {
+            let column = |(column, field): (usize, &FieldRef)| {
+                let expr = Arc::new(Column::new(schema.field(column).name(), column)) as Arc<dyn PhysicalExpr>;
+                (expr, field.name().clone())
+            };
+            ops.push(Op::Project(columns.into_iter().zip(plan.schema().fields()).map(column).collect()));
+        }
+        inputs = vec![input];
     } else if plan.is::<UnionExec>() {
         ops.push(Op::Union);
     } else if plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() {
@@ -200,21 +285,17 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
     } else {
         return None;
     }
-    match plan.fetch() {
-        None => Some((ops, inputs)),
-        Some(fetch) => {
-            ops.push(Op::Limit { skip: 0, fetch: Some(fetch) });
-            (!plan.children().into_iter().any(is_ordered)).then_some((ops, inputs))
-        }
+    if let Some(fetch) = plan.fetch() {
+        ops.push(Op::Limit { skip: 0, fetch: Some(fetch) });
     }
+    Some((ops, inputs))
 }
 
-/// Whether the engine has operators for all of `plan`.
+/// Whether nothing of DataFusion's is below `plan`, an operator of an island.
 fn is_whole(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    operators(plan).is_some_and(|(_, inputs)| inputs.into_iter().all(is_whole))
+    plan.is::<OperatorExec>() && plan.children().into_iter().all(is_whole)
 }
 
-/// A limit takes the first rows: over an ordered input it must stay where the order is.
-fn unordered_input(plan: &Arc<dyn ExecutionPlan>, op: Op) -> Option<Vec<Op>> {
-    (!plan.children().into_iter().any(is_ordered)).then(|| vec![op])
+fn sorting(by: &LexOrdering, fetch: Option<usize>, input: &Arc<dyn ExecutionPlan>) -> Option<Op> {
+    Some(Op::Sort(Box::new(Sort::of(by, fetch, &input.schema())?)))
 }

@@ -220,6 +220,10 @@ impl KeyLayout {
         Ordering::Equal
     }
 
+    /// Bytes of the key that the first `columns` columns take, the hash included.
+    pub(crate) fn bytes_of(&self, columns: usize) -> usize {
+        self.columns.get(columns).map_or(self.len, |column| column.offset)
+    }
     /// Writes the keys of rows `0..rows` of `columns` (nested values as bytes), that of row `r` at `target + r * stride`.
     ///
     /// # Safety

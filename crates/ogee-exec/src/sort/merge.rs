@@ -43,6 +43,13 @@ struct Cursor {
     place: Place,
 }
 
+/// Where a merge stands, for another one to go on from there.
+#[derive(Clone)]
+pub(crate) struct Position {
+    /// For each run its next page and the row on it, or entry; `None`: at its start.
+    runs: Vec<Option<(usize, usize)>>,
+}
+
 /// The rows of several runs between two prefixes, in order.
 pub(crate) struct Merge {
     plan: Arc<SortPlan>,
@@ -55,8 +62,9 @@ pub(crate) struct Merge {
     /// The loser at each inner node; node `n` has children `2n` and `2n + 1`, leaf `i` is node `len + i`.
     losers: Vec<usize>,
     winner: usize,
-    /// Pages that rows handed out last are on.
+    /// Pages that rows handed out last are on, and those before.
     retired: Vec<PinnedRows>,
+    retired_before: Vec<PinnedRows>,
     /// The winner's page is exhausted; it is replaced when rows are asked for again.
     pending: bool,
 }
@@ -66,11 +74,11 @@ unsafe impl Send for Merge {}
 
 /// Pages that a merge of `runs` runs may have pinned at once.
 pub(crate) fn pages_pinned(runs: usize) -> usize {
-    runs + retired_max(runs)
+    runs + 2 * retired_max(runs)
 }
 
 fn retired_max(runs: usize) -> usize {
-    runs / 4 + 2
+    runs / 8 + 2
 }
 
 impl Merge {
@@ -93,22 +101,64 @@ impl Merge {
             losers: Vec::new(),
             winner: 0,
             retired: Vec::new(),
+            retired_before: Vec::new(),
             pending: false,
         };
         for run in 0..runs.len() {
-            merge.open(run)?;
+            merge.open(run, None)?;
         }
         merge.build();
         Ok(merge)
     }
 
-    /// Adds a cursor for run `run` if it has rows in the range.
-    fn open(&mut self, run: usize) -> Result<(), MemoryError> {
+    /// Where the merge stands.
+    pub(crate) fn position(&self) -> Position {
+        // Runs without a cursor have no rows in the range.
+        let mut runs = vec![Some((usize::MAX, 0)); self.runs.len()];
+        for cursor in &self.cursors {
+            runs[cursor.run] = Some(match &cursor.place {
+                Place::Entries { at, .. } => (0, *at),
+                Place::Pages { row, end, next, .. } if row < end => (next - 1, *row),
+                Place::Pages { next, .. } => (*next, 0),
+            });
+        }
+        Position { runs }
+    }
+
+    /// Another merge of the same rows, from `position` on.
+    pub(crate) fn resume(&self, position: &Position) -> Result<Self, MemoryError> {
+        let mut merge = Self {
+            plan: Arc::clone(&self.plan),
+            memory: Arc::clone(&self.memory),
+            runs: Arc::clone(&self.runs),
+            low: self.low,
+            high: self.high,
+            cursors: Vec::new(),
+            heads: Vec::new(),
+            losers: Vec::new(),
+            winner: 0,
+            retired: Vec::new(),
+            retired_before: Vec::new(),
+            pending: false,
+        };
+        for (run, &at) in position.runs.iter().enumerate() {
+            merge.open(run, at)?;
+        }
+        merge.build();
+        Ok(merge)
+    }
+
+    /// Adds a cursor for run `run` if it has rows in the range, from page and row `from` on.
+    fn open(&mut self, run: usize, from: Option<(usize, usize)>) -> Result<(), MemoryError> {
+        if from.is_some_and(|(page, _)| page == usize::MAX) {
+            return Ok(());
+        }
         let runs = Arc::clone(&self.runs);
         let width = self.plan.layout.width();
         let place = match runs[run].by_entries(width)? {
             Some((entries, _)) => {
-                let at = self.low.map_or(0, |low| entries.partition_point(|&entry| entry < low));
+                let first = || self.low.map_or(0, |low| entries.partition_point(|&entry| entry < low));
+                let at = from.map_or_else(first, |(_, at)| at);
                 let end = self.high.map_or(entries.len(), |high| entries.partition_point(|&entry| entry < high));
                 Place::Entries { at, end }
             }
@@ -117,13 +167,20 @@ impl Merge {
                 // Rows from `low` on may begin on the page before the first that begins with one.
                 let first = self.low.map_or(0, |low| firsts.partition_point(|&key| key < low).saturating_sub(1));
                 let page_end = self.high.map_or(firsts.len(), |high| firsts.partition_point(|&key| key < high));
-                Place::Pages { page: None, row: 0, end: 0, next: first, page_end, first_page: first }
+                let next = from.map_or(first, |(page, _)| page);
+                Place::Pages { page: None, row: 0, end: 0, next, page_end, first_page: first }
             }
         };
         let number = self.cursors.len();
         self.cursors.push(Cursor { run, place });
         self.heads.push(Head { key: END, row: std::ptr::null() });
         self.load(number)?;
+        if let (Some((_, from)), Place::Pages { row, end, .. }) = (from, &mut self.cursors[number].place)
+            && from > *row
+        {
+            *row = from.min(*end);
+            self.load(number)?;
+        }
         if self.heads[number].key == END {
             self.cursors.pop();
             self.heads.pop();
@@ -204,10 +261,11 @@ impl Merge {
         self.winner = winner;
     }
 
-    /// The next rows, at most `limit`, into `rows`, which is cleared; none at the end. They stay pinned until this is called again.
+    /// The next rows, at most `limit`, into `rows`, which is cleared; none at the end. They stay pinned until this is called
+    /// once more after the next time: the last row can be compared with the next.
     pub(crate) fn next_rows(&mut self, limit: usize, rows: &mut Vec<*const u8>) -> Result<(), MemoryError> {
         rows.clear();
-        self.retired.clear();
+        self.retired_before = std::mem::take(&mut self.retired);
         if self.cursors.is_empty() {
             return Ok(());
         }

@@ -20,10 +20,13 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, SchemaRef};
 
-use self::{
+use self::source::SortSource;
+pub(crate) use self::{
+    merge::{Merge, Position},
     plan::SortPlan,
+    run::Leading,
     sink::SortSink,
-    source::{SortSource, SortedRows},
+    source::{Cut, SortedRows},
 };
 use crate::{ExecError, Expr, Limit, OpenPipeline, Query, RowOrder};
 
@@ -71,7 +74,7 @@ pub fn sort(query: &mut Query, input: OpenPipeline, spec: SortSpec) -> Result<Op
     let plan = Arc::new(SortPlan::new(spec.schema, &spec.keys, Vec::new())?);
     let ctx = query.ctx().clone();
     let sorted = Arc::new(SortedRows::default());
-    let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), spec.fetch, Arc::clone(&sorted));
+    let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), spec.fetch, None, Arc::clone(&sorted));
     let first = query.add(input, Arc::new(sink));
     let order = Arc::new(RowOrder::default());
     let mut rows = OpenPipeline::new(Arc::new(SortSource { plan, ctx, sorted, order: Arc::clone(&order) }));

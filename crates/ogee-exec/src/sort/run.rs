@@ -91,12 +91,53 @@ fn only_partition(rows: PartitionedRows) -> RowPartition {
     rows.into_partitions().pop().expect("no bits make one partition")
 }
 
-/// The first `limit` of `rows` in order, and the prefix of the last of them if there are so many.
+/// Which rows of each partition are wanted: those before which there are few.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leading {
+    /// Bytes of the key that tell partitions apart.
+    pub(crate) partition: usize,
+    /// Bytes of the key that tell peers apart, if a row is wanted where its first peer is.
+    pub(crate) peers: Option<usize>,
+    /// Rows of each partition, at least 1.
+    pub(crate) rows: usize,
+}
+
+impl Leading {
+    /// Those of `rows`, in order, that are wanted. `last` and `seen` are the row before them, and how many there were in its partition so far
+    /// and before its first peer.
+    ///
+    /// # Safety
+    /// All are rows of the plan's layout on pinned pages, with their strings.
+    unsafe fn retain(
+        &self,
+        plan: &SortPlan,
+        rows: &mut Vec<*const u8>,
+        last: &mut Option<*const u8>,
+        seen: &mut (usize, usize),
+    ) {
+        rows.retain(|&row| {
+            // SAFETY: the caller vouches for the rows.
+            let same = |bytes| last.is_some_and(|last| unsafe { plan.keys.compare_until(last, row, bytes) }.is_eq());
+            if !same(self.partition) {
+                *seen = (0, 0);
+            } else if self.peers.is_none_or(|peers| !same(peers)) {
+                seen.1 = seen.0;
+            }
+            seen.0 += 1;
+            *last = Some(row);
+            seen.1 < self.rows
+        });
+    }
+}
+
+/// The first `limit` of `rows` in order, and the prefix of the last of them if there are so many. With `leading`, only those that are wanted of
+/// each partition.
 pub(crate) fn sorted_first(
     plan: &SortPlan,
     memory: &Arc<BufferManager>,
     rows: PartitionedRows,
     limit: usize,
+    leading: Option<Leading>,
     cancelled: Cancelled<'_>,
     mut append: impl FnMut(&[*const u8]) -> Result<(), MemoryError>,
 ) -> Result<Option<u128>, ExecError> {
@@ -106,12 +147,17 @@ pub(crate) fn sorted_first(
     let bases = RowBases::new(&pages, plan.layout.width());
     let first = &entries.slice()[..limit.min(entries.len())];
     let mut addresses = Vec::with_capacity(BATCH_ROWS);
+    let (mut last_row, mut seen) = (None, (0, 0));
     for batch in first.chunks(BATCH_ROWS) {
         if cancelled() {
             return Err(ExecError::Cancelled);
         }
         addresses.clear();
         addresses.extend(batch.iter().map(|&entry| bases.row(entry)));
+        if let Some(leading) = leading {
+            // SAFETY: rows of pages that are pinned.
+            unsafe { leading.retain(plan, &mut addresses, &mut last_row, &mut seen) };
+        }
         append(&addresses)?;
     }
     Ok((first.len() == limit).then(|| first.last().map(|last| last >> 32 << 32)).flatten())

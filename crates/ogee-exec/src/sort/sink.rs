@@ -20,7 +20,7 @@ use super::{
     entries::{ENTRY_BYTES, PAGES_MAX},
     merge::pages_pinned,
     plan::{KeyScratch, SortPlan},
-    run::{Run, RunWriter, sorted_first, unsorted},
+    run::{Leading, Run, RunWriter, sorted_first, unsorted},
     source::SortedRows,
 };
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal};
@@ -29,6 +29,8 @@ use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal};
 const RUN_PAGES_MIN: usize = 32;
 /// Rows beyond the limit that a lane keeps at least before it sorts: few sorts for small limits.
 const SPARE_ROWS: usize = 4096;
+/// Rows among which those that are not wanted of each partition are looked for.
+const PRUNE_ROWS: usize = 1 << 16;
 
 /// First phase of a sort.
 pub(crate) struct SortSink {
@@ -41,6 +43,8 @@ pub(crate) struct SortSink {
 struct Shared {
     /// Rows wanted.
     fetch: Option<usize>,
+    /// Rows wanted of each partition.
+    leading: Option<Leading>,
     /// Lanes, and what each may pin; decided when first asked.
     grant: OnceLock<Grant>,
     /// Rows with a greater prefix are not wanted.
@@ -55,8 +59,15 @@ struct Grant {
 }
 
 impl SortSink {
-    pub(crate) fn new(plan: Arc<SortPlan>, ctx: ExecContext, fetch: Option<usize>, sorted: Arc<SortedRows>) -> Self {
-        let shared = Shared { fetch, grant: OnceLock::new(), threshold: Mutex::new(u128::MAX), done: Mutex::default() };
+    pub(crate) fn new(
+        plan: Arc<SortPlan>,
+        ctx: ExecContext,
+        fetch: Option<usize>,
+        leading: Option<Leading>,
+        sorted: Arc<SortedRows>,
+    ) -> Self {
+        let shared =
+            Shared { fetch, leading, grant: OnceLock::new(), threshold: Mutex::new(u128::MAX), done: Mutex::default() };
         Self { plan, ctx, shared: Arc::new(shared), sorted }
     }
 
@@ -90,6 +101,7 @@ impl Sink for SortSink {
             shared: Arc::clone(&self.shared),
             grant: grant.lane_bytes,
             runs: Vec::new(),
+            prune_at: PRUNE_ROWS,
             scratch: Scratch::default(),
         }))
     }
@@ -125,6 +137,8 @@ struct SortLocal {
     grant: usize,
     rows: PartitionedRows,
     runs: Vec<Run>,
+    /// Rows at which those that are not wanted of each partition are dropped.
+    prune_at: usize,
     scratch: Scratch,
 }
 
@@ -187,6 +201,13 @@ impl SortLocal {
         {
             return self.keep_first(fetch, cancelled);
         }
+        if self.shared.leading.is_some() && rows >= self.prune_at {
+            self.keep_first(usize::MAX, cancelled)?;
+            let kept = self.rows.rows();
+            // Where most are wanted there is nothing to win.
+            self.prune_at = if kept > rows / 4 * 3 { usize::MAX } else { PRUNE_ROWS.max(2 * kept) };
+            return Ok(());
+        }
         // While a run is being written, its rows, its entries and what it is written to are in memory.
         let spare = 4 * PAGE_SIZE;
         if self.rows.allocated_bytes() + rows * ENTRY_BYTES + spare >= self.grant
@@ -197,12 +218,12 @@ impl SortLocal {
         Ok(())
     }
 
-    /// Drops all rows but the first `fetch`.
+    /// Drops all rows but the first `fetch`, and those that are not wanted of their partitions.
     fn keep_first(&mut self, fetch: usize, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let rows = self.take_rows();
         let kept = &mut self.rows;
         let addresses = &mut self.scratch.addresses;
-        let last = sorted_first(&self.plan, &self.ctx.memory, rows, fetch, cancelled, |rows| {
+        let last = sorted_first(&self.plan, &self.ctx.memory, rows, fetch, self.shared.leading, cancelled, |rows| {
             // SAFETY: rows of pinned pages.
             unsafe { kept.append(rows.iter().copied(), addresses) }
         })?;
@@ -222,7 +243,7 @@ impl SortLocal {
         let rows = self.take_rows();
         let limit = self.shared.fetch.unwrap_or(usize::MAX);
         let mut writer = RunWriter::new(&self.plan, &self.ctx.memory);
-        let last = sorted_first(&self.plan, &self.ctx.memory, rows, limit, cancelled, |rows| {
+        let last = sorted_first(&self.plan, &self.ctx.memory, rows, limit, self.shared.leading, cancelled, |rows| {
             // SAFETY: rows of pinned pages, in order.
             unsafe { writer.append(rows) }
         })?;

@@ -86,10 +86,9 @@ impl SortedRows {
         ctx: &ExecContext,
         cut: &Cut<'_>,
         plan: &Arc<SortPlan>,
-        range: Option<usize>,
     ) -> Result<Option<(usize, Merge)>, ExecError> {
         let ranges = self.ranges(ctx, ctx.settings.threads.max(1), cut);
-        let range = range.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
+        let range = self.next.fetch_add(1, Ordering::Relaxed);
         let separators = &ranges.separators;
         if range > separators.len() || self.stopped.load(Ordering::Relaxed) {
             return Ok(None);
@@ -218,7 +217,7 @@ impl SourceLocal for SortSourceLocal {
         loop {
             let Some((range, merge)) = &mut self.range else {
                 let cut = cut(&self.plan, &self.order);
-                self.range = self.sorted.next_range(&self.ctx, &cut, &self.plan, None)?;
+                self.range = self.sorted.next_range(&self.ctx, &cut, &self.plan)?;
                 let Some((range, _)) = &self.range else { return Ok(SourceStep::Exhausted) };
                 self.order.enter(self.lane, *range);
                 continue;

@@ -42,7 +42,7 @@ fn a_declared_order_is_no_reason_to_drop_a_sort() {
     let t = sorted(4);
     for from in ["t".to_owned(), format!("'{}/*.parquet'", t.location.display())] {
         let sql = format!("SELECT a FROM {from} ORDER BY a");
-        assert!(explain(&t.connection, &sql).contains("SortExec"), "{sql}");
+        assert!(explain(&t.connection, &sql).contains("OgeeSort"), "{sql}");
         let expected: Vec<i64> = (0..ROWS).collect();
         assert_eq!(numbers(&query(&t.connection, &sql)), expected, "{sql}");
         // The column it is by is not in the output.
@@ -141,9 +141,9 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
     assert_eq!(
         names("SELECT x.c, count(*) FROM t x JOIN t y ON x.a = y.b GROUP BY x.c ORDER BY 2"),
         [
-            "ProjectionExec",
-            ".SortExec",
-            "..OgeeIsland",
+            "OgeeIsland",
+            ".OgeeProject",
+            "..OgeeSort",
             "...OgeeAggregate",
             "....HashJoinExec",
             ".....OgeeIsland",

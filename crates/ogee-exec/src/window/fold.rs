@@ -1,0 +1,287 @@
+//! Aggregates from the partition's first row on: one running state, whose value is given to each row, or at the end of what its rows see.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use arrow_array::{
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, PrimitiveArray, cast::AsArray, downcast_primitive, types,
+};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
+
+use super::{
+    Extent, WindowCall, WindowFunction as F,
+    results::Results,
+    state::{Piece, WindowState, stretches},
+};
+use crate::ExecError;
+
+/// A running aggregate.
+trait Fold: Default + Send {
+    type Output: ArrowPrimitiveType;
+    /// What it reads of a piece.
+    type Column<'a>;
+    fn open(columns: &[ArrayRef]) -> Self::Column<'_>;
+    fn add(&mut self, column: &Self::Column<'_>, row: usize) -> Result<(), ExecError>;
+    fn value(&self) -> Result<Option<<Self::Output as ArrowPrimitiveType>::Native>, ExecError>;
+}
+
+/// The state for `call`, an aggregate; `None` if there is none for its types.
+pub(crate) fn state(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowState>> {
+    fn folded<T: Fold + 'static>(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowState>> {
+        let data_type = call.output.clone();
+        Some(Box::new(Folded::<T> { extent, data_type, fold: T::default(), waiting: 0 }))
+    }
+    let arg = call.arg.as_ref().map_or(&DataType::Null, |(_, data_type)| data_type);
+    match (&call.function, arg, &call.output) {
+        (F::Count(_), _, DataType::Int64) => folded::<Count>(call, extent),
+        (F::Sum(_), DataType::Int64, DataType::Int64) => folded::<SumInteger<types::Int64Type>>(call, extent),
+        (F::Sum(_), DataType::UInt64, DataType::UInt64) => folded::<SumInteger<types::UInt64Type>>(call, extent),
+        (F::Sum(_), DataType::Float64, DataType::Float64) => folded::<SumFloat>(call, extent),
+        (F::Sum(_), DataType::Decimal128(_, from), DataType::Decimal128(38, to)) if from == to => {
+            folded::<SumInteger<types::Decimal128Type>>(call, extent)
+        }
+        (F::Avg(_), DataType::Float64, DataType::Float64) => folded::<AvgFloat>(call, extent),
+        (F::Min(_) | F::Max(_), arg, output) if arg == output => {
+            let max = matches!(call.function, F::Max(_));
+            macro_rules! extremum {
+                ($t:ty) => {
+                    if max {
+                        folded::<Extremum<$t, true>>(call, extent)
+                    } else {
+                        folded::<Extremum<$t, false>>(call, extent)
+                    }
+                };
+            }
+            downcast_primitive! {
+                arg => (extremum),
+                _ => None
+            }
+        }
+        _ => None,
+    }
+}
+
+struct Folded<T> {
+    extent: Extent,
+    data_type: DataType,
+    fold: T,
+    /// Rows that are in the state and wait for its value.
+    waiting: usize,
+}
+
+impl<T: Fold> WindowState for Folded<T> {
+    fn push(&mut self, columns: &[ArrayRef], piece: &Piece<'_>, results: &mut Results) -> Result<(), ExecError> {
+        let column = T::open(columns);
+        let values = |values: Vec<_>| -> ArrayRef {
+            let values = PrimitiveArray::<T::Output>::from_iter(values);
+            Arc::new(values.with_data_type(self.data_type.clone()))
+        };
+        if self.extent == Extent::Row {
+            let mut all = Vec::with_capacity(piece.rows);
+            for partition in stretches(piece.rows, piece.partitions, piece.last) {
+                if partition.begins {
+                    self.fold = T::default();
+                }
+                for row in partition.start..partition.end {
+                    self.fold.add(&column, row)?;
+                    all.push(self.fold.value()?);
+                }
+            }
+            results.push(values(all));
+            return Ok(());
+        }
+        let starts = if self.extent == Extent::Peers { piece.peers } else { piece.partitions };
+        let (mut all, mut counts) = (Vec::with_capacity(starts.len()), Vec::with_capacity(starts.len()));
+        let mut partitions = piece.partitions.iter().peekable();
+        for stretch in stretches(piece.rows, starts, piece.last) {
+            if partitions.next_if(|&&start| start == stretch.start && stretch.begins).is_some() {
+                self.fold = T::default();
+            }
+            for row in stretch.start..stretch.end {
+                self.fold.add(&column, row)?;
+            }
+            self.waiting += stretch.end - stretch.start;
+            if stretch.ends && self.waiting > 0 {
+                all.push(self.fold.value()?);
+                counts.push(std::mem::take(&mut self.waiting));
+            }
+        }
+        results.push_runs(values(all), counts);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Count(i64);
+
+impl Fold for Count {
+    type Output = types::Int64Type;
+    type Column<'a> = Option<NullBuffer>;
+
+    fn open(columns: &[ArrayRef]) -> Option<NullBuffer> {
+        columns.first().and_then(|column| column.logical_nulls())
+    }
+
+    fn add(&mut self, column: &Option<NullBuffer>, row: usize) -> Result<(), ExecError> {
+        self.0 += i64::from(column.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
+        Ok(())
+    }
+
+    fn value(&self) -> Result<Option<i64>, ExecError> {
+        Ok(Some(self.0))
+    }
+}
+
+/// An integer that a sum of 128 bits is given out as.
+trait Summand: ArrowPrimitiveType {
+    const NAME: &'static str;
+    fn widen(value: Self::Native) -> i128;
+    fn narrow(sum: i128) -> Option<Self::Native>;
+}
+
+impl Summand for types::Int64Type {
+    const NAME: &'static str = "Int64";
+    fn widen(value: i64) -> i128 {
+        value.into()
+    }
+    fn narrow(sum: i128) -> Option<i64> {
+        sum.try_into().ok()
+    }
+}
+
+impl Summand for types::UInt64Type {
+    const NAME: &'static str = "UInt64";
+    fn widen(value: u64) -> i128 {
+        value.into()
+    }
+    fn narrow(sum: i128) -> Option<u64> {
+        sum.try_into().ok()
+    }
+}
+
+impl Summand for types::Decimal128Type {
+    const NAME: &'static str = "Decimal128(38)";
+    fn widen(value: i128) -> i128 {
+        value
+    }
+    fn narrow(sum: i128) -> Option<i128> {
+        (sum.unsigned_abs() < 10_u128.pow(38)).then_some(sum)
+    }
+}
+
+struct SumInteger<T> {
+    sum: i128,
+    any: bool,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Default for SumInteger<T> {
+    fn default() -> Self {
+        Self { sum: 0, any: false, of: PhantomData }
+    }
+}
+
+fn overflow<T: Summand>() -> ExecError {
+    ExecError::Overflow { operation: "sum", data_type: T::NAME.to_owned() }
+}
+
+impl<T: Summand> Fold for SumInteger<T> {
+    type Output = T;
+    type Column<'a> = &'a PrimitiveArray<T>;
+
+    fn open(columns: &[ArrayRef]) -> &PrimitiveArray<T> {
+        columns[0].as_primitive()
+    }
+
+    fn add(&mut self, column: &&PrimitiveArray<T>, row: usize) -> Result<(), ExecError> {
+        if column.is_valid(row) {
+            self.sum = self.sum.checked_add(T::widen(column.value(row))).ok_or_else(overflow::<T>)?;
+            self.any = true;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Result<Option<T::Native>, ExecError> {
+        if self.any { T::narrow(self.sum).map(Some).ok_or_else(overflow::<T>) } else { Ok(None) }
+    }
+}
+
+#[derive(Default)]
+struct SumFloat {
+    sum: f64,
+    count: u64,
+}
+
+impl Fold for SumFloat {
+    type Output = types::Float64Type;
+    type Column<'a> = &'a PrimitiveArray<types::Float64Type>;
+
+    fn open(columns: &[ArrayRef]) -> &PrimitiveArray<types::Float64Type> {
+        columns[0].as_primitive()
+    }
+
+    fn add(&mut self, column: &&PrimitiveArray<types::Float64Type>, row: usize) -> Result<(), ExecError> {
+        if column.is_valid(row) {
+            self.sum += column.value(row);
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Result<Option<f64>, ExecError> {
+        Ok((self.count > 0).then_some(self.sum))
+    }
+}
+
+#[derive(Default)]
+struct AvgFloat(SumFloat);
+
+impl Fold for AvgFloat {
+    type Output = types::Float64Type;
+    type Column<'a> = &'a PrimitiveArray<types::Float64Type>;
+
+    fn open(columns: &[ArrayRef]) -> &PrimitiveArray<types::Float64Type> {
+        SumFloat::open(columns)
+    }
+
+    fn add(&mut self, column: &&PrimitiveArray<types::Float64Type>, row: usize) -> Result<(), ExecError> {
+        self.0.add(column, row)
+    }
+
+    fn value(&self) -> Result<Option<f64>, ExecError> {
+        Ok((self.0.count > 0).then(|| self.0.sum / self.0.count as f64))
+    }
+}
+
+/// The greatest value, or the least.
+struct Extremum<T: ArrowPrimitiveType, const MAX: bool>(Option<T::Native>);
+
+impl<T: ArrowPrimitiveType, const MAX: bool> Default for Extremum<T, MAX> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: ArrowPrimitiveType, const MAX: bool> Fold for Extremum<T, MAX> {
+    type Output = T;
+    type Column<'a> = &'a PrimitiveArray<T>;
+
+    fn open(columns: &[ArrayRef]) -> &PrimitiveArray<T> {
+        columns[0].as_primitive()
+    }
+
+    fn add(&mut self, column: &&PrimitiveArray<T>, row: usize) -> Result<(), ExecError> {
+        if column.is_valid(row) {
+            let value = column.value(row);
+            let better = self.0.is_none_or(|best| if MAX { value.is_gt(best) } else { value.is_lt(best) });
+            if better {
+                self.0 = Some(value);
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Result<Option<T::Native>, ExecError> {
+        Ok(self.0)
+    }
+}

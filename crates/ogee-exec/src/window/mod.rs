@@ -1,0 +1,166 @@
+//! Window functions over sorted rows, in one pass and with bounded state wherever the function allows it.
+//!
+//! Rows are sorted by the hash of the partition's keys, the keys themselves, and the order (`sort`), so that ranges of hashes are independent and
+//! lanes share them. A lane reads its range in order, in pieces, and hands each piece to the state of every function (`state`), which gives back
+//! the results that are final by then: those of the piece itself, of earlier rows, or none yet. Rows wait for their results; if too many of them
+//! would, because a partition is larger than memory and a function needs to see its end, they are not kept but read once more (`source`).
+//!
+//! `ranking`, `shift`, `fold` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
+
+mod fold;
+mod foreign;
+mod ranking;
+mod results;
+mod shift;
+mod source;
+mod state;
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, SchemaRef};
+
+use self::source::WindowSource;
+pub use self::{
+    foreign::{ForeignWindow, ForeignWindowStream},
+    state::supports_call,
+};
+use crate::{
+    ExecError, Expr, OpenPipeline, Query, RowOrder,
+    sort::{Leading, SortKey, SortPlan, SortSink, SortSpec, SortedRows, supports},
+};
+
+pub(crate) const CONSUMER: &str = "window";
+
+/// Up to where a function sees its partition, from its first row on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Up to the current row.
+    Row,
+    /// Up to the last peer of the current row.
+    Peers,
+    /// To the end.
+    Partition,
+}
+
+/// What is computed for each row.
+#[derive(Clone, Debug)]
+pub enum WindowFunction {
+    /// The row's number in its partition, from 1.
+    RowNumber,
+    /// The number of its first peer.
+    Rank,
+    /// The number of its group of peers.
+    DenseRank,
+    /// `(rank - 1) / (rows - 1)`.
+    PercentRank,
+    /// Rows up to its last peer, over all rows of the partition.
+    CumeDist,
+    /// The number of the bucket, of so many of equal size.
+    Ntile(u64),
+    /// The argument so many rows earlier (later, if negative), or the default (an array of one row, of the argument's type).
+    Shift {
+        /// Rows.
+        offset: i64,
+        /// Where there is no such row.
+        default: ArrayRef,
+    },
+    /// The argument in the partition's first row.
+    FirstValue,
+    /// The argument in the last row of the extent.
+    LastValue(Extent),
+    /// Rows whose argument is not NULL, or all rows without one.
+    Count(Extent),
+    /// The sum of the argument.
+    Sum(Extent),
+    /// The mean of the argument, a 64-bit float.
+    Avg(Extent),
+    /// The least argument.
+    Min(Extent),
+    /// The greatest argument.
+    Max(Extent),
+    /// Anything else.
+    Foreign(Arc<dyn ForeignWindow>),
+}
+
+/// A window function with its arguments.
+#[derive(Clone, Debug)]
+pub struct WindowCall {
+    /// What is computed.
+    pub function: WindowFunction,
+    /// Its argument, over the input, and the normalized type of that.
+    pub arg: Option<(Expr, DataType)>,
+    /// How many of the order's keys tell peers apart.
+    pub order_keys: usize,
+    /// The normalized type of its value.
+    pub output: DataType,
+}
+
+/// Window functions over the same partitions in the same order.
+#[derive(Clone, Debug)]
+pub struct WindowSpec {
+    /// What tells partitions apart.
+    pub partition_by: Vec<SortKey>,
+    /// The order within partitions.
+    pub order_by: Vec<SortKey>,
+    /// The functions, whose values follow the columns of the input.
+    pub calls: Vec<WindowCall>,
+    /// Only rows that have few before them in their partition are wanted: rows beyond those may be missing. To be set only where no
+    /// function of a row looks at rows after it, and all have the same peers.
+    pub leading: Option<LeadingRows>,
+    /// The columns of the input, in normalized types.
+    pub input: SchemaRef,
+    /// Those and the values.
+    pub schema: SchemaRef,
+}
+
+/// Which rows of a partition are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct LeadingRows {
+    /// How many, at least 1.
+    pub rows: usize,
+    /// Peers of such a row are wanted too.
+    pub with_peers: bool,
+}
+
+impl WindowSpec {
+    fn keys(&self) -> Vec<SortKey> {
+        self.partition_by.iter().chain(&self.order_by).cloned().collect()
+    }
+
+    /// Whether the engine can run it.
+    pub fn is_supported(&self) -> bool {
+        supports(&SortSpec { keys: self.keys(), fetch: None, schema: Arc::clone(&self.input) })
+            && self.calls.iter().all(supports_call)
+    }
+}
+
+/// Adds the pipeline that sorts the rows of `input` for window functions; what comes back are the rows with the functions' values. Without
+/// partitions they come in the order.
+///
+/// # Errors
+/// [`ExecError::Vector`] when a type has no row form; ask [`WindowSpec::is_supported`] first.
+pub fn window(query: &mut Query, input: OpenPipeline, spec: WindowSpec) -> Result<OpenPipeline, ExecError> {
+    let hashed = spec.partition_by.iter().map(|key| (key.expr.clone(), key.data_type.clone())).collect();
+    let plan = Arc::new(SortPlan::new(Arc::clone(&spec.input), &spec.keys(), hashed)?);
+    let ctx = query.ctx().clone();
+    let sorted = Arc::new(SortedRows::default());
+    let partition = spec.partition_by.len();
+    let leading = spec.leading.map(|leading| Leading {
+        partition: plan.keys.bytes_of(partition),
+        peers: leading.with_peers.then(|| plan.keys.bytes_of(partition + spec.calls[0].order_keys)),
+        rows: leading.rows,
+    });
+    let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), None, leading, Arc::clone(&sorted));
+    let first = query.add(input, Arc::new(sink));
+    let order = spec.partition_by.is_empty().then(|| {
+        let order = Arc::new(RowOrder::default());
+        order.serialize();
+        order
+    });
+    let source = WindowSource::new(spec, plan, ctx, sorted, order.clone());
+    let mut rows = OpenPipeline::new(Arc::new(source));
+    rows.deps.push(first);
+    rows.order = order;
+    Ok(rows)
+}

@@ -1,0 +1,102 @@
+//! Values of a window function that wait for their rows.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_schema::DataType;
+use arrow_select::{concat::concat, take::take};
+
+use crate::ExecError;
+
+enum Part {
+    /// A value for each row.
+    Rows(ArrayRef),
+    /// Values, each for so many rows; the first for what is left of its rows.
+    Runs { values: ArrayRef, counts: Vec<usize>, at: usize },
+}
+
+/// Values in the order of the rows.
+pub(crate) struct Results {
+    data_type: DataType,
+    parts: VecDeque<Part>,
+    rows: usize,
+}
+
+impl Results {
+    pub(crate) fn new(data_type: DataType) -> Self {
+        Self { data_type, parts: VecDeque::new(), rows: 0 }
+    }
+
+    /// Rows whose values are known.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes that the values take.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |part: &Part| match part {
+            Part::Rows(values) => values.get_array_memory_size(),
+            Part::Runs { values, counts, .. } => values.get_array_memory_size() + counts.capacity() * 8,
+        };
+        self.parts.iter().map(bytes).sum()
+    }
+
+    pub(crate) fn push(&mut self, values: ArrayRef) {
+        if !values.is_empty() {
+            self.rows += values.len();
+            self.parts.push_back(Part::Rows(values));
+        }
+    }
+
+    /// Each value for as many rows as `counts` says, none of them 0.
+    pub(crate) fn push_runs(&mut self, values: ArrayRef, counts: Vec<usize>) {
+        assert_eq!(values.len(), counts.len());
+        if !counts.is_empty() {
+            self.rows += counts.iter().sum::<usize>();
+            self.parts.push_back(Part::Runs { values, counts, at: 0 });
+        }
+    }
+
+    /// The values of the next `rows` rows, of which there are so many.
+    pub(crate) fn take(&mut self, rows: usize) -> Result<ArrayRef, ExecError> {
+        assert!(rows <= self.rows, "asked for what is known only");
+        self.rows -= rows;
+        let mut left = rows;
+        let mut taken: Vec<ArrayRef> = Vec::with_capacity(1);
+        while left > 0 {
+            match self.parts.front_mut().expect("as many values as were counted") {
+                Part::Rows(values) if values.len() > left => {
+                    taken.push(values.slice(0, left));
+                    *values = values.slice(left, values.len() - left);
+                    left = 0;
+                }
+                Part::Rows(values) => {
+                    left -= values.len();
+                    taken.push(Arc::clone(values));
+                    self.parts.pop_front();
+                }
+                Part::Runs { values, counts, at } => {
+                    let mut indices: Vec<u32> = Vec::with_capacity(left);
+                    while left > 0 && *at < counts.len() {
+                        let count = counts[*at].min(left);
+                        indices.extend(std::iter::repeat_n(*at as u32, count));
+                        left -= count;
+                        counts[*at] -= count;
+                        if counts[*at] == 0 {
+                            *at += 1;
+                        }
+                    }
+                    taken.push(take(values, &UInt32Array::from(indices), None)?);
+                    if *at == counts.len() {
+                        self.parts.pop_front();
+                    }
+                }
+            }
+        }
+        match taken.as_slice() {
+            [] => Ok(arrow_array::new_empty_array(&self.data_type)),
+            [only] => Ok(Arc::clone(only)),
+            parts => Ok(concat(&parts.iter().map(|part| &**part).collect::<Vec<_>>())?),
+        }
+    }
+}
