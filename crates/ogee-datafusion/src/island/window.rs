@@ -22,8 +22,8 @@ use datafusion::{
         expressions::{BinaryExpr, Column, Literal},
         split_conjunction,
         window::{
-            PartitionBatches, PartitionKey, PartitionWindowAggStates, PlainAggregateWindowExpr, StandardWindowExpr,
-            WindowEvalContext, WindowExpr,
+            PartitionBatches, PartitionKey, PartitionWindowAggStates, PlainAggregateWindowExpr,
+            SlidingAggregateWindowExpr, StandardWindowExpr, WindowEvalContext, WindowExpr,
         },
     },
     physical_plan::{
@@ -354,6 +354,25 @@ fn extent_of(frame: &WindowFrame) -> Option<Extent> {
     }
 }
 
+/// The extent of a frame of rows at fixed distances from the current one.
+fn rows_of(frame: &WindowFrame) -> Option<Extent> {
+    if frame.units != WindowFrameUnits::Rows {
+        return None;
+    }
+    let distance = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::CurrentRow => Some(0),
+        WindowFrameBound::Preceding(ScalarValue::UInt64(Some(rows))) => i64::try_from(*rows).ok().map(|rows| -rows),
+        WindowFrameBound::Following(ScalarValue::UInt64(Some(rows))) => i64::try_from(*rows).ok(),
+        _ => None,
+    };
+    let end = distance(&frame.end_bound)?;
+    let start = match &frame.start_bound {
+        WindowFrameBound::Preceding(_) if frame.start_bound.is_unbounded() => None,
+        bound => Some(distance(bound).filter(|&start| start <= end)?),
+    };
+    Some(Extent::Rows { start, end })
+}
+
 fn literal(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<&ScalarValue> {
     expr.and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value)
 }
@@ -427,12 +446,14 @@ fn native_of(
             _ => return None,
         });
     }
-    let aggregate = function.as_any().downcast_ref::<PlainAggregateWindowExpr>()?;
-    let call = aggregate.get_aggregate_expr();
+    let call = match function.as_any().downcast_ref::<PlainAggregateWindowExpr>() {
+        Some(plain) => plain.get_aggregate_expr(),
+        None => function.as_any().downcast_ref::<SlidingAggregateWindowExpr>()?.get_aggregate_expr(),
+    };
     if !has_no_filter(function) || call.is_distinct() || !call.order_bys().is_empty() || call.ignore_nulls() {
         return None;
     }
-    let extent = extent_of(frame)?;
+    let extent = extent_of(frame).or_else(|| rows_of(frame))?;
     let args = call.expressions();
     let [arg] = args.as_slice() else { return None };
     if call.fun().name() == "count" && literal(Some(arg)).is_some_and(|value| !value.is_null()) {

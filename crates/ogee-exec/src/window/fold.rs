@@ -11,24 +11,30 @@ use arrow_schema::DataType;
 use super::{
     Extent, WindowCall, WindowFunction as F,
     results::Results,
+    sliding::Sliding,
     state::{Piece, WindowState, stretches},
 };
 use crate::ExecError;
 
 /// A running aggregate.
-trait Fold: Default + Send {
+pub(super) trait Fold: Default + Clone + Send {
     type Output: ArrowPrimitiveType;
     /// What it reads of a piece.
     type Column<'a>;
     fn open(columns: &[ArrayRef]) -> Self::Column<'_>;
     fn add(&mut self, column: &Self::Column<'_>, row: usize) -> Result<(), ExecError>;
     fn value(&self) -> Result<Option<<Self::Output as ArrowPrimitiveType>::Native>, ExecError>;
+    /// Of the values of both, this one's first.
+    fn merge(&self, other: &Self) -> Result<Self, ExecError>;
 }
 
 /// The state for `call`, an aggregate; `None` if there is none for its types.
 pub(crate) fn state(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowState>> {
     fn folded<T: Fold + 'static>(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowState>> {
         let data_type = call.output.clone();
+        if let Extent::Rows { start, end } = extent {
+            return Some(Box::new(Sliding::<T>::new(start, end, data_type)));
+        }
         Some(Box::new(Folded::<T> { extent, data_type, fold: T::default(), waiting: 0 }))
     }
     let arg = call.arg.as_ref().map_or(&DataType::Null, |(_, data_type)| data_type);
@@ -90,6 +96,7 @@ impl<T: Fold> WindowState for Folded<T> {
             results.push(values(all));
             return Ok(());
         }
+        // Others are `Sliding`.
         let starts = if self.extent == Extent::Peers { piece.peers } else { piece.partitions };
         let (mut all, mut counts) = (Vec::with_capacity(starts.len()), Vec::with_capacity(starts.len()));
         let mut partitions = piece.partitions.iter().peekable();
@@ -111,7 +118,7 @@ impl<T: Fold> WindowState for Folded<T> {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Count(i64);
 
 impl Fold for Count {
@@ -129,6 +136,10 @@ impl Fold for Count {
 
     fn value(&self) -> Result<Option<i64>, ExecError> {
         Ok(Some(self.0))
+    }
+
+    fn merge(&self, other: &Self) -> Result<Self, ExecError> {
+        Ok(Self(self.0 + other.0))
     }
 }
 
@@ -175,6 +186,12 @@ struct SumInteger<T> {
     of: PhantomData<fn() -> T>,
 }
 
+impl<T> Clone for SumInteger<T> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
 impl<T> Default for SumInteger<T> {
     fn default() -> Self {
         Self { sum: 0, any: false, of: PhantomData }
@@ -204,9 +221,14 @@ impl<T: Summand> Fold for SumInteger<T> {
     fn value(&self) -> Result<Option<T::Native>, ExecError> {
         if self.any { T::narrow(self.sum).map(Some).ok_or_else(overflow::<T>) } else { Ok(None) }
     }
+
+    fn merge(&self, other: &Self) -> Result<Self, ExecError> {
+        let sum = self.sum.checked_add(other.sum).ok_or_else(overflow::<T>)?;
+        Ok(Self { sum, any: self.any | other.any, of: PhantomData })
+    }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct SumFloat {
     sum: f64,
     count: u64,
@@ -231,9 +253,13 @@ impl Fold for SumFloat {
     fn value(&self) -> Result<Option<f64>, ExecError> {
         Ok((self.count > 0).then_some(self.sum))
     }
+
+    fn merge(&self, other: &Self) -> Result<Self, ExecError> {
+        Ok(Self { sum: self.sum + other.sum, count: self.count + other.count })
+    }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct AvgFloat(SumFloat);
 
 impl Fold for AvgFloat {
@@ -251,10 +277,28 @@ impl Fold for AvgFloat {
     fn value(&self) -> Result<Option<f64>, ExecError> {
         Ok((self.0.count > 0).then(|| self.0.sum / self.0.count as f64))
     }
+
+    fn merge(&self, other: &Self) -> Result<Self, ExecError> {
+        self.0.merge(&other.0).map(Self)
+    }
 }
 
 /// The greatest value, or the least.
 struct Extremum<T: ArrowPrimitiveType, const MAX: bool>(Option<T::Native>);
+
+impl<T: ArrowPrimitiveType, const MAX: bool> Clone for Extremum<T, MAX> {
+    fn clone(&self) -> Self {
+        Self(self.0)
+    }
+}
+
+impl<T: ArrowPrimitiveType, const MAX: bool> Extremum<T, MAX> {
+    fn take(&mut self, value: T::Native) {
+        if self.0.is_none_or(|best| if MAX { value.is_gt(best) } else { value.is_lt(best) }) {
+            self.0 = Some(value);
+        }
+    }
+}
 
 impl<T: ArrowPrimitiveType, const MAX: bool> Default for Extremum<T, MAX> {
     fn default() -> Self {
@@ -272,16 +316,19 @@ impl<T: ArrowPrimitiveType, const MAX: bool> Fold for Extremum<T, MAX> {
 
     fn add(&mut self, column: &&PrimitiveArray<T>, row: usize) -> Result<(), ExecError> {
         if column.is_valid(row) {
-            let value = column.value(row);
-            let better = self.0.is_none_or(|best| if MAX { value.is_gt(best) } else { value.is_lt(best) });
-            if better {
-                self.0 = Some(value);
-            }
+            self.take(column.value(row));
         }
         Ok(())
     }
 
     fn value(&self) -> Result<Option<T::Native>, ExecError> {
         Ok(self.0)
+    }
+    fn merge(&self, other: &Self) -> Result<Self, ExecError> {
+        let mut both = self.clone();
+        if let Some(value) = other.0 {
+            both.take(value);
+        }
+        Ok(both)
     }
 }

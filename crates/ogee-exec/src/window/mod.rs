@@ -5,13 +5,14 @@
 //! the results that are final by then: those of the piece itself, of earlier rows, or none yet. Rows wait for their results; if too many of them
 //! would, because a partition is larger than memory and a function needs to see its end, they are not kept but read once more (`source`).
 //!
-//! `ranking`, `shift`, `fold` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
+//! `ranking`, `shift`, `fold` and `sliding` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
 
 mod fold;
 mod foreign;
 mod ranking;
 mod results;
 mod shift;
+mod sliding;
 mod source;
 mod state;
 
@@ -32,15 +33,22 @@ use crate::{
 
 pub(crate) const CONSUMER: &str = "window";
 
-/// Up to where a function sees its partition, from its first row on.
+/// Which rows of its partition a function sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Up to the current row.
+    /// From the first up to the current row.
     Row,
-    /// Up to the last peer of the current row.
+    /// From the first up to the last peer of the current row.
     Peers,
-    /// To the end.
+    /// All.
     Partition,
+    /// Rows by their distance from the current one, negative before it: `start` (`None`: the first) up to and including `end`. Aggregates only.
+    Rows {
+        /// The first row, not after `end`.
+        start: Option<i64>,
+        /// The last row.
+        end: i64,
+    },
 }
 
 /// What is computed for each row.

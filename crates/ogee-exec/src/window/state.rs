@@ -2,7 +2,7 @@
 
 use arrow_array::ArrayRef;
 
-use super::{WindowCall, WindowFunction as F, fold, foreign, ranking, results::Results, shift};
+use super::{Extent, WindowCall, WindowFunction as F, fold, foreign, ranking, results::Results, shift};
 use crate::{ExecContext, ExecError};
 
 /// Some rows in order.
@@ -62,8 +62,10 @@ pub(crate) trait WindowState: Send {
 /// Whether there is a state for `call`.
 pub fn supports_call(call: &WindowCall) -> bool {
     match &call.function {
-        F::Count(_) => true,
-        F::Sum(extent) | F::Avg(extent) | F::Min(extent) | F::Max(extent) => fold::state(call, *extent).is_some(),
+        F::LastValue(extent) => !matches!(extent, Extent::Rows { .. }),
+        F::Count(extent) | F::Sum(extent) | F::Avg(extent) | F::Min(extent) | F::Max(extent) => {
+            fold::state(call, *extent).is_some()
+        }
         _ => true,
     }
 }
