@@ -16,15 +16,20 @@ struct Cursor {
     row_page: Option<PinnedPage>,
     heap_page: Option<PinnedPage>,
     next_row: *mut u8,
-    /// Rows that still fit on the row page.
+    /// Rows that the row page is to have, and those that are missing.
+    page_rows: usize,
     rows_left: usize,
+    /// Bytes that its rows have on heap pages.
+    page_heap: usize,
     next_heap: *mut u8,
     heap_left: usize,
 }
 
 impl Cursor {
-    fn closed() -> Self {
+    fn closed(page_rows: usize) -> Self {
         Self {
+            page_rows,
+            page_heap: 0,
             row_page: None,
             heap_page: None,
             next_row: std::ptr::null_mut(),
@@ -49,6 +54,7 @@ pub struct PartitionedRows {
     retained_bytes: usize,
     needed: Option<NeededAt>,
     allocated_bytes: usize,
+    page_heap_max: usize,
     rows: usize,
     rows_per_page: usize,
 }
@@ -73,7 +79,7 @@ impl PartitionedRows {
         Self {
             rows_per_page: PAGE_SIZE / layout.width(),
             partitions: (0..fan_out).map(|_| RowPartition::new(Arc::clone(&layout))).collect(),
-            cursors: (0..fan_out).map(|_| Cursor::closed()).collect(),
+            cursors: (0..fan_out).map(|_| Cursor::closed(PAGE_SIZE / layout.width())).collect(),
             layout,
             memory,
             consumer,
@@ -83,6 +89,7 @@ impl PartitionedRows {
             retained_bytes: 0,
             needed: None,
             allocated_bytes: 0,
+            page_heap_max: usize::MAX,
             rows: 0,
         }
     }
@@ -109,7 +116,8 @@ impl PartitionedRows {
         let pages = &self.partitions[partition].row_pages;
         let full = pages.len().saturating_sub(1);
         let resident = pages[..full].iter().filter(|page| page.page.is_resident()).map(|page| page.rows as usize);
-        let open = if pages.is_empty() { 0 } else { self.rows_per_page - self.cursors[partition].rows_left };
+        let cursor = &self.cursors[partition];
+        let open = if pages.is_empty() { 0 } else { cursor.page_rows - cursor.rows_left };
         resident.sum::<usize>() + open
     }
 
@@ -118,9 +126,14 @@ impl PartitionedRows {
         self.partitions[partition].rows
     }
 
-    /// Rows of one page.
+    /// Rows of one page, at most.
     pub fn rows_per_page(&self) -> usize {
         self.rows_per_page
+    }
+
+    /// Has a row page end when its rows' strings have `bytes`, although more rows would fit: for those who pin pages of many partitions at once.
+    pub fn limit_page_heap(&mut self, bytes: usize) {
+        self.page_heap_max = bytes;
     }
 
     /// Bytes of all pages that were allocated so far, also of those taken out since.
@@ -141,7 +154,7 @@ impl PartitionedRows {
         if from.row_pages.is_empty() || !all_resident && self.layout.has_heap() {
             return None;
         }
-        self.cursors[partition] = Cursor::closed();
+        self.cursors[partition] = Cursor::closed(self.rows_per_page);
         let mut taken = RowPartition::new(Arc::clone(&self.layout));
         std::mem::swap(&mut taken.heap_pages, &mut from.heap_pages);
         for page in std::mem::take(&mut from.row_pages) {
@@ -246,10 +259,16 @@ impl PartitionedRows {
             if heap_bytes > self.cursors[partition].heap_left {
                 self.new_heap_page(partition, heap_bytes)?;
             }
+            let cursor = &mut self.cursors[partition];
+            if cursor.page_heap > 0 && cursor.page_heap + heap_bytes > self.page_heap_max {
+                // The page has the rows that it has.
+                cursor.page_rows -= std::mem::take(&mut cursor.rows_left);
+            }
             let target = self.next_row(partition)?;
             copy_row(source, target, width);
             if heap_bytes > 0 {
                 let cursor = &mut self.cursors[partition];
+                cursor.page_heap += heap_bytes;
                 for &offset in self.layout.views() {
                     let place = target.add(offset).cast::<RowView>();
                     let view = place.read_unaligned();
@@ -288,7 +307,9 @@ impl PartitionedRows {
         self.count_rows(partition);
         let cursor = &mut self.cursors[partition];
         cursor.next_row = page.as_ptr();
+        cursor.page_rows = self.rows_per_page;
         cursor.rows_left = self.rows_per_page;
+        cursor.page_heap = 0;
         let row_page = RowPage { page: page.handle().clone(), rows: 0, segments: Vec::new() };
         self.partitions[partition].row_pages.push(row_page);
         if let Some(full) = cursor.row_page.replace(page) {
@@ -331,7 +352,7 @@ impl PartitionedRows {
     #[inline(always)]
     fn extend_segment(&mut self, partition: usize, has_long: bool) {
         let cursor = &self.cursors[partition];
-        let row = (self.rows_per_page - cursor.rows_left - 1) as u32;
+        let row = (cursor.page_rows - cursor.rows_left - 1) as u32;
         let partition = &mut self.partitions[partition];
         if !has_long {
             return;
@@ -348,7 +369,7 @@ impl PartitionedRows {
 
     /// Books the rows on the partition's last page.
     fn count_rows(&mut self, partition: usize) {
-        let on_page = self.rows_per_page - self.cursors[partition].rows_left;
+        let on_page = self.cursors[partition].page_rows - self.cursors[partition].rows_left;
         let partition = &mut self.partitions[partition];
         if let Some(page) = partition.row_pages.last_mut() {
             partition.rows += on_page - page.rows as usize;

@@ -17,6 +17,10 @@ use crate::ExecError;
 /// Rows that are moved between two looks at cancellation.
 const BATCH_ROWS: usize = 2048;
 
+/// Bytes of strings that the rows of one page of a run may have, so that a merge does not pin many heap pages for each of its runs. Only strings
+/// of hundreds of bytes leave pages half empty for it.
+const PAGE_HEAP_BYTES: usize = 4 * PAGE_SIZE;
+
 /// Sorted rows.
 pub(crate) struct Run {
     rows: Mutex<RowPartition>,
@@ -53,24 +57,35 @@ pub(crate) struct RunWriter<'a> {
     rows: PartitionedRows,
     firsts: Vec<u128>,
     addresses: Vec<*mut u8>,
+    /// The row that was appended last, and how many its page has with it.
+    last: *mut u8,
+    on_page: usize,
 }
 
 impl<'a> RunWriter<'a> {
     pub(crate) fn new(plan: &'a SortPlan, memory: &Arc<BufferManager>) -> Self {
-        Self { plan, rows: unsorted(plan, memory), firsts: Vec::new(), addresses: Vec::new() }
+        let mut rows = unsorted(plan, memory);
+        rows.limit_page_heap(PAGE_HEAP_BYTES);
+        Self { plan, rows, firsts: Vec::new(), addresses: Vec::new(), last: std::ptr::null_mut(), on_page: 0 }
     }
 
     /// # Safety
     /// `rows` are of the plan's layout, pinned with their strings, and do not come before those appended so far.
     pub(crate) unsafe fn append(&mut self, rows: &[*const u8]) -> Result<(), MemoryError> {
-        let per_page = self.rows.rows_per_page();
-        let first = self.rows.rows().next_multiple_of(per_page) - self.rows.rows();
-        for &row in rows.iter().skip(first).step_by(per_page) {
-            // SAFETY: the caller vouches for the rows.
-            self.firsts.push(unsafe { self.plan.keys.prefix(row) });
-        }
         // SAFETY: the caller vouches for the rows.
-        unsafe { self.rows.append(rows.iter().copied(), &mut self.addresses) }
+        unsafe { self.rows.append(rows.iter().copied(), &mut self.addresses)? };
+        let (per_page, width) = (self.rows.rows_per_page(), self.plan.layout.width());
+        for (&row, &address) in rows.iter().zip(&self.addresses) {
+            // Pages end when they are full, or earlier, if their strings are long.
+            if self.on_page == 0 || self.on_page == per_page || address != self.last.wrapping_add(width) {
+                // SAFETY: the caller vouches for the rows.
+                self.firsts.push(unsafe { self.plan.keys.prefix(row) });
+                self.on_page = 0;
+            }
+            self.on_page += 1;
+            self.last = address;
+        }
+        Ok(())
     }
 
     pub(crate) fn finish(self) -> Run {
@@ -78,6 +93,7 @@ impl<'a> RunWriter<'a> {
         rows.seal();
         let page_bytes = (0..rows.num_pages()).map(|page| rows.page_bytes(page)).max().unwrap_or(PAGE_SIZE);
         let len = rows.rows();
+        assert_eq!(rows.num_pages(), self.firsts.len(), "one first key for each page");
         Run { rows: Mutex::new(rows), order: Order::Pages { firsts: self.firsts, page_bytes }, len }
     }
 }
@@ -225,10 +241,13 @@ impl Run {
         self.rows.lock().bytes() + entries
     }
 
-    /// Prefixes of some keys, each of which stands for as many rows; for choosing where to cut.
+    /// Prefixes of some keys, and about how many rows each stands for; for choosing where to cut.
     pub(crate) fn samples(&self, per_page: usize, samples: &mut Vec<(u128, usize)>) {
         match &self.order {
-            Order::Pages { firsts, .. } => samples.extend(firsts.iter().map(|&first| (first, per_page))),
+            Order::Pages { firsts, .. } => {
+                let stands_for = self.len.div_ceil(firsts.len().max(1));
+                samples.extend(firsts.iter().map(|&first| (first, stands_for)));
+            }
             Order::Entries { entries, .. } => {
                 let step = per_page.min(1 << 12);
                 samples.extend(entries.slice().iter().step_by(step).map(|entry| (entry >> 32 << 32, step)));

@@ -283,7 +283,7 @@ fn a_partition_larger_than_memory_is_read_twice() {
 
 #[test]
 fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
-    let columns = rows(3, 120_000, 50);
+    let columns = rows(3, 200_000, 50);
     let call = |function| WindowCall { function, arg: None, order_keys: 1, output: DataType::UInt64 };
     for setup in SETUPS.iter().filter(|setup| setup.chunk > 100) {
         for with_peers in [false, true] {
