@@ -13,6 +13,7 @@
 mod aggregate;
 mod collected;
 mod domain;
+mod evaluator;
 mod exec;
 mod join;
 mod operator;

@@ -4,27 +4,20 @@ use std::{fmt, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{ArrayRef, NullArray, RecordBatch, RecordBatchOptions, new_null_array},
+        array::new_null_array,
         compute::cast,
-        datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+        datatypes::{DataType, FieldRef, Schema, SchemaRef},
     },
     common::{
         ScalarValue,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
-    error::Result,
-    logical_expr::{
-        Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
-        window_state::{PartitionBatchState, WindowAggState},
-    },
+    logical_expr::{Operator, WindowFrame, WindowFrameBound, WindowFrameUnits},
     physical_expr::{
         LexOrdering, PhysicalExpr, PhysicalSortExpr,
         expressions::{BinaryExpr, Column, Literal},
         split_conjunction,
-        window::{
-            PartitionBatches, PartitionKey, PartitionWindowAggStates, PlainAggregateWindowExpr,
-            SlidingAggregateWindowExpr, StandardWindowExpr, WindowEvalContext, WindowExpr,
-        },
+        window::{PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr},
     },
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
@@ -33,14 +26,14 @@ use datafusion::{
     },
 };
 use ogee_exec::{
-    ExecError, Expr,
+    Expr,
     sort::SortKey,
-    window::{Extent, ForeignWindow, ForeignWindowStream, LeadingRows, WindowCall, WindowFunction, WindowSpec},
+    window::{Extent, LeadingRows, WindowCall, WindowFunction, WindowSpec},
 };
 use ogee_vector::{normalize_array, normalize_schema, normalize_type};
 
-use super::sort::sort_keys;
-use crate::{error::to_exec, expr::translate};
+use super::{evaluator::Foreign, sort::sort_keys};
+use crate::expr::translate;
 
 /// Window functions over the same partitions in the same order.
 #[derive(Debug)]
@@ -53,8 +46,13 @@ pub(crate) struct Window {
     makes_order: bool,
 }
 
+/// What a node of DataFusion's computes.
+type Functions<'p> = &'p [Arc<dyn WindowExpr>];
+/// The node that another one reads.
+type Input<'p> = &'p Arc<dyn ExecutionPlan>;
+
 /// The functions of `plan`, if it is a window of DataFusion's, and its input.
-fn functions(plan: &Arc<dyn ExecutionPlan>) -> Option<(&[Arc<dyn WindowExpr>], &Arc<dyn ExecutionPlan>)> {
+fn functions(plan: &Arc<dyn ExecutionPlan>) -> Option<(Functions<'_>, Input<'_>)> {
     if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
         return Some((window.window_expr(), window.input()));
     }
@@ -74,7 +72,7 @@ fn remapped(expr: &Arc<dyn PhysicalExpr>, map: &[usize]) -> Option<Arc<dyn Physi
 
 /// The functions of one node of DataFusion's.
 struct Level<'p> {
-    functions: &'p [Arc<dyn WindowExpr>],
+    functions: Functions<'p>,
     /// Where the columns of their input are in the input of the lowest node so far.
     map: Vec<usize>,
 }
@@ -116,7 +114,7 @@ enum Slot {
 }
 
 /// The columns that `plan` passes on, if it does nothing else, and its input.
-fn only_columns(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<usize>, &Arc<dyn ExecutionPlan>)> {
+fn only_columns(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<usize>, Input<'_>)> {
     let projection = plan.downcast_ref::<ProjectionExec>()?;
     let column = |expr: &ProjectionExpr| Some(expr.expr.downcast_ref::<Column>()?.index());
     Some((projection.expr().iter().map(column).collect::<Option<_>>()?, projection.input()))
@@ -140,7 +138,7 @@ fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>) ->
 }
 
 /// What `function` reads: its arguments, its order, and, where there may be one, its filter, which it does not tell: all columns then.
-fn reads(function: &Arc<dyn WindowExpr>, columns: usize) -> Vec<usize> {
+pub(super) fn reads(function: &Arc<dyn WindowExpr>, columns: usize) -> Vec<usize> {
     if !has_no_filter(function) {
         return (0..columns).collect();
     }
@@ -157,7 +155,7 @@ fn has_no_filter(function: &Arc<dyn WindowExpr>) -> bool {
 impl Window {
     /// What `plan` computes, the columns of that which it gives out (all, in order, if `None`), and the input that it does it to; `None` if it
     /// is no window, or the engine cannot keep its rows.
-    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<(Self, Option<Vec<usize>>, &Arc<dyn ExecutionPlan>)> {
+    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<(Self, Option<Vec<usize>>, Input<'_>)> {
         let (top, mut input) = functions(plan)?;
         let width = input.schema().fields().len();
         // Several nodes over one sort are one window.
@@ -469,109 +467,4 @@ fn native_of(
         _ => return None,
     };
     Some((kernel, Some(arg)))
-}
-
-/// A function evaluated as DataFusion does.
-#[derive(Debug)]
-struct Foreign {
-    function: Arc<dyn WindowExpr>,
-    /// The window's columns that it reads.
-    columns: Vec<usize>,
-    input: Arc<Input>,
-}
-
-/// What a function reads of its input.
-#[derive(Debug)]
-struct Input {
-    columns: Vec<usize>,
-    /// The columns of its own input in the types that the function was planned for; those that it does not read have none.
-    schema: SchemaRef,
-}
-
-impl Foreign {
-    fn new(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> Self {
-        let columns = reads(function, map.len());
-        let fields: Vec<Field> = (0..map.len())
-            .map(|index| match columns.binary_search(&index) {
-                // What DataFusion inferred from nullability is already in the plan.
-                Ok(_) => input.field(map[index]).clone().with_nullable(true),
-                Err(_) => Field::new(format!("c{index}"), DataType::Null, true),
-            })
-            .collect();
-        Self {
-            function: Arc::clone(function),
-            columns: columns.iter().map(|&column| map[column]).collect(),
-            input: Arc::new(Input { columns, schema: Arc::new(Schema::new(fields)) }),
-        }
-    }
-}
-
-impl Input {
-    /// `rows` rows of `columns` where the function expects them.
-    fn batch(&self, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch, ExecError> {
-        let absent: ArrayRef = Arc::new(NullArray::new(rows));
-        let mut all = vec![absent; self.schema.fields().len()];
-        for (&index, column) in self.columns.iter().zip(columns) {
-            let declared = self.schema.field(index).data_type();
-            all[index] = if column.data_type() == declared { Arc::clone(column) } else { cast(column, declared)? };
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), all, &options)?)
-    }
-}
-
-impl ForeignWindow for Foreign {
-    fn columns(&self) -> &[usize] {
-        &self.columns
-    }
-
-    fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {
-        self.function.evaluate(&self.input.batch(columns, rows)?).map_err(to_exec)
-    }
-
-    fn stream(&self) -> Result<Option<Box<dyn ForeignWindowStream>>, ExecError> {
-        if !self.function.uses_bounded_memory() {
-            return Ok(None);
-        }
-        let mut partition = PartitionBatches::default();
-        partition.insert(PartitionKey::default(), PartitionBatchState::new(Arc::clone(&self.input.schema)));
-        Ok(Some(Box::new(Stream {
-            function: Arc::clone(&self.function),
-            input: Arc::clone(&self.input),
-            partition,
-            states: PartitionWindowAggStates::default(),
-        })))
-    }
-}
-
-/// One partition, in DataFusion's state of a function with bounded memory.
-struct Stream {
-    function: Arc<dyn WindowExpr>,
-    input: Arc<Input>,
-    partition: PartitionBatches,
-    states: PartitionWindowAggStates,
-}
-
-impl ForeignWindowStream for Stream {
-    fn push(&mut self, columns: &[ArrayRef], rows: usize, last: bool) -> Result<ArrayRef, ExecError> {
-        let key = PartitionKey::default();
-        let batch = self.input.batch(columns, rows)?;
-        let partition = self.partition.get_mut(&key).expect("made with the stream");
-        partition.extend(&batch).map_err(to_exec)?;
-        partition.is_end = last;
-        let context = WindowEvalContext::default();
-        self.function.evaluate_stateful(&self.partition, &mut self.states, &context).map_err(to_exec)?;
-        let state: &mut WindowAggState = &mut self.states.get_mut(&key).expect("evaluated just now").state;
-        let values = state.out_col.slice(0, state.out_col.len());
-        state.out_col = state.out_col.slice(0, 0);
-        // Rows before the frame of the next are not needed any more.
-        let done = state.window_frame_range.start.min(state.last_calculated_index);
-        if done > 0 {
-            state.prune_state(done);
-            let partition = self.partition.get_mut(&key).expect("made with the stream");
-            let left = partition.record_batch.num_rows() - done;
-            partition.record_batch = partition.record_batch.slice(done, left);
-        }
-        Ok(values)
-    }
 }

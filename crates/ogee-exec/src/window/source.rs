@@ -198,8 +198,8 @@ impl WindowLocal {
         let end = self.plan.keys.bytes_of(columns);
         let mut before = self.last_row;
         for (at, &row) in self.rows.iter().enumerate() {
-            // SAFETY: these rows and the one before them are on pages that are pinned, with their strings.
             let equal = before.is_some_and(|before| {
+                // SAFETY: these rows and the one before them are on pages that are pinned, with their strings.
                 columns == 0 || unsafe { self.plan.keys.compare_until(before, row, end) }.is_eq()
             });
             if !equal {
