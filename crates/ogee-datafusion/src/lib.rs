@@ -2,6 +2,7 @@
 //!
 //! A [`Session`] parses, plans and starts statements. Their physical plans, made for one partition, pass a last optimizer rule that
 //! replaces maximal subtrees by islands (`island`): the engine's pipelines, fed by DataFusion nodes where it has no operator.
+//! Another rule orders joins by cost (`join_order`).
 //! What stays DataFusion's takes memory and temporary space from the same pool (`pool`) and runs on a small runtime ([`Engine::runtime`]).
 //!
 //! 1. Sources declare no order, and no island stands where somebody relies on one (`order`).
@@ -19,10 +20,12 @@ mod expr;
 mod files;
 mod functions;
 mod island;
+mod join_order;
 mod names;
 mod order;
 mod page_chain;
 mod pool;
+mod scan_filters;
 mod session;
 mod table;
 

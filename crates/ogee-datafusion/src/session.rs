@@ -43,9 +43,11 @@ use crate::{
     files::FileTables,
     functions::functions,
     island::OgeeRule,
+    join_order::{JoinOrder, Samples},
     names::name_apart,
     order::ClearOrderings,
     pool::{OgeePool, PoolFiles},
+    scan_filters::ScanFilters,
     table::PagedTable,
 };
 
@@ -137,8 +139,15 @@ impl Session {
             .build_arc()?;
 
         let mut rules = PhysicalOptimizer::new().rules;
+        let samples = Arc::<Samples>::default();
+        for rule in rules.iter_mut().filter(|rule| rule.name() == "join_selection") {
+            *rule = Arc::new(JoinOrder::new(Arc::clone(&samples)));
+        }
+        for rule in rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
+            *rule = Arc::new(ScanFilters::new(Arc::clone(rule)));
+        }
         rules.insert(0, Arc::new(ClearOrderings));
-        rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine))));
+        rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), samples)));
 
         let state = SessionStateBuilder::new()
             .with_config(config())

@@ -11,7 +11,7 @@ use std::{
     io::Write,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -20,7 +20,7 @@ use datafusion::{
     arrow::{
         array::RecordBatch,
         compute::BatchCoalescer,
-        datatypes::SchemaRef,
+        datatypes::{FieldRef, SchemaRef},
         ipc::{reader::StreamReader, writer::StreamWriter},
     },
     catalog::{Session, TableProvider},
@@ -70,6 +70,8 @@ pub(crate) struct PagedTable {
 /// Some batches of a table.
 #[derive(Debug)]
 struct Block {
+    /// Told once: which rows a sample was taken of.
+    number: u64,
     bytes: PageChain,
     rows: usize,
     /// Bytes of the largest batch when it is decoded.
@@ -242,7 +244,9 @@ impl BlockWriter {
         if let Some(OpenBlock { bytes, mut stream, rows, batch_bytes }) = self.open.take() {
             stream.finish()?;
             stream.get_mut().flush()?;
-            self.done.push(Arc::new(Block { bytes, rows, batch_bytes }));
+            static NUMBER: AtomicU64 = AtomicU64::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            self.done.push(Arc::new(Block { number, bytes, rows, batch_bytes }));
         }
         Ok(())
     }
@@ -275,6 +279,19 @@ impl TableScan {
             next: Arc::default(),
             stopped: Arc::default(),
         })
+    }
+
+    /// The number of each block, which no other block ever has, and its rows.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.blocks.iter().map(|block| (block.number, block.rows as u64))
+    }
+
+    /// Some columns, found by name, of the batches of block `block`; also columns that the scan does not read.
+    pub(crate) fn batches(&self, block: usize, fields: &[FieldRef]) -> Result<StreamReader<ChainReader>> {
+        let bytes = &self.blocks[block].bytes;
+        let schema = StreamReader::try_new(bytes.reader(), None)?.schema();
+        let columns = fields.iter().map(|field| schema.index_of(field.name())).collect::<Result<_, _>>()?;
+        Ok(StreamReader::try_new(bytes.reader(), Some(columns))?)
     }
 
     fn reader(&self, block: &Block) -> Result<StreamReader<ChainReader>> {

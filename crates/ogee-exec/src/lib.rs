@@ -13,6 +13,7 @@
 
 pub mod aggregate;
 mod context;
+mod count_rows;
 mod error;
 mod expr;
 mod filter;
@@ -33,6 +34,7 @@ mod union;
 pub mod window;
 
 pub use context::{AggregateStrategy, ExecContext, ExecSettings, JoinStrategy, QueryCounters};
+pub use count_rows::CountRows;
 pub use error::ExecError;
 pub use expr::{CompareOp, Expr, ForeignExpr};
 pub use filter::Filter;

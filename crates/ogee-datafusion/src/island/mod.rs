@@ -27,3 +27,4 @@ mod window;
 pub(crate) use exec::IslandExec;
 pub(crate) use operator::properties as table_properties;
 pub(crate) use rule::OgeeRule;
+pub(crate) use series::Series;

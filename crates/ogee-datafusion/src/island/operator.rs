@@ -1,6 +1,12 @@
 //! Operators of an island, as nodes of the plan: what `EXPLAIN` shows and what pipelines are built from.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use datafusion::{
     arrow::{
@@ -16,11 +22,12 @@ use datafusion::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         ReplaceChildrenOptions, apply_expression_roots,
         execution_plan::{Boundedness, EmissionType},
+        metrics::{Count, Metric, MetricValue, MetricsSet},
     },
 };
 use ogee_exec::{
-    ChannelSender, ChannelSource, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query, ScalarSink,
-    UnionSource,
+    ChannelSender, ChannelSource, CountRows, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query,
+    ScalarSink, UnionSource,
 };
 use ogee_vector::normalize_schema;
 
@@ -83,6 +90,10 @@ pub(crate) struct OperatorExec {
     op: Arc<Op>,
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
+    /// Rows that are expected to come out.
+    rows: u64,
+    /// Rows that have come out, in all runs.
+    rows_out: Arc<AtomicU64>,
 }
 
 /// One partition, no order.
@@ -101,14 +112,20 @@ pub(crate) fn properties_of(equivalences: EquivalenceProperties) -> Arc<PlanProp
 }
 
 impl OperatorExec {
-    /// `op` over `inputs`, with the columns that the replaced node declared.
-    pub(crate) fn new(op: Op, inputs: Vec<Arc<dyn ExecutionPlan>>, schema: SchemaRef) -> Self {
-        Self { op: Arc::new(op), inputs, properties: properties(schema) }
+    /// `op` over `inputs`, with the columns that the replaced node declared, and about `rows` rows.
+    pub(crate) fn new(op: Op, inputs: Vec<Arc<dyn ExecutionPlan>>, schema: SchemaRef, rows: u64) -> Self {
+        Self { op: Arc::new(op), inputs, properties: properties(schema), rows, rows_out: Arc::default() }
     }
 
     /// The same rows, without some for which column `column` is more than `most`, if a window below can leave them out.
     pub(crate) fn limited(&self, column: usize, most: u64) -> Option<Self> {
-        let with = |op: Arc<Op>, inputs| Self { op, inputs, properties: Arc::clone(&self.properties) };
+        let with = |op: Arc<Op>, inputs| Self {
+            op,
+            inputs,
+            properties: Arc::clone(&self.properties),
+            rows: self.rows,
+            rows_out: Arc::default(),
+        };
         match &*self.op {
             Op::Window(window) => {
                 Some(with(Arc::new(Op::Window(Box::new(window.limited(column, most)?))), self.inputs.clone()))
@@ -157,6 +174,12 @@ pub(super) fn open(
         feeds.push(Feed { plan: Arc::clone(node), sender });
         return Ok(OpenPipeline::new(source));
     };
+    let mut pipeline = open_operator(operator, query, feeds)?;
+    pipeline.operators.push(Arc::new(CountRows::new(Arc::clone(&operator.rows_out))));
+    Ok(pipeline)
+}
+
+fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Feed>) -> Result<OpenPipeline, ExecError> {
     let declared = || operator.inputs[0].schema();
     let planned = crate::error::to_exec;
     match &*operator.op {
@@ -254,6 +277,15 @@ impl DisplayAs for OperatorExec {
             };
         }
         write!(f, "{}", self.name())?;
+        self.fmt_operator(f)?;
+        let separator = if matches!(&*self.op, Op::Union | Op::Pass) { ":" } else { "," };
+        write!(f, "{separator} estimated_rows={}", self.rows)
+    }
+}
+
+impl OperatorExec {
+    /// What is particular to the operator, after its name.
+    fn fmt_operator(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match &*self.op {
             Op::Scan(scan) => write!(f, ": {scan}"),
             Op::Table(scan) => write!(f, ": {scan}"),
@@ -327,7 +359,8 @@ impl ExecutionPlan for OperatorExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self { op: Arc::clone(&self.op), inputs: children, properties: Arc::clone(&self.properties) }))
+        let (op, properties) = (Arc::clone(&self.op), Arc::clone(&self.properties));
+        Ok(Arc::new(Self { op, inputs: children, properties, rows: self.rows, rows_out: Arc::default() }))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -339,6 +372,14 @@ impl ExecutionPlan for OperatorExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(self.expressions(), f)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        let rows = Count::new();
+        rows.add(usize::try_from(self.rows_out.load(Ordering::Relaxed)).unwrap_or(usize::MAX));
+        let mut metrics = MetricsSet::new();
+        metrics.push(Arc::new(Metric::new(MetricValue::OutputRows(rows), Some(0))));
+        Some(metrics)
     }
 
     fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -39,6 +39,7 @@ use super::{
 };
 use crate::{
     engine::Engine,
+    join_order::{Estimator, Samples},
     order::{is_ordered, take_asked},
     table::TableExec,
 };
@@ -47,12 +48,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct OgeeRule {
     engine: Arc<Engine>,
+    samples: Arc<Samples>,
 }
 
 impl OgeeRule {
-    /// The rule whose islands run on `engine`.
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    /// The rule whose islands run on `engine`; estimates that `EXPLAIN` shows rest on `samples`.
+    pub(crate) fn new(engine: Arc<Engine>, samples: Arc<Samples>) -> Self {
+        Self { engine, samples }
     }
 
     /// Places islands in `plan`. `order_matters`: whether somebody above relies on the order of its rows, if they have one.
@@ -63,10 +65,11 @@ impl OgeeRule {
         plan: &Arc<dyn ExecutionPlan>,
         order_matters: bool,
         to_operator: bool,
+        estimator: &mut Estimator<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let ordered = order_matters && is_ordered(plan);
         if is_worthwhile(plan)
-            && let Some(root) = self.operator(plan, ordered)?
+            && let Some(root) = self.operator(plan, ordered, estimator)?
         {
             let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
             let properties = match ordered {
@@ -75,11 +78,16 @@ impl OgeeRule {
             };
             return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics, to_operator, properties)));
         }
-        self.place_below(plan, order_matters)
+        self.place_below(plan, order_matters, estimator)
     }
 
     /// `plan` itself, with islands below it.
-    fn place_below(&self, plan: &Arc<dyn ExecutionPlan>, order_matters: bool) -> Result<Arc<dyn ExecutionPlan>> {
+    fn place_below(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        order_matters: bool,
+        estimator: &mut Estimator<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let requires = plan.required_input_ordering();
         let maintains = plan.maintains_input_order();
         let children = plan
@@ -93,7 +101,7 @@ impl OgeeRule {
                     || is_limit(plan)
                     || plan.name() == "AnalyzeExec"
                     || (maintains[i] && order_matters);
-                self.place(child, matters, true)
+                self.place(child, matters, true, estimator)
             })
             .collect::<Result<Vec<_>>>()?;
         replace_children_if_necessary(Arc::clone(plan), children)
@@ -101,7 +109,12 @@ impl OgeeRule {
 
     /// `plan` as an operator of an island, whose rows come in the order of `plan` if `ordered`; `None` if the engine has no operator that does
     /// this.
-    fn operator(&self, plan: &Arc<dyn ExecutionPlan>, ordered: bool) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    fn operator(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        ordered: bool,
+        estimator: &mut Estimator<'_>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some((ops, inputs)) = operators(plan) else { return Ok(None) };
         if ordered && ops.iter().any(|op| !op.keeps_order() && !op.makes_order()) {
             // The order is lost; it can be made again if it is known.
@@ -111,8 +124,9 @@ impl OgeeRule {
                 .filter(|_| !inputs.is_empty())
                 .and_then(|by| Sort::of(by, None, &plan.schema()));
             let Some(again) = again else { return Ok(None) };
-            let Some(unordered) = self.operator(plan, false)? else { return Ok(None) };
-            let sort = OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema());
+            let Some(unordered) = self.operator(plan, false, estimator)? else { return Ok(None) };
+            let sort =
+                OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema(), estimator.rows(plan));
             return Ok(Some(Arc::new(sort)));
         }
         let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
@@ -125,7 +139,7 @@ impl OgeeRule {
                 _ => child,
             };
             let child_ordered = !makes_order && is_ordered(child) && (ordered || limits);
-            let Some(child) = self.input(child, child_ordered)? else { return Ok(None) };
+            let Some(child) = self.input(child, child_ordered, estimator)? else { return Ok(None) };
             children.push(child);
         }
         for op in ops {
@@ -152,7 +166,7 @@ impl OgeeRule {
                     Op::Window(window) => Arc::clone(window.schema()),
                     _ => plan.schema(),
                 };
-                children = vec![Arc::new(OperatorExec::new(op, children, schema))];
+                children = vec![Arc::new(OperatorExec::new(op, children, schema, estimator.rows(plan)))];
             }
         }
         Ok(Some(children.swap_remove(0)))
@@ -160,14 +174,19 @@ impl OgeeRule {
 
     /// `plan` as the input of an operator: another operator, or a DataFusion node that feeds it. `None` if it is to come in an order that only the
     /// latter would have: what goes through the channel to an island is read by several lanes.
-    fn input(&self, plan: &Arc<dyn ExecutionPlan>, ordered: bool) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if let Some(operator) = self.operator(plan, ordered)? {
+    fn input(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        ordered: bool,
+        estimator: &mut Estimator<'_>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(operator) = self.operator(plan, ordered, estimator)? {
             return Ok(Some(operator));
         }
         if ordered {
             return Ok(None);
         }
-        let feed = self.place_below(plan, false)?;
+        let feed = self.place_below(plan, false, estimator)?;
         Ok(Some(match feed.output_partitioning().partition_count() {
             1 => feed,
             _ => Arc::new(CoalescePartitionsExec::new(feed)),
@@ -177,7 +196,7 @@ impl OgeeRule {
 
 impl PhysicalOptimizerRule for OgeeRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        self.place(&plan, take_asked(), false)
+        self.place(&plan, take_asked(), false, &mut Estimator::new(&self.samples, false))
     }
 
     fn name(&self) -> &str {

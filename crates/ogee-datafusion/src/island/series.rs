@@ -31,6 +31,18 @@ impl Series {
         Some(Self { first, step, count })
     }
 
+    /// How many values there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The first and the last value.
+    pub(crate) fn ends(&self) -> (i64, i64) {
+        let steps = i128::from(self.count.saturating_sub(1)) * i128::from(self.step);
+        // The last value is within the range that was asked for.
+        (self.first, (i128::from(self.first) + steps) as i64)
+    }
+
     /// The source, whose column is named by `schema`.
     pub(crate) fn source(&self, schema: SchemaRef) -> Arc<SeriesSource> {
         SeriesSource::new(schema, self.first, self.step, self.count)

@@ -4,5 +4,6 @@
 mod common;
 mod differential;
 mod islands;
+mod join_order;
 mod joins;
 mod statements;

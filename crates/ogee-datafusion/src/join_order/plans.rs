@@ -1,0 +1,130 @@
+//! The best known way to join each set of relations, which enumeration and the greedy order fill.
+
+use std::collections::HashMap;
+
+use super::{cost, graph::JoinGraph, relation_set::RelationSet, tree::JoinTree};
+
+/// Ways to join sets of the relations of a graph.
+pub(super) struct Plans<'g> {
+    graph: &'g JoinGraph,
+    /// Per relation, those that an edge between just the two connects it with; the second kind of edges hashes.
+    neighbours: Vec<RelationSet>,
+    hashed: Vec<RelationSet>,
+    /// Edges with more than one relation at an end.
+    hyperedges: Vec<super::graph::Edge>,
+    best: HashMap<RelationSet, Best>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    cost: f64,
+    rows: f64,
+    /// What is built and what probes it; `None` for single relations.
+    sides: Option<(RelationSet, RelationSet)>,
+}
+
+impl<'g> Plans<'g> {
+    /// Knows the single relations only.
+    pub(super) fn new(graph: &'g JoinGraph) -> Self {
+        let count = graph.vertices.len();
+        let mut neighbours = vec![RelationSet::EMPTY; count];
+        let mut hashed = neighbours.clone();
+        let mut hyperedges = Vec::new();
+        for edge in &graph.edges {
+            match (edge.left.only(), edge.right.only()) {
+                (Some(left), Some(right)) => {
+                    for (one, other) in [(left, edge.right), (right, edge.left)] {
+                        neighbours[one] = neighbours[one].union(other);
+                        if edge.hashes {
+                            hashed[one] = hashed[one].union(other);
+                        }
+                    }
+                }
+                _ => hyperedges.push(*edge),
+            }
+        }
+        let single = |relation| {
+            let set = RelationSet::single(relation);
+            (set, Best { cost: 0.0, rows: graph.vertices[relation].rows, sides: None })
+        };
+        Self { graph, neighbours, hashed, hyperedges, best: (0..count).map(single).collect() }
+    }
+
+    pub(super) fn graph(&self) -> &'g JoinGraph {
+        self.graph
+    }
+
+    /// Whether there is a way to join `set`.
+    pub(super) fn has(&self, set: RelationSet) -> bool {
+        self.best.contains_key(&set)
+    }
+
+    /// The cost of the best way to join `set`.
+    #[cfg(test)]
+    pub(super) fn cost(&self, set: RelationSet) -> Option<f64> {
+        self.best.get(&set).map(|best| best.cost)
+    }
+
+    /// Relations outside of `set` and `without` that an edge leads to; of a hyperedge's end only the smallest.
+    pub(super) fn neighbourhood(&self, set: RelationSet, without: RelationSet) -> RelationSet {
+        let outside = set.union(without);
+        let near = set.iter().fold(RelationSet::EMPTY, |near, relation| near.union(self.neighbours[relation]));
+        let mut near = near.minus(outside);
+        for edge in &self.hyperedges {
+            for (from, to) in [(edge.left, edge.right), (edge.right, edge.left)] {
+                if from.is_subset(set) && !to.intersects(outside) && !to.intersects(near) {
+                    near = near.union(RelationSet::single(to.first()));
+                }
+            }
+        }
+        near
+    }
+
+    /// Whether `left` and `right` can be joined without a cross product: `None` if not, else whether by hash.
+    pub(super) fn connection(&self, left: RelationSet, right: RelationSet) -> Option<bool> {
+        if !self.graph.may_join(left, right) {
+            return None;
+        }
+        if let Some(dependent) = self.graph.lone_dependent(left).or_else(|| self.graph.lone_dependent(right)) {
+            return Some(dependent.hashes);
+        }
+        let (few, many) = if left.len() < right.len() { (left, right) } else { (right, left) };
+        let reaches = |adjacent: &[RelationSet]| few.iter().any(|relation| adjacent[relation].intersects(many));
+        if reaches(&self.hashed) {
+            return Some(true);
+        }
+        let crossing = |edge: &&super::graph::Edge| {
+            (edge.left.is_subset(left) && edge.right.is_subset(right))
+                || (edge.left.is_subset(right) && edge.right.is_subset(left))
+        };
+        let over = self.hyperedges.iter().filter(crossing).map(|edge| edge.hashes).reduce(|a, b| a || b);
+        over.or_else(|| reaches(&self.neighbours).then_some(false))
+    }
+
+    /// Takes note of joining `left` and `right`, whichever of them is built. Both are known; `hashes` is their connection.
+    pub(super) fn consider(&mut self, left: RelationSet, right: RelationSet, hashes: bool) {
+        let set = left.union(right);
+        let (l, r) = (self.best[&left], self.best[&right]);
+        let known = self.best.get(&set).copied();
+        let rows = known.map_or_else(|| self.graph.rows(set), |known| known.rows);
+        let mut best = known;
+        for (build, probe, inputs) in [(left, right, (l, r)), (right, left, (r, l))] {
+            if self.graph.lone_dependent(build).is_some_and(|dependent| !dependent.may_build) {
+                continue;
+            }
+            let cost = inputs.0.cost + inputs.1.cost + cost::join(inputs.0.rows, inputs.1.rows, rows, hashes);
+            if best.is_none_or(|best| cost < best.cost) {
+                best = Some(Best { cost, rows, sides: Some((build, probe)) });
+            }
+        }
+        self.best.insert(set, best.expect("one of the sides can always be built"));
+    }
+
+    /// The best way to join `set`, which has one.
+    pub(super) fn tree(&self, set: RelationSet) -> JoinTree {
+        match self.best[&set].sides {
+            None => JoinTree::Relation(set.first()),
+            Some((build, probe)) => JoinTree::Join(Box::new(self.tree(build)), Box::new(self.tree(probe))),
+        }
+    }
+}

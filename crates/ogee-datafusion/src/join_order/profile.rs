@@ -1,0 +1,415 @@
+//! What is known about the rows of a plan: how many, and about each column.
+//!
+//! A [`Profile`]'s columns refer to the [`Leaf`] that they come from, a table with its filter or whatever else joins were made of, so that
+//! what is known of a column survives joins, and columns of one leaf can be looked at together.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, OnceLock},
+};
+
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
+        compute::{and_kleene, cast, filter, take},
+        datatypes::{DataType, Field, FieldRef, Float64Type, Schema},
+    },
+    common::{
+        ColumnStatistics,
+        hash_utils::{RandomState, create_hashes},
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    error::Result,
+    physical_expr::{PhysicalExpr, expressions::Column as ColumnExpr, utils::collect_columns},
+    scalar::ScalarValue,
+};
+
+use super::{distinct, sample::TableSample};
+
+/// What a plan gives.
+#[derive(Clone, Debug)]
+pub(super) struct Profile {
+    pub(super) rows: f64,
+    pub(super) columns: Vec<Column>,
+}
+
+/// A column of a leaf.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) leaf: Arc<Leaf>,
+    pub(super) index: usize,
+}
+
+/// Rows whose columns are known together.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// After the filter, if there is one.
+    pub(super) rows: f64,
+    facts: Vec<Facts>,
+    view: Option<View>,
+}
+
+/// What is known of a column without looking at rows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// Distinct values, where somebody has counted or can bound them.
+    pub(super) distinct: Option<f64>,
+    /// The smallest and the largest value, of numbers, dates and times, as numbers.
+    pub(super) range: Option<(f64, f64)>,
+    /// Whether values within the range are whole numbers.
+    pub(super) whole: bool,
+    /// How many of the rows are NULL, of one.
+    pub(super) nulls: f64,
+    /// Whether a filter has taken values away.
+    pub(super) restricted: bool,
+    pub(super) estimate: OnceLock<f64>,
+}
+
+/// Sampled rows of a leaf.
+#[derive(Clone, Debug)]
+struct View {
+    table: Arc<TableSample>,
+    /// The table's column of each column of the leaf.
+    fields: Vec<Option<FieldRef>>,
+    /// Sampled rows that the filter lets through.
+    selected: Option<Arc<UInt32Array>>,
+    may_read: bool,
+}
+
+impl Facts {
+    /// What the statistics of a column of so many rows say.
+    pub(super) fn of(statistics: &ColumnStatistics, rows: f64) -> Self {
+        let bound = |value: Option<&ScalarValue>| value.and_then(number);
+        let (min, max) = (statistics.min_value.get_value(), statistics.max_value.get_value());
+        let nulls = statistics.null_count.get_value().map_or(0.0, |&nulls| nulls as f64 / rows.max(1.0));
+        Self {
+            distinct: statistics.distinct_count.get_value().map(|&distinct| distinct as f64),
+            range: bound(min).zip(bound(max)).filter(|(min, max)| min <= max),
+            whole: min.is_some_and(|value| is_whole(&value.data_type())),
+            nulls: nulls.clamp(0.0, 1.0),
+            ..Self::default()
+        }
+    }
+
+    /// A column with so many distinct values.
+    pub(super) fn distinct(distinct: f64) -> Self {
+        Self { distinct: Some(distinct.max(1.0)), ..Self::default() }
+    }
+}
+
+fn is_whole(data_type: &DataType) -> bool {
+    data_type.is_integer() || matches!(data_type, DataType::Date32 | DataType::Boolean)
+}
+
+/// A value as a number, in the order of its type.
+pub(super) fn number(value: &ScalarValue) -> Option<f64> {
+    use ScalarValue as V;
+    Some(match value {
+        V::Boolean(v) => f64::from(u8::from((*v)?)),
+        V::Int8(v) => f64::from((*v)?),
+        V::Int16(v) => f64::from((*v)?),
+        V::Int32(v) | V::Date32(v) | V::Time32Second(v) | V::Time32Millisecond(v) => f64::from((*v)?),
+        V::UInt8(v) => f64::from((*v)?),
+        V::UInt16(v) => f64::from((*v)?),
+        V::UInt32(v) => f64::from((*v)?),
+        V::UInt64(v) => (*v)? as f64,
+        V::Int64(v)
+        | V::Date64(v)
+        | V::Time64Microsecond(v)
+        | V::Time64Nanosecond(v)
+        | V::TimestampSecond(v, _)
+        | V::TimestampMillisecond(v, _)
+        | V::TimestampMicrosecond(v, _)
+        | V::TimestampNanosecond(v, _) => (*v)? as f64,
+        V::Float32(v) => f64::from((*v)?),
+        V::Float64(v) => (*v)?,
+        V::Decimal128(v, _, scale) => (*v)? as f64 / 10.0_f64.powi(i32::from(*scale)),
+        V::Dictionary(_, value) => number(value)?,
+        _ => return None,
+    })
+}
+
+/// A column as numbers, in the order of its type.
+fn numbers(column: &ArrayRef) -> Option<ArrayRef> {
+    let integers = match column.data_type() {
+        DataType::Date32 | DataType::Time32(_) => DataType::Int32,
+        DataType::Date64 | DataType::Time64(_) | DataType::Timestamp(..) => DataType::Int64,
+        _ => return cast(column, &DataType::Float64).ok(),
+    };
+    cast(&cast(column, &integers).ok()?, &DataType::Float64).ok()
+}
+
+impl Profile {
+    /// Rows of a leaf of its own, about whose columns so much is known.
+    pub(super) fn of_facts(rows: f64, facts: Vec<Facts>) -> Self {
+        Self::of_leaf(Leaf { rows, facts, view: None })
+    }
+
+    /// Rows about whose columns nothing is known.
+    pub(super) fn unknown(rows: f64, columns: usize) -> Self {
+        Self::of_facts(rows, vec![Facts::default(); columns])
+    }
+
+    /// Rows of a table, whose columns are `fields` of its sample.
+    pub(super) fn of_table(
+        rows: f64,
+        facts: Vec<Facts>,
+        table: Arc<TableSample>,
+        fields: Vec<Option<FieldRef>>,
+        may_read: bool,
+    ) -> Self {
+        Self::of_leaf(Leaf { rows, facts, view: Some(View { table, fields, selected: None, may_read }) })
+    }
+
+    fn of_leaf(leaf: Leaf) -> Self {
+        let (rows, leaf) = (leaf.rows, Arc::new(leaf));
+        let columns = (0..leaf.facts.len()).map(|index| Column { leaf: Arc::clone(&leaf), index }).collect();
+        Self { rows, columns }
+    }
+}
+
+/// What the sampled rows say about the parts of a predicate.
+pub(super) struct Tested {
+    /// Per part, the sampled rows that it is true for; `None` where that cannot be said.
+    pub(super) parts: Vec<Option<BooleanArray>>,
+    /// Sampled rows.
+    pub(super) rows: usize,
+    /// Whether these are all rows.
+    pub(super) whole: bool,
+}
+
+impl Tested {
+    /// The sampled rows that all parts are true for.
+    pub(super) fn all(&self) -> Option<BooleanArray> {
+        let mut all: Option<BooleanArray> = None;
+        for part in self.parts.iter().flatten() {
+            all = Some(match all {
+                Some(all) => and_kleene(&all, part).ok()?,
+                None => part.clone(),
+            });
+        }
+        all
+    }
+}
+
+impl Leaf {
+    /// Evaluates predicates over columns of the leaf, given by index, on its sampled rows.
+    pub(super) fn test(&self, parts: &[Arc<dyn PhysicalExpr>]) -> Option<Tested> {
+        let view = self.view.as_ref()?;
+        let evaluated = parts.iter().map(|part| view.evaluate(part)?.as_boolean_opt().cloned()).collect();
+        Some(Tested { parts: evaluated, rows: view.len(), whole: view.table.is_whole() })
+    }
+
+    /// The columns `kept` of those of `rows` rows that a filter on `filtered` columns lets through; of the sampled rows those in `passed`.
+    pub(super) fn restrict(&self, rows: f64, filtered: &HashSet<usize>, passed: Option<&BooleanArray>) -> Arc<Self> {
+        let facts = self.facts.iter().enumerate().map(|(index, facts)| Facts {
+            restricted: facts.restricted || filtered.contains(&index),
+            distinct: facts.distinct,
+            range: facts.range,
+            whole: facts.whole,
+            nulls: facts.nulls,
+            estimate: if filtered.contains(&index) { OnceLock::new() } else { facts.estimate.clone() },
+        });
+        let view = self
+            .view
+            .as_ref()
+            .map(|view| passed.and_then(|passed| view.select(passed)).unwrap_or_else(|| view.clone()));
+        Arc::new(Self { rows, facts: facts.collect(), view })
+    }
+
+    pub(super) fn facts(&self, column: usize) -> &Facts {
+        &self.facts[column]
+    }
+
+    /// Distinct values that column `column` may have: of the table, unless the filter is about the column itself.
+    fn distinct(&self, column: usize) -> f64 {
+        let facts = &self.facts[column];
+        *facts.estimate.get_or_init(|| {
+            let rows = match &self.view {
+                Some(view) if !facts.restricted => view.table.rows_all(),
+                _ => self.rows,
+            };
+            let with_value = (rows * (1.0 - facts.nulls)).max(1.0);
+            let mut bound = with_value;
+            if let (Some((min, max)), true) = (facts.range, facts.whole) {
+                bound = bound.min(max - min + 1.0);
+            }
+            let sampled = || {
+                let view = self.view.as_ref()?;
+                let hashes = view.hashes(&[column], facts.restricted)?;
+                Some(distinct::estimate(hashes.into_iter(), with_value)).filter(|&distinct| distinct > 0.0)
+            };
+            let distinct = facts.distinct.or_else(sampled);
+            // Unknown: many, but not a key.
+            distinct
+                .unwrap_or_else(|| if bound < with_value { bound } else { with_value.powf(0.8) })
+                .min(bound)
+                .max(1.0)
+        })
+    }
+
+    /// Distinct combinations of values of some columns, at most as many as there are rows.
+    pub(super) fn distinct_together(&self, columns: &[usize]) -> f64 {
+        let rows = self.view.as_ref().map_or(self.rows, |view| view.table.rows_all());
+        let product: f64 = columns.iter().map(|&column| self.distinct(column)).product();
+        let sampled = || Some(distinct::estimate(self.view.as_ref()?.hashes(columns, false)?.into_iter(), rows));
+        let bound = product.min(rows).max(1.0);
+        sampled().filter(|&distinct| distinct > 0.0).map_or(bound, |distinct| distinct.min(bound))
+    }
+
+    /// How many of the rows have a value of column `column` between two numbers, of one.
+    fn fraction_within(&self, column: usize, low: f64, high: f64) -> f64 {
+        let facts = &self.facts[column];
+        let sampled = || {
+            let column = numbers(&self.view.as_ref()?.column(column)?)?;
+            let column = column.as_primitive_opt::<Float64Type>()?;
+            let inside = column.iter().flatten().filter(|value| (low..=high).contains(value)).count();
+            // Too few to tell.
+            (column.len() >= 8).then(|| inside as f64 / column.len() as f64)
+        };
+        let interpolated = || {
+            let (min, max) = facts.range?;
+            let unit = if facts.whole { 1.0 } else { 0.0 };
+            let (inside, all) = (high.min(max) - low.max(min) + unit, max - min + unit);
+            Some(if all > 0.0 { (inside / all).clamp(0.0, 1.0) } else { 1.0 } * (1.0 - facts.nulls))
+        };
+        sampled().or_else(interpolated).unwrap_or(1.0 - facts.nulls)
+    }
+}
+
+impl View {
+    fn len(&self) -> usize {
+        self.selected.as_ref().map_or_else(|| self.table.len(), |selected| selected.len())
+    }
+
+    fn columns(&self, columns: &[usize]) -> Option<Vec<ArrayRef>> {
+        let fields = columns.iter().map(|&column| self.fields[column].clone()).collect::<Option<Vec<_>>>()?;
+        let columns = self.table.columns(&fields, self.may_read)?;
+        match &self.selected {
+            None => Some(columns),
+            Some(selected) => columns.iter().map(|column| take(column, selected.as_ref(), None).ok()).collect(),
+        }
+    }
+
+    fn column(&self, column: usize) -> Option<ArrayRef> {
+        self.columns(&[column])?.pop()
+    }
+
+    fn evaluate(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<ArrayRef> {
+        let mut columns: Vec<usize> = collect_columns(expr).iter().map(ColumnExpr::index).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let arrays = self.columns(&columns)?;
+        let fields = arrays.iter().zip(&columns).map(|(array, &column)| {
+            let name = self.fields[column].as_ref().map_or("", |field| field.name().as_str());
+            Field::new(name, array.data_type().clone(), true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options).ok()?;
+        let expr =
+            reindexed(expr, |index| columns.binary_search(&index).expect("collected from the same expression")).ok()?;
+        expr.evaluate(&batch).ok()?.into_array(batch.num_rows()).ok()
+    }
+
+    fn select(&self, passed: &BooleanArray) -> Option<Self> {
+        let all = match &self.selected {
+            Some(selected) => Arc::clone(selected),
+            None => Arc::new(UInt32Array::from_iter_values(0..self.table.len() as u32)),
+        };
+        let selected = filter(all.as_ref(), passed).ok()?;
+        let selected = Arc::new(selected.as_primitive::<datafusion::arrow::datatypes::UInt32Type>().clone());
+        Some(Self { selected: Some(selected), ..self.clone() })
+    }
+
+    /// The run and a hash of some columns of each row in which none of them is NULL; unless `selected`, also of rows that the filter drops.
+    fn hashes(&self, columns: &[usize], selected: bool) -> Option<Vec<(u32, u64)>> {
+        let all = Self { selected: self.selected.clone().filter(|_| selected), ..self.clone() };
+        let arrays = all.columns(columns)?;
+        let mut hashes = vec![0; all.len()];
+        create_hashes(&arrays, &RandomState::with_seed(0), &mut hashes).ok()?;
+        let runs = self.table.run_numbers();
+        let run = |row: usize| runs[all.selected.as_ref().map_or(row, |selected| selected.value(row) as usize)];
+        let valid = |row: &usize| arrays.iter().all(|array| array.is_valid(*row));
+        Some((0..hashes.len()).filter(valid).map(|row| (run(row), hashes[row])).collect())
+    }
+}
+
+/// `expr` with other numbers for its columns.
+pub(super) fn reindexed(expr: &Arc<dyn PhysicalExpr>, index: impl Fn(usize) -> usize) -> Result<Arc<dyn PhysicalExpr>> {
+    Arc::clone(expr)
+        .transform_up(|node| {
+            let Some(column) = node.downcast_ref::<ColumnExpr>() else { return Ok(Transformed::no(node)) };
+            let moved = ColumnExpr::new(column.name(), index(column.index()));
+            Ok(Transformed::yes(Arc::new(moved) as Arc<dyn PhysicalExpr>))
+        })
+        .data()
+}
+
+impl Column {
+    pub(super) fn facts(&self) -> &Facts {
+        self.leaf.facts(self.index)
+    }
+
+    /// Distinct values that it may have.
+    pub(super) fn distinct(&self) -> f64 {
+        self.leaf.distinct(self.index)
+    }
+}
+
+/// Two columns compared for equality.
+pub(super) struct Match {
+    /// Pairs of rows that are equal, of all pairs.
+    pub(super) selectivity: f64,
+    /// Rows of the left that have a partner among so many rows of the right, of one: needs the rows of the right.
+    left_within: f64,
+    right_within: f64,
+    domain: f64,
+    right_domain: f64,
+}
+
+impl Match {
+    /// What is known when the columns are not.
+    pub(super) fn of_rows(left: f64, right: f64) -> Self {
+        let domain = left.max(right).max(1.0);
+        let right_domain = right.max(1.0);
+        Self { selectivity: 1.0 / domain, left_within: 1.0, right_within: 1.0, domain, right_domain }
+    }
+
+    /// Values of the one side are taken to be among those of the other, as far as the ranges of both overlap.
+    pub(super) fn of_columns(left: &Column, right: &Column) -> Self {
+        let (l, r) = (left.facts(), right.facts());
+        let (mut left_domain, mut right_domain) = (left.distinct(), right.distinct());
+        let (mut left_within, mut right_within) = (1.0 - l.nulls, 1.0 - r.nulls);
+        if let (Some((left_min, left_max)), Some((right_min, right_max))) = (l.range, r.range) {
+            let (low, high) = (left_min.max(right_min), left_max.min(right_max));
+            if low > high {
+                (left_within, right_within) = (0.0, 0.0);
+            } else {
+                let unit = if l.whole && r.whole { 1.0 } else { 0.0 };
+                let part = |min: f64, max: f64| {
+                    if max - min + unit > 0.0 { (high - low + unit) / (max - min + unit) } else { 1.0 }
+                };
+                let (left_part, right_part) = (part(left_min, left_max), part(right_min, right_max));
+                if left_part < 0.99 {
+                    left_within = left.leaf.fraction_within(left.index, low, high);
+                    left_domain = (left_domain * left_part).max(1.0);
+                }
+                if right_part < 0.99 {
+                    right_within = right.leaf.fraction_within(right.index, low, high);
+                    right_domain = (right_domain * right_part).max(1.0);
+                }
+            }
+        }
+        let domain = left_domain.max(right_domain).max(1.0);
+        Self { selectivity: left_within * right_within / domain, left_within, right_within, domain, right_domain }
+    }
+
+    /// Rows of the left that have a partner among `rows` rows of the right, of one.
+    pub(super) fn left_matched(&self, rows: f64) -> f64 {
+        // Values that so many rows have, drawn at random (Cardenas, CACM 1975).
+        let rows = rows * self.right_within;
+        let present = self.right_domain * (1.0 - (1.0 - 1.0 / self.right_domain.max(1.000_001)).powf(rows));
+        (self.left_within * present / self.domain).clamp(0.0, 1.0)
+    }
+}
