@@ -273,7 +273,12 @@ impl Leaf {
             let (inside, all) = (high.min(max) - low.max(min) + unit, max - min + unit);
             Some(if all > 0.0 { (inside / all).clamp(0.0, 1.0) } else { 1.0 } * (1.0 - facts.nulls))
         };
-        sampled().or_else(interpolated).unwrap_or(1.0 - facts.nulls)
+        // Runs of a table that is ordered by the column may miss a narrow range.
+        match (sampled(), interpolated()) {
+            (Some(sampled), _) if self.view.as_ref().is_some_and(|view| view.table.is_whole()) => sampled,
+            (Some(sampled), Some(interpolated)) => sampled.max(interpolated),
+            (sampled, interpolated) => sampled.or(interpolated).unwrap_or(1.0 - facts.nulls),
+        }
     }
 }
 

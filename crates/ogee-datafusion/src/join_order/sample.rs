@@ -33,8 +33,8 @@ const RUNS: usize = 8;
 /// Rows of a run.
 const RUN_ROWS: usize = 512;
 
-/// Tables up to so many rows are taken whole.
-const WHOLE_ROWS: u64 = 8192;
+/// Tables up to so many rows, a row group of a usual file, are taken whole: about a millisecond for a column.
+const WHOLE_ROWS: u64 = 1 << 17;
 
 /// Bytes of samples that are kept; heap memory outside the pool.
 const CACHE_BYTES: usize = 8 << 20;
