@@ -105,6 +105,9 @@ impl Ranges {
         let bytes: usize = runs.iter().map(Run::bytes).sum();
         let moved = runs.iter().filter(|run| run.page_bytes() > 0).count();
         let page_bytes = runs.iter().map(Run::page_bytes).max().unwrap_or(0);
+        // Now, and not with the first row: the sink of this pipeline is asked next how much memory it may take. What cannot be pinned is
+        // reported by the lane that needs it.
+        runs.iter().for_each(|run| drop(run.by_entries(cut.plan.layout.width())));
         let available = ctx.memory.available();
         // Half for the pages that merges pin, a quarter for rows that wait for their turn.
         let pins = pages_pinned(moved) * page_bytes + PAGE_SIZE;
@@ -120,7 +123,7 @@ impl Ranges {
             // Values in arrays take about what they take in rows.
             let allowed = available / 4 / width;
             let wanted = lanes * RANGE_CHUNKS_MAX * chunk;
-            let rows_ahead = allowed.min(wanted);
+            let rows_ahead = allowed.min(wanted).min(rows);
             ahead = ctx.memory.try_reserve(CONSUMER, rows_ahead * width);
             if ahead.is_some() {
                 order.set_ahead(rows_ahead);
