@@ -270,3 +270,27 @@ fn predicates_pushed_into_scans_are_applied_there() {
         assert_eq!(plan.contains("filter="), pushed, "{plan}");
     }
 }
+
+#[test]
+fn sorts_and_windows_take_more_rows_than_memory_holds() {
+    const VALUES: i64 = 300_000;
+    let connection = open(Config::default().threads(2).memory_limit(24 << 20).counts_process(false)).connect();
+    let rows = format!(
+        "(SELECT value AS i, value * 7919 % 300007 AS v, 'a string that is on a page of its own ' || value AS s FROM generate_series(1, {VALUES}))"
+    );
+    let v = |i: i64| i * 7919 % 300_007;
+    let mut expected: Vec<i64> = (1..=VALUES).map(v).collect();
+    expected.sort_unstable();
+    assert!(numbers(&query(&connection, &format!("SELECT v, s FROM {rows} ORDER BY v, s"))) == expected);
+    let analyzed = query(&connection, &format!("EXPLAIN ANALYZE SELECT v, s FROM {rows} ORDER BY v, s")).join("\n");
+    assert!(analyzed.contains(" runs]"), "{analyzed}");
+    // All rows in one partition, and a function that sees its end.
+    let sql = format!(
+        "SELECT count(*), sum(n), min(c), max(c), sum(length(s)) FROM (SELECT s, row_number() OVER (ORDER BY v) AS n, count(*) OVER () AS c FROM {rows})"
+    );
+    let digits: i64 = (1..=VALUES).map(|i| i.to_string().len() as i64 + 38).sum();
+    assert_eq!(
+        query(&connection, &sql),
+        [format!("{VALUES}|{}|{VALUES}|{VALUES}|{digits}", VALUES * (VALUES + 1) / 2)]
+    );
+}
