@@ -77,7 +77,7 @@ fn columns(seed: u64, rows: usize) -> Vec<ArrayRef> {
         )),
         Arc::new(StringViewArray::from_iter(r.some(rows, |r| match r.next(4) {
             0 => "ab\0"[..r.next(4) as usize].to_owned(),
-            1 => format!("{prefix}{}", r.next(30)),
+            1 => format!("{prefix}{}{}", r.next(30), &prefix[..r.next(20) as usize]),
             2 => prefix[..r.next(prefix.len() as u64) as usize].to_owned(),
             _ => format!("{}", r.next(1000)),
         }))),

@@ -20,6 +20,9 @@ const _: () = assert!(PAGE_SIZE / 16 <= 1 << ROW_BITS);
 /// Groups smaller than this are compared row by row at once.
 const SMALL: usize = 12;
 
+/// How often a group is sorted again by what comes next in its strings, before they are compared as a whole: a bound for the stack.
+const STRING_LEVELS_MAX: usize = 64;
+
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 16;
 
@@ -127,6 +130,13 @@ impl Ties<'_> {
 
     fn resolve(&self, group: &mut [u128], depth: usize) {
         let plain = self.plan.keys.plain_bytes();
+        if group.len() >= SMALL
+            && (plain..plain + STRING_LEVELS_MAX).contains(&depth)
+            && let Some(descending) = self.plan.keys.first_string()
+            && self.resolve_strings(group, descending, depth + 1)
+        {
+            return;
+        }
         if group.len() < SMALL || depth >= plain {
             group.sort_unstable_by(|&a, &b| {
                 // SAFETY: rows of pinned pages.
@@ -146,5 +156,39 @@ impl Ties<'_> {
             self.refine(group, depth + ENTRY_PREFIX);
         }
         group.iter_mut().for_each(|entry| *entry = prefix | u128::from(*entry as u32));
+    }
+
+    /// Sorts a group whose keys are equal up to a string by what comes after the beginning that all of its strings share. False: one of them ends
+    /// there, or they are NULL.
+    fn resolve_strings(&self, group: &mut [u128], descending: bool, depth: usize) -> bool {
+        // SAFETY: rows of pinned pages, as long as the group is being sorted.
+        let string = |entry: u128| unsafe { self.plan.keys.string(self.bases.row(entry)) };
+        let Some(first) = string(group[0]) else { return false };
+        let mut shared = first.len();
+        let mut shortest = first.len();
+        for &entry in &group[1..] {
+            let other = string(entry).unwrap_or_default();
+            shortest = shortest.min(other.len());
+            shared = first.iter().zip(other).take(shared).take_while(|(a, b)| a == b).count();
+        }
+        if shortest <= shared {
+            return false;
+        }
+        let prefix = group[0] >> 32 << 32;
+        for entry in group.iter_mut() {
+            let rest = &string(*entry).unwrap_or_default()[shared..];
+            let mut bytes = [0_u8; 16];
+            let len = rest.len().min(ENTRY_PREFIX);
+            bytes[..len].copy_from_slice(&rest[..len]);
+            let part = u128::from_be_bytes(bytes);
+            // The last four bytes stay free for the place.
+            let part = if descending { !part >> 32 << 32 } else { part };
+            *entry = part | u128::from(*entry as u32);
+        }
+        group.sort_unstable();
+        // Those that are still equal share more, and are fewer.
+        self.refine(group, depth);
+        group.iter_mut().for_each(|entry| *entry = prefix | u128::from(*entry as u32));
+        true
     }
 }

@@ -142,6 +142,26 @@ impl KeyLayout {
         self.len <= ENTRY_PREFIX && self.is_plain()
     }
 
+    /// Whether the first piece ends with a string, and that is descending.
+    pub(crate) fn first_string(&self) -> Option<bool> {
+        self.pieces[0].tie.map(|tie| tie.descending)
+    }
+
+    /// The string at the end of the first piece of a row's key; `None` if it is NULL.
+    ///
+    /// # Safety
+    /// As [`compare`](Self::compare); the string is used only while it is pinned.
+    pub(crate) unsafe fn string<'a>(&self, row: *const u8) -> Option<&'a [u8]> {
+        let tie = self.pieces[0].tie.expect("asked for by `first_string`");
+        // SAFETY: the caller vouches for the row and its string; an inlined string is read where it lies in the row.
+        unsafe {
+            let valid = *row.add(self.offset + tie.marker) == VALID;
+            let view = row.add(tie.view).cast::<RowView>().read_unaligned();
+            let start = if view.is_long() { view.pointer() } else { row.add(tie.view + 4) };
+            valid.then(|| std::slice::from_raw_parts(start, view.len()))
+        }
+    }
+
     /// Whether the bytes of keys order rows by themselves.
     pub(crate) fn is_plain(&self) -> bool {
         self.pieces.iter().all(|piece| piece.tie.is_none())
