@@ -23,7 +23,7 @@ use datafusion::{
         split_conjunction,
     },
 };
-use ogee_exec::{CompareOp, ExecError, Expr, ForeignExpr};
+use ogee_exec::{CompareOp, DecimalArithmetic, DecimalOp, ExecError, Expr, ForeignExpr};
 use ogee_vector::{normalize_array, normalize_type};
 
 use crate::error::{to_datafusion, to_exec};
@@ -39,7 +39,30 @@ pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<
     if let Some(compare) = comparison(expr, input)? {
         return Ok(compare);
     }
+    if let Some(arithmetic) = decimal(expr, input)? {
+        return Ok(arithmetic);
+    }
     foreign(expr, input)
+}
+
+/// Arithmetic of decimals whose exact result has the type that was planned; `None` for anything else.
+fn decimal(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Option<Expr>> {
+    let Some(binary) = expr.downcast_ref::<BinaryExpr>() else { return Ok(None) };
+    let op = match binary.op() {
+        Operator::Plus => DecimalOp::Add,
+        Operator::Minus => DecimalOp::Subtract,
+        Operator::Multiply => DecimalOp::Multiply,
+        _ => return Ok(None),
+    };
+    let type_of = |expr: &Arc<dyn PhysicalExpr>| expr.data_type(input);
+    let (left, right, output) = (type_of(binary.left())?, type_of(binary.right())?, type_of(expr)?);
+    let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
+    if !is_decimal(&left) || !is_decimal(&right) || !is_decimal(&output) {
+        return Ok(None);
+    }
+    let sides = (translate(binary.left(), input)?, translate(binary.right(), input)?);
+    let arithmetic = DecimalArithmetic::new(op, (sides.0, &left), (sides.1, &right), &output);
+    Ok(arithmetic.map(|arithmetic| Expr::Decimal(Box::new(arithmetic))))
 }
 
 /// `expr` over rows of `input` as a predicate: rows for which it is not true do not matter, so that conjuncts may narrow one another.

@@ -10,7 +10,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
 use ogee_vector::{Chunk, Column, Domain, gather_array, normalize_array};
 
-use crate::ExecError;
+use crate::{DecimalArithmetic, ExecError};
 
 /// An expression that the engine has no kernel for, brought by the front end.
 pub trait ForeignExpr: Send + Sync + fmt::Debug {
@@ -61,6 +61,8 @@ pub enum Expr {
         /// A boolean.
         condition: Box<Expr>,
     },
+    /// Decimals added, subtracted or multiplied.
+    Decimal(Box<DecimalArithmetic>),
     /// Everything else.
     Foreign(Arc<dyn ForeignExpr>),
 }
@@ -99,6 +101,7 @@ impl Expr {
             Self::NullUnless { value, condition } => {
                 Column::flat(null_unless(&value.evaluate(chunk)?.flatten()?, &condition.truth(chunk)?))
             }
+            Self::Decimal(arithmetic) => arithmetic.evaluate(chunk)?,
             Self::Foreign(foreign) => {
                 let columns =
                     foreign.columns().iter().map(|&i| chunk.column(i).flatten()).collect::<Result<Vec<_>, _>>()?;

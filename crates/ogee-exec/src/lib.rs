@@ -14,6 +14,7 @@
 pub mod aggregate;
 mod context;
 mod count_rows;
+mod decimal;
 mod error;
 mod expr;
 mod filter;
@@ -35,6 +36,7 @@ pub mod window;
 
 pub use context::{AggregateStrategy, ExecContext, ExecSettings, JoinStrategy, QueryCounters};
 pub use count_rows::CountRows;
+pub use decimal::{DecimalArithmetic, DecimalOp};
 pub use error::ExecError;
 pub use expr::{CompareOp, Expr, ForeignExpr};
 pub use filter::Filter;

@@ -238,11 +238,6 @@ impl PartitionedRows {
         Ok(())
     }
 
-    /// Bytes of all pages, those that are not in memory included.
-    pub fn bytes(&self) -> usize {
-        self.partitions.iter().map(RowPartition::bytes).sum()
-    }
-
     /// # Safety
     /// As [`append`](Self::append).
     unsafe fn append_with_heap(&mut self, source: *const u8, width: usize) -> Result<*mut u8, MemoryError> {

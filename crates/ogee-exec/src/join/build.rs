@@ -123,7 +123,7 @@ impl SinkLocal for BuildLocal {
                 self.append(&part, true)?;
             }
         }
-        if self.rows.radix().bits() == 0 && self.rows.bytes() > self.undivided {
+        if self.rows.radix().bits() == 0 && self.rows.allocated_bytes() > self.undivided {
             let mut divided = rows(&state, state.radix());
             let undivided = std::mem::replace(&mut self.rows, rows(&state, RadixBits::new(0)));
             undivided.into_partitions().into_iter().try_for_each(|part| divided.append_partition(part))?;
