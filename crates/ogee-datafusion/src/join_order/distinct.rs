@@ -6,17 +6,41 @@
 //! out of an extrapolated `N`, `d` values and `f` of them in one run only, `n·d / (n − f + f·n/N)`. A column without order within its file
 //! has the same pairs as rows, and one that is ordered extrapolates linearly.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasherDefault, Hasher},
+};
+
+/// The hash of what is a hash already.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only numbers of 64 bits are hashed");
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// The estimate for `rows` rows of which `values` were seen, the number of the run (ascending) and a hash of the value of each.
 pub(super) fn estimate(values: impl Iterator<Item = (u32, u64)>, rows: f64) -> f64 {
     // The last run that a value was seen in, and whether in an earlier one too.
-    let mut seen: HashMap<u64, (u32, bool)> = HashMap::new();
+    let mut seen: HashMap<u64, (u32, bool), BuildHasherDefault<AsIs>> = HashMap::default();
     let (mut sampled, mut pairs) = (0_usize, 0_usize);
-    let mut runs = HashSet::new();
+    let mut runs: HashSet<u32> = HashSet::new();
+    let mut last = None;
     for (run, value) in values {
         sampled += 1;
-        runs.insert(run);
+        if last.replace(run) != Some(run) {
+            runs.insert(run);
+        }
         let entry = seen.entry(value).or_insert_with(|| {
             pairs += 1;
             (run, false)

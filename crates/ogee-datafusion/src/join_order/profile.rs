@@ -235,9 +235,8 @@ impl Leaf {
                 bound = bound.min(max - min + 1.0);
             }
             let sampled = || {
-                let view = self.view.as_ref()?;
-                let hashes = view.hashes(&[column], facts.restricted)?;
-                Some(distinct::estimate(hashes.into_iter(), with_value)).filter(|&distinct| distinct > 0.0)
+                let distinct = self.view.as_ref()?.distinct(&[column], facts.restricted, with_value)?;
+                Some(distinct).filter(|&distinct| distinct > 0.0)
             };
             let distinct = facts.distinct.or_else(sampled);
             // Unknown: many, but not a key.
@@ -252,7 +251,7 @@ impl Leaf {
     pub(super) fn distinct_together(&self, columns: &[usize]) -> f64 {
         let rows = self.view.as_ref().map_or(self.rows, |view| view.table.rows_all());
         let product: f64 = columns.iter().map(|&column| self.distinct(column)).product();
-        let sampled = || Some(distinct::estimate(self.view.as_ref()?.hashes(columns, false)?.into_iter(), rows));
+        let sampled = || self.view.as_ref()?.distinct(columns, false, rows);
         let bound = product.min(rows).max(1.0);
         sampled().filter(|&distinct| distinct > 0.0).map_or(bound, |distinct| distinct.min(bound))
     }
@@ -325,6 +324,16 @@ impl View {
         let selected = filter(all.as_ref(), passed).ok()?;
         let selected = Arc::new(selected.as_primitive::<datafusion::arrow::datatypes::UInt32Type>().clone());
         Some(Self { selected: Some(selected), ..self.clone() })
+    }
+
+    /// Distinct values of some columns together in `rows` rows like these; unless `selected`, like all of the sample.
+    fn distinct(&self, columns: &[usize], selected: bool, rows: f64) -> Option<f64> {
+        let count = || Some(distinct::estimate(self.hashes(columns, selected)?.into_iter(), rows));
+        if selected && self.selected.is_some() {
+            return count();
+        }
+        let name = |&column: &usize| Some(self.fields[column].as_ref()?.name().clone());
+        self.table.distinct(columns.iter().map(name).collect::<Option<_>>()?, rows, count)
     }
 
     /// The run and a hash of some columns of each row in which none of them is NULL; unless `selected`, also of rows that the filter drops.

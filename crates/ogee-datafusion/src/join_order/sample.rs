@@ -147,6 +147,8 @@ pub(super) struct TableSample {
     runs: Vec<Run>,
     /// Columns that were read; `None` for those that cannot be.
     columns: Mutex<HashMap<(String, DataType), Option<ArrayRef>>>,
+    /// Distinct values of columns together among so many rows (the bits of a float), as far as somebody asked.
+    distinct: Mutex<HashMap<(Vec<String>, u64), f64>>,
 }
 
 impl TableSample {
@@ -163,7 +165,7 @@ impl TableSample {
             runs.iter_mut().for_each(|run| run.start = 0);
             runs.dedup_by_key(|run| run.part);
         }
-        Self { version, rows, rows_all, runs, columns: Mutex::default() }
+        Self { version, rows, rows_all, runs, columns: Mutex::default(), distinct: Mutex::default() }
     }
 
     /// Rows of the table.
@@ -179,6 +181,17 @@ impl TableSample {
     /// Whether the sample is the table.
     pub(super) fn is_whole(&self) -> bool {
         self.len() as u64 == self.rows_all
+    }
+
+    /// Distinct values of the columns of these names together, among `rows` rows like those of the sample: as `count` finds them the first time.
+    pub(super) fn distinct(&self, names: Vec<String>, rows: f64, count: impl FnOnce() -> Option<f64>) -> Option<f64> {
+        let key = (names, rows.to_bits());
+        if let Some(&known) = self.distinct.lock().get(&key) {
+            return Some(known);
+        }
+        let distinct = count()?;
+        self.distinct.lock().insert(key, distinct);
+        Some(distinct)
     }
 
     /// The number of the run of each row.

@@ -137,7 +137,6 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
         names("SELECT c, sum(a) FROM t WHERE b > 5 GROUP BY c HAVING sum(a) > 3"),
         ["OgeeIsland", ".OgeeFilter", "..OgeeAggregate", "...OgeeFilter", "....OgeeScan",]
     );
-    // What the engine has no operator for feeds an island, and is fed by islands.
     assert_eq!(
         names("SELECT x.c, count(*) FROM t x JOIN t y ON x.a = y.b GROUP BY x.c ORDER BY 2"),
         [
@@ -145,11 +144,24 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
             ".OgeeProject",
             "..OgeeSort",
             "...OgeeAggregate",
-            "....HashJoinExec",
-            ".....OgeeIsland",
-            "......OgeeScan",
-            ".....OgeeIsland",
-            "......OgeeScan",
+            "....OgeeJoin",
+            ".....OgeeScan",
+            ".....OgeeScan",
+        ]
+    );
+    // What the engine has no operator for feeds an island, and is fed by islands.
+    assert_eq!(
+        names("SELECT u, count(*) FROM (SELECT unnest(make_array(a, b)) AS u FROM t) AS x GROUP BY u ORDER BY 2"),
+        [
+            "OgeeIsland",
+            ".OgeeProject",
+            "..OgeeSort",
+            "...OgeeAggregate",
+            "....OgeeProject",
+            ".....UnnestExec",
+            "......OgeeIsland",
+            ".......OgeeProject",
+            "........OgeeScan",
         ]
     );
     // Functions of DataFusion's over values that the engine collects.
