@@ -132,13 +132,13 @@ impl StagesLocal {
                 _ => SourceStep::Exhausted,
             };
             match step {
-                SourceStep::Chunk(chunk) if chunk.is_empty() => {}
+                SourceStep::Chunk(chunk) if chunk.is_empty() => return Ok(Moved::Rows),
                 SourceStep::Chunk(chunk) => {
                     if feeds == 0 && self.stages.counts_rows {
                         self.ctx.counters.add_rows(chunk.len());
                     }
                     let mut stopped = None;
-                    if push(&mut self.operators[feeds..], feeds, sink, chunk, &mut stopped)? == Flow::Stop {
+                    if push(&mut self.operators[feeds..], feeds, task, sink, chunk, &mut stopped)? == Flow::Stop {
                         let by = stopped.expect("whoever says stop first is noted");
                         self.stages.stop_before(by + 1);
                     }
@@ -192,9 +192,12 @@ impl StagesLocal {
 
 /// Pushes `chunk` through the operators that are left, of which `number` is the first, into the sink. `stopped` is who wants no more rows: an
 /// operator, or the sink, which has the number after the last.
+///
+/// One row of a source may become millions: whatever an operator emits, an empty chunk included, is an occasion to obey a cancellation.
 fn push(
     operators: &mut [Box<dyn OperatorLocal>],
     number: usize,
+    task: &TaskContext,
     sink: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
     chunk: Chunk,
     stopped: &mut Option<usize>,
@@ -202,10 +205,13 @@ fn push(
     let flow = match operators.split_first_mut() {
         None => sink(chunk)?,
         Some((first, rest)) => first.push(chunk, &mut |chunk| {
+            if task.is_cancelled() {
+                return Err(ExecError::Cancelled);
+            }
             if chunk.is_empty() {
                 return Ok(Flow::Continue);
             }
-            push(rest, number + 1, sink, chunk, stopped)
+            push(rest, number + 1, task, sink, chunk, stopped)
         })?,
     };
     if flow == Flow::Stop {

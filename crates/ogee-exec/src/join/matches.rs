@@ -213,29 +213,25 @@ impl Matcher {
         self.finishing = false;
     }
 
-    /// The next chunk of the join's output, until there is none.
+    /// The next chunk of the join's output, until there is none. It may be empty: after each step down the chains others may have a say.
     ///
     /// # Safety
     /// The rows of the table are pinned with their strings, and so is what the chunk at hand began with.
     pub(crate) unsafe fn next(&mut self, table: &TaggedTable) -> Result<Option<Chunk>, ExecError> {
-        loop {
-            let pairs = self.pairs.rows.len();
-            if pairs >= self.capacity || (pairs > 0 && self.active.rows.is_empty()) {
-                // SAFETY: mates are rows of the table.
-                if let Some(chunk) = unsafe { self.take_pairs(pairs.min(self.capacity))? } {
-                    return Ok(Some(chunk));
-                }
-            } else if !self.active.rows.is_empty() {
-                // SAFETY: the caller vouches for the rows of the table.
-                unsafe { self.step(table) };
-            } else if std::mem::take(&mut self.finishing) && self.plan.kind().marks_probe() {
-                if let Some(chunk) = self.finish_rows() {
-                    return Ok(Some(chunk));
-                }
-            } else {
-                return Ok(None);
-            }
-        }
+        let pairs = self.pairs.rows.len();
+        let chunk = if pairs >= self.capacity || (pairs > 0 && self.active.rows.is_empty()) {
+            // SAFETY: mates are rows of the table.
+            unsafe { self.take_pairs(pairs.min(self.capacity))? }
+        } else if !self.active.rows.is_empty() {
+            // SAFETY: the caller vouches for the rows of the table.
+            unsafe { self.step(table) };
+            None
+        } else if std::mem::take(&mut self.finishing) && self.plan.kind().marks_probe() {
+            self.finish_rows()
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(chunk.unwrap_or_default()))
     }
 
     /// Compares every candidate with its mate, and goes on to the next row of each chain.
