@@ -160,8 +160,7 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
             "....OgeeProject",
             ".....UnnestExec",
             "......OgeeIsland",
-            ".......OgeeProject",
-            "........OgeeScan",
+            ".......OgeeScan",
         ]
     );
     // Functions of DataFusion's over values that the engine collects.
