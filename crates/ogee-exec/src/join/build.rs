@@ -85,7 +85,7 @@ impl BuildLocal {
     /// Appends the rows of `chunk`, whose keys were evaluated.
     fn append(&mut self, chunk: &Chunk, matchable: bool) -> Result<(), ExecError> {
         let Self { state, rows: matchables, unmatchable, keys, stage, addresses, .. } = self;
-        state.plan.build.stage(chunk, keys, stage)?;
+        let _held = state.plan.build.stage(chunk, keys, stage)?;
         let to = match matchable {
             true => matchables,
             false => unmatchable.get_or_insert_with(|| rows(state, RadixBits::new(0))),
@@ -93,7 +93,7 @@ impl BuildLocal {
         if matchable && state.wants_ranges() {
             self.ranges.add(keys);
         }
-        // SAFETY: the rows were staged just now; their strings are in `chunk` and `keys`.
+        // SAFETY: the rows were staged just now; their strings are in `chunk`, `keys` and what is held.
         unsafe { to.append((0..chunk.len()).map(|row| stage.row(row)), addresses)? };
         Ok(())
     }

@@ -132,12 +132,12 @@ impl ProbeLocal {
         }
         let part = chunk.select(&later);
         plan.probe.evaluate(&part, seed, &mut self.keys)?;
-        plan.probe.stage(&part, &self.keys, &mut self.stage)?;
+        let _held = plan.probe.stage(&part, &self.keys, &mut self.stage)?;
         let kept = self.kept.get_or_insert_with(|| {
             let layout = Arc::clone(&plan.probe.layout);
             PartitionedRows::new(layout, Arc::clone(&self.state.ctx.memory), CONSUMER, absent.radix, false)
         });
-        // SAFETY: the rows were staged just now; their strings are in `part` and `keys`.
+        // SAFETY: the rows were staged just now; their strings are in `part`, `keys` and what is held.
         unsafe { kept.append((0..part.len()).map(|row| self.stage.row(row)), &mut self.addresses)? };
         let part = chunk.select(&here);
         plan.probe.evaluate(&part, seed, &mut self.keys)?;

@@ -100,20 +100,23 @@ impl Side {
         Ok(())
     }
 
-    /// Writes rows of `chunk`, keys and columns, to `stage`.
-    pub(crate) fn stage(&self, chunk: &Chunk, keys: &Keys, stage: &mut RowStage) -> Result<(), ExecError> {
+    /// Writes rows of `chunk`, keys and columns, to `stage`. What comes back, `chunk` and `keys` must outlive the staged rows' use: their long
+    /// strings point into it.
+    pub(crate) fn stage(&self, chunk: &Chunk, keys: &Keys, stage: &mut RowStage) -> Result<Vec<ArrayRef>, ExecError> {
         stage.reset(&self.layout, chunk.len());
         stage.write_hashes(&keys.hashes);
         for (index, column) in keys.columns.iter().enumerate() {
             stage.write_column(&self.layout, index, &column.flatten()?, None);
         }
+        let mut held = Vec::with_capacity(self.kept.len());
         for ((&column, &slot), codec) in self.kept.iter().zip(&self.slots).zip(&self.codecs) {
             if slot >= self.layout.num_keys() {
                 let array = encode(chunk.column(column).flatten()?, codec.as_ref())?;
                 stage.write_column(&self.layout, slot, &array, None);
+                held.push(array);
             }
         }
-        Ok(())
+        Ok(held)
     }
 
     /// Column `column` of the input, out of `rows`.
