@@ -327,6 +327,13 @@ fn run(setup: &Setup, case: Case, build: &[Row], probe: &[Row]) -> Vec<String> {
             out.push(columns.collect::<Vec<_>>().join(" "));
         }
     }
+    // The output ends before the last worker has let go of its pages, and a page that is being written goes when it has been.
+    for _ in 0..1000 {
+        if memory.stats().temp_bytes == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(memory.stats().temp_bytes, 0, "nothing stays behind");
     out.sort();
     out
