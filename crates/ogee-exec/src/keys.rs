@@ -9,6 +9,11 @@ pub(crate) fn spread(stored: u32) -> u64 {
     product ^ (product >> 29)
 }
 
+/// Slots of a table for `rows` rows: a power of two, at most half of them in use.
+pub(crate) fn slots_for(rows: usize) -> usize {
+    (rows * 2).next_power_of_two().max(64)
+}
+
 /// Equality of keys, by a loop that fits the layout.
 pub(crate) trait KeyEqual: Copy {
     /// # Safety

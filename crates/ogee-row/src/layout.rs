@@ -155,6 +155,11 @@ impl RowLayout {
         !self.views.is_empty()
     }
 
+    /// Pages that rows being appended to one partition keep pinned: one of rows, and one of their strings.
+    pub fn open_pages(&self) -> usize {
+        if self.has_heap() { 2 } else { 1 }
+    }
+
     /// Offsets of all columns that may point to a heap page.
     pub fn views(&self) -> &[usize] {
         &self.views

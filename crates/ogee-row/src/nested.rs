@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, builder::BinaryViewBuilder};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, SortOptions};
-use ogee_vector::VectorError;
+use ogee_vector::{PhysicalType, VectorError};
 
 /// Encodes lists, structs and other nested values to bytes that are equal and ordered as the values are, and back.
 pub struct NestedCodec {
@@ -32,6 +32,28 @@ impl NestedCodec {
     pub fn ordered(data_type: &DataType, options: SortOptions) -> Result<Self, VectorError> {
         let field = SortField::new_with_options(data_type.clone(), options);
         Ok(Self { data_type: data_type.clone(), converter: RowConverter::new(vec![field])? })
+    }
+
+    /// The codec that rows need for values of normalized type `data_type`, if they keep these encoded.
+    ///
+    /// # Errors
+    /// When the type has no row form.
+    pub fn of(data_type: &DataType) -> Result<Option<Self>, VectorError> {
+        match PhysicalType::of(data_type)? {
+            PhysicalType::Nested => Self::new(data_type).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// `array` as rows keep it: encoded, if there is a `codec`.
+    ///
+    /// # Errors
+    /// As Arrow fails.
+    pub fn encoded(array: ArrayRef, codec: Option<&Self>) -> Result<ArrayRef, VectorError> {
+        match codec {
+            Some(codec) => codec.encode(&array),
+            None => Ok(array),
+        }
     }
 
     /// Whether values of `data_type` can be encoded.

@@ -16,15 +16,10 @@ use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, 
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
-use super::{
-    Collected, GroupAccumulators,
-    combine::{pin_all, table_capacity},
-    plan::AggregatePlan,
-    sink::CONSUMER,
-};
+use super::{Collected, GroupAccumulators, combine::pin_all, plan::AggregatePlan, sink::CONSUMER};
 use crate::{
     ExecContext, ExecError,
-    keys::{AnyKeys, KeyEqual, spread},
+    keys::{AnyKeys, KeyEqual, slots_for, spread},
 };
 
 /// Rows whose values are handed over at once.
@@ -44,7 +39,7 @@ struct Tickets {
 impl Tickets {
     /// Room for `groups` groups before the first growth.
     fn new(memory: &Arc<BufferManager>, groups: usize) -> Result<Self, MemoryError> {
-        let capacity = table_capacity(groups);
+        let capacity = slots_for(groups);
         let mut entries = memory.allocate_non_paged(CONSUMER, capacity * 8)?;
         entries.as_u64_slice_mut().fill(0);
         Ok(Self { entries, mask: capacity as u64 - 1, groups: Vec::new() })

@@ -7,7 +7,7 @@ use ogee_row::{PinnedRows, RowPartition};
 
 use super::{plan::AggregatePlan, table::SaltedTable};
 
-use crate::keys::{KeyEqual, with_key_equal};
+use crate::keys::{KeyEqual, slots_for, with_key_equal};
 
 /// Rows that are combined into others; buffers that are reused.
 #[derive(Default)]
@@ -43,11 +43,6 @@ impl GroupMarks {
     }
 }
 
-/// Entries for a table of `rows` rows: a power of two, at least twice as many.
-pub(crate) fn table_capacity(rows: usize) -> usize {
-    (rows * 2).next_power_of_two().max(64)
-}
-
 /// An empty table for `rows` rows in `kept`, whose memory is used again if it is enough.
 pub(crate) fn table_for<'a>(
     kept: &'a mut Option<SaltedTable>,
@@ -55,7 +50,7 @@ pub(crate) fn table_for<'a>(
     consumer: &'static str,
     rows: usize,
 ) -> Result<&'a mut SaltedTable, MemoryError> {
-    let capacity = table_capacity(rows);
+    let capacity = slots_for(rows);
     if kept.as_ref().is_none_or(|table| table.capacity() < capacity) {
         *kept = None;
         *kept = Some(SaltedTable::new(memory, consumer, capacity)?);

@@ -178,13 +178,6 @@ fn kept_values(call: &AggregateCall) -> &[Expr] {
     }
 }
 
-fn codec_for(data_type: &DataType) -> Result<Option<NestedCodec>, VectorError> {
-    Ok(match PhysicalType::of(data_type)? {
-        PhysicalType::Nested => Some(NestedCodec::new(data_type)?),
-        _ => None,
-    })
-}
-
 /// Whether values of normalized type `data_type` can be kept in rows.
 pub fn is_storable(data_type: &DataType) -> bool {
     match PhysicalType::of(data_type) {
@@ -258,9 +251,10 @@ impl AggregatePlan {
         let mut keys = Vec::with_capacity(spec.keys.len());
         for (key, narrowing) in spec.keys.iter().zip(&narrowings) {
             layout.key(narrowing.stored_type(), narrowing.nullable());
-            keys.push((key.expr.clone(), codec_for(&key.data_type)?));
+            keys.push((key.expr.clone(), NestedCodec::of(&key.data_type)?));
         }
-        let codecs = stored_columns(spec).map(|(_, data_type, _)| codec_for(data_type)).collect::<Result<_, _>>()?;
+        let codecs =
+            stored_columns(spec).map(|(_, data_type, _)| NestedCodec::of(data_type)).collect::<Result<_, _>>()?;
         let mut plan = PlanBuilder { inputs: Vec::new(), filters: Vec::new() };
         let (mut extrema, mut arg_extrema) = (Vec::new(), Vec::new());
         let mut outputs: Vec<Output> = (0..keys.len()).map(Output::Column).collect();
@@ -278,7 +272,7 @@ impl AggregatePlan {
             let nullable = forms.iter().any(Narrowing::nullable);
             let columns: Vec<usize> = forms.iter().map(|form| layout.payload(form.stored_type(), nullable)).collect();
             for (arg, data_type) in kept.iter().zip(&call.arg_types) {
-                payload.push(plan.input(Some(arg), call.filter.as_ref(), codec_for(data_type)?));
+                payload.push(plan.input(Some(arg), call.filter.as_ref(), NestedCodec::of(data_type)?));
             }
             outputs.push(Output::Column(columns[0]));
             let extremum =
@@ -298,7 +292,7 @@ impl AggregatePlan {
         let collected = spec.collected.iter().flat_map(|collected| &collected.columns);
         for ((expr, data_type), narrowing) in collected.zip(&narrowings[keys.len() + payload.len()..]) {
             layout.payload(narrowing.stored_type(), narrowing.nullable());
-            payload.push(plan.input(Some(expr), None, codec_for(data_type)?));
+            payload.push(plan.input(Some(expr), None, NestedCodec::of(data_type)?));
         }
         // Offsets of states are relative to the end of the columns, which is known once the layout is built.
         let mut offsets = Vec::with_capacity(pending.len());
@@ -421,7 +415,7 @@ impl AggregatePlan {
     ) -> Result<ArrayRef, ExecError> {
         // SAFETY: the caller vouches for the rows.
         let array = self.narrowings[column].widen(unsafe { gather_column(&self.layout, column, rows)? }, cache);
-        Ok(encode(array, self.codecs[column].as_ref())?)
+        Ok(NestedCodec::encoded(array, self.codecs[column].as_ref())?)
     }
 
     /// Computes keys and arguments of a chunk.
@@ -476,11 +470,7 @@ fn readable(column: Column, codec: Option<&NestedCodec>) -> Result<Column, Vecto
     if matches!(column.array.data_type(), DataType::Utf8View | DataType::BinaryView) {
         return Ok(column);
     }
-    Ok(Column::flat(encode(column.flatten()?, codec)?))
-}
-
-fn encode(array: ArrayRef, codec: Option<&NestedCodec>) -> Result<ArrayRef, VectorError> {
-    codec.map_or(Ok(ArrayRef::clone(&array)), |codec| codec.encode(&array))
+    Ok(Column::flat(NestedCodec::encoded(column.flatten()?, codec)?))
 }
 
 struct PlanBuilder {

@@ -103,7 +103,7 @@ impl AggregateSink {
         *self.shared.grant.get_or_init(|| {
             let half = self.ctx.memory.available() / 2;
             let plan = self.shared.generations.latest();
-            let wanted = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * partition_pages(&plan) * PAGE_SIZE;
+            let wanted = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * plan.layout.open_pages() * PAGE_SIZE;
             let lanes = match plan.layout.num_keys() {
                 0 => threads,
                 _ => (half / wanted).clamp(1, threads),
@@ -111,11 +111,6 @@ impl AggregateSink {
             Grant { lanes, lane_bytes: half / lanes }
         })
     }
-}
-
-/// Pages that each partition of a lane keeps pinned.
-fn partition_pages(plan: &AggregatePlan) -> usize {
-    if plan.layout.has_heap() { 2 } else { 1 }
 }
 
 impl Sink for AggregateSink {
@@ -383,7 +378,7 @@ impl AggregateLocal {
             let bytes = rows * self.plan.layout.width() as f64;
             let filled = PARTITION_PAGES * PAGE_SIZE * self.lanes;
             let wanted = bytes / filled.clamp(PARTITION_BYTES, PARTITION_BYTES_MAX) as f64;
-            let allowed = self.grant / 2 / (partition_pages(&self.plan) * PAGE_SIZE);
+            let allowed = self.grant / 2 / (self.plan.layout.open_pages() * PAGE_SIZE);
             let bits = (wanted.max(1.0).log2().round() as u32).min(allowed.max(1).ilog2());
             RadixBits::new(bits.clamp(INITIAL_BITS, MAX_BITS))
         });

@@ -21,13 +21,16 @@ use parking_lot::Mutex;
 
 use super::{
     collect::{CollectedGroups, Collector},
-    combine::{GroupMarks, Pairs, combine_pages, combine_rows, pin_all, table_capacity, table_for},
+    combine::{GroupMarks, Pairs, combine_pages, combine_rows, pin_all, table_for},
     generations::{Generations, turn},
     plan::AggregatePlan,
     sink::CONSUMER,
     table::SaltedTable,
 };
-use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep, keys::AnyKeys};
+use crate::{
+    ExecContext, ExecError, Source, SourceLocal, SourceStep,
+    keys::{AnyKeys, slots_for},
+};
 
 /// Bits by which a partition is split at most: 64 open pages (128 with strings) at once.
 const SPLIT_BITS: u32 = 6;
@@ -111,7 +114,7 @@ impl Partition {
 
     /// Bytes that aggregating it takes: pages and table.
     fn footprint(&self) -> usize {
-        self.bytes() + if self.distinct { 0 } else { table_capacity(self.rows()) * 8 }
+        self.bytes() + if self.distinct { 0 } else { slots_for(self.rows()) * 8 }
     }
 }
 
@@ -422,8 +425,7 @@ impl AggregateSourceLocal {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }
-        let pages = if self.plan.layout.has_heap() { 2 } else { 1 };
-        let allowed = (share / 2 / (pages * PAGE_SIZE)).max(2).ilog2();
+        let allowed = (share / 2 / (self.plan.layout.open_pages() * PAGE_SIZE)).max(2).ilog2();
         let wanted = (partition.footprint() * 2 / share).next_power_of_two().ilog2().max(1);
         let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by `Work::of`");
         let layout = Arc::clone(&self.plan.layout);
@@ -492,7 +494,7 @@ impl AggregateSourceLocal {
                 }
                 let page = part.pin_page(part.num_pages() - 1)?;
                 if (table.len() + page.len()) * 2 > table.capacity() {
-                    let grown = table_capacity(table.len() + page.len()) * 2;
+                    let grown = slots_for(table.len() + page.len()) * 2;
                     let mut larger = SaltedTable::new(&memory, CONSUMER, grown)?;
                     let mut slot = 0;
                     while let Some((row, next)) = table.next_row(slot) {

@@ -14,9 +14,9 @@ use super::{
     matches::Matcher,
     rest::{AbsentPartition, given_rows},
     spec::JoinPlan,
-    table::{TaggedTable, slots_for},
+    table::TaggedTable,
 };
-use crate::ExecError;
+use crate::{ExecError, keys::slots_for};
 
 /// Build rows that are in memory at once.
 struct Block {

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, SchemaRef};
 use ogee_row::{NestedCodec, RowLayout, RowLayoutBuilder, RowStage, gather_column};
-use ogee_vector::{Chunk, Column, HashSeed, PhysicalType, hash_column};
+use ogee_vector::{Chunk, Column, HashSeed, hash_column};
 
 use crate::{ExecError, Expr};
 
@@ -31,20 +31,6 @@ pub(crate) struct Keys {
     pub(crate) hashes: Vec<u64>,
 }
 
-fn codec_for(data_type: &DataType) -> Result<Option<NestedCodec>, ExecError> {
-    Ok(match PhysicalType::of(data_type)? {
-        PhysicalType::Nested => Some(NestedCodec::new(data_type)?),
-        _ => None,
-    })
-}
-
-fn encode(array: ArrayRef, codec: Option<&NestedCodec>) -> Result<ArrayRef, ExecError> {
-    Ok(match codec {
-        Some(codec) => codec.encode(&array)?,
-        None => array,
-    })
-}
-
 impl Side {
     /// Rows of `keys`, the columns `kept` of `schema` and `state_bytes` of state.
     pub(crate) fn new<'a>(
@@ -66,7 +52,7 @@ impl Side {
             {
                 as_keys.push((*column, slot));
             }
-            bound.push((expr.clone(), codec_for(data_type)?));
+            bound.push((expr.clone(), NestedCodec::of(data_type)?));
         }
         let mut slots = Vec::with_capacity(kept.len());
         let mut codecs = Vec::with_capacity(kept.len());
@@ -76,7 +62,7 @@ impl Side {
                 Some((_, slot)) => slots.push(*slot),
                 None => slots.push(layout.payload(data_type.clone(), true)),
             }
-            codecs.push(codec_for(data_type)?);
+            codecs.push(NestedCodec::of(data_type)?);
         }
         layout.state(state_bytes);
         Ok(Self { layout: layout.build()?, keys: bound, kept, slots, codecs, schema: Arc::clone(schema) })
@@ -88,7 +74,7 @@ impl Side {
         for (expr, codec) in &self.keys {
             let column = expr.evaluate(chunk)?;
             keys.columns.push(match codec {
-                Some(_) => Column::flat(encode(column.flatten()?, codec.as_ref())?),
+                Some(_) => Column::flat(NestedCodec::encoded(column.flatten()?, codec.as_ref())?),
                 None => column,
             });
         }
@@ -111,7 +97,7 @@ impl Side {
         let mut held = Vec::with_capacity(self.kept.len());
         for ((&column, &slot), codec) in self.kept.iter().zip(&self.slots).zip(&self.codecs) {
             if slot >= self.layout.num_keys() {
-                let array = encode(chunk.column(column).flatten()?, codec.as_ref())?;
+                let array = NestedCodec::encoded(chunk.column(column).flatten()?, codec.as_ref())?;
                 stage.write_column(&self.layout, slot, &array, None);
                 held.push(array);
             }

@@ -18,9 +18,9 @@ use super::{
     rest::Rest,
     side::Side,
     spec::JoinPlan,
-    table::{TaggedTable, slots_for},
+    table::TaggedTable,
 };
-use crate::{ExecContext, ExecError, JoinStrategy, Restriction};
+use crate::{ExecContext, ExecError, JoinStrategy, Restriction, keys::slots_for};
 
 /// Partitions of a build side that does not fit, at least: enough to keep some of them.
 const BITS_MIN: u32 = 3;
@@ -86,7 +86,7 @@ pub(crate) struct Absent {
 
 /// Pages that a partition which is written to keeps open.
 pub(crate) fn open_bytes(side: &Side) -> usize {
-    PAGE_SIZE * if side.layout.has_heap() { 2 } else { 1 }
+    PAGE_SIZE * side.layout.open_pages()
 }
 
 /// Bytes that joining with `parts` takes: pages and table.

@@ -13,15 +13,10 @@ use ogee_memory::{BufferManager, MemoryError, NonPaged};
 use ogee_row::row_hash;
 
 use super::CONSUMER;
-use crate::keys::spread;
+use crate::keys::{slots_for, spread};
 
 /// The bits of a slot that are an address.
 const ADDRESS: u64 = (1 << 48) - 1;
-
-/// Slots of a table for `rows` rows.
-pub(crate) fn slots_for(rows: usize) -> usize {
-    (rows * 2).next_power_of_two().max(64)
-}
 
 /// The tag's bit for a hash: four of the bits that do not choose the slot.
 #[inline(always)]

@@ -36,10 +36,6 @@ pub(crate) struct KeyScratch {
     keys: Vec<u8>,
 }
 
-fn is_nested(data_type: &DataType) -> Result<bool, ExecError> {
-    Ok(PhysicalType::of(data_type)? == PhysicalType::Nested)
-}
-
 impl SortPlan {
     /// A plan for rows of `schema` by `keys`; with `hashed` expressions (and their types), rows come by the hash of those first.
     pub(crate) fn new(schema: SchemaRef, keys: &[SortKey], hashed: Vec<(Expr, DataType)>) -> Result<Self, ExecError> {
@@ -47,10 +43,7 @@ impl SortPlan {
         let mut codecs = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
             builder.payload(field.data_type().clone(), true);
-            codecs.push(match is_nested(field.data_type())? {
-                true => Some(NestedCodec::new(field.data_type())?),
-                false => None,
-            });
+            codecs.push(NestedCodec::of(field.data_type())?);
         }
         let mut extra = Vec::new();
         let mut views = vec![usize::MAX; keys.len()];
@@ -74,10 +67,7 @@ impl SortPlan {
         }
         let hashed = hashed
             .into_iter()
-            .map(|(expr, data_type)| {
-                let codec = if is_nested(&data_type)? { Some(NestedCodec::new(&data_type)?) } else { None };
-                Ok((expr, codec))
-            })
+            .map(|(expr, data_type)| Ok((expr, NestedCodec::of(&data_type)?)))
             .collect::<Result<Vec<_>, ExecError>>()?;
         let mut keys_layout = KeyLayout::new(keys, !hashed.is_empty(), |key| views[key]);
         builder.state(keys_layout.len().max(ENTRY_PREFIX));
@@ -100,10 +90,7 @@ impl SortPlan {
         scratch.columns.clear();
         for (expr, codec) in self.exprs.iter().zip(&self.key_codecs) {
             let array = expr.evaluate(chunk)?.flatten()?;
-            scratch.columns.push(match codec {
-                Some(codec) => codec.encode(&array)?,
-                None => array,
-            });
+            scratch.columns.push(NestedCodec::encoded(array, codec.as_ref())?);
         }
         scratch.stored.clear();
         if !self.hashed.is_empty() {
@@ -159,11 +146,7 @@ impl SortPlan {
         stage.reset(&self.layout, rows);
         let mut held = Vec::with_capacity(self.codecs.len());
         for (index, codec) in self.codecs.iter().enumerate() {
-            let array = chunk.column(index).flatten()?;
-            let array = match codec {
-                Some(codec) => codec.encode(&array)?,
-                None => array,
-            };
+            let array = NestedCodec::encoded(chunk.column(index).flatten()?, codec.as_ref())?;
             stage.write_column(&self.layout, index, &array, None);
             held.push(array);
         }

@@ -76,7 +76,7 @@ impl SortSink {
     fn grant(&self, threads: usize) -> Grant {
         *self.shared.grant.get_or_init(|| {
             let half = self.ctx.memory.available() / 2;
-            let pages = if self.plan.layout.has_heap() { 2 } else { 1 };
+            let pages = self.plan.layout.open_pages();
             let lanes = (half / (RUN_PAGES_MIN * pages * PAGE_SIZE)).clamp(1, threads);
             Grant { lanes, lane_bytes: half / lanes }
         })
