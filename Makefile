@@ -9,10 +9,14 @@ VENV := .venv
 VENV_PEERS := .venv-peers
 COMPARE := crates/ogee-bench/python/compare.py
 SCALES ?= 1 2 4 8
+TABLE_SCALES ?= 2 8
 SCALE ?= 1
 ROWS ?= 10000000
 THREADS ?= 2
 LIMITS ?= none,4GB,1GB,512MB,256MB
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
+COMMA := ,
 LOOM := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target-loom
 DATA := data/tpch-$(SCALE)
 
@@ -106,6 +110,8 @@ bench-groupings: release bench-answers ## The 13 groupings at every limit: answe
 bench-race: release bench-answers ## Beside DuckDB: time and memory (SCALE, LIMITS, THREADS, ARGS)
 	$(VENV)/bin/python $(COMPARE) race --data $(DATA) --limits $(LIMITS) --threads $(THREADS) $(ARGS)
 
+GROUPINGS := $(foreach kind,thin wide14,$(foreach number,1 2 3 4 5 6 7 8 9 10 11 12 13,g$(number)-$(kind)))
+
 $(VENV_PEERS)/.done: crates/ogee-bench/python/requirements-peers.txt
 	$(PYTHON) -m venv $(VENV_PEERS)
 	$(VENV_PEERS)/bin/pip install --quiet --disable-pip-version-check -r crates/ogee-bench/python/requirements-peers.txt
@@ -128,6 +134,16 @@ bench-scales: release $(VENV)/.done $(VENV_PEERS)/.done ## Groupings 3, 6, 13 wh
 	done
 	$(VENV_PEERS)/bin/python crates/ogee-bench/python/plot.py scales data/scales.jsonl --out data/scales.svg \
 		--names g3-thin,g6-thin,g13-thin,g3-wide14,g6-wide14,g13-wide14 --titles "3, thin;6, thin;13, thin;3, wide;6, wide;13, wide"
+
+.PHONY: bench-tables
+bench-tables: release $(VENV)/.done $(VENV_PEERS)/.done ## The 13 groupings, thin and wide, where the limit grows with the data: tables II and III of that paper (TABLE_SCALES, ARGS)
+	for scale in $(TABLE_SCALES); do \
+		test -d data/tpch-$$scale/lineitem || target/release/ogee-bench generate tpch --tables lineitem --scale $$scale --out data/tpch-$$scale || exit 1; \
+		$(VENV)/bin/python $(COMPARE) answers --data data/tpch-$$scale || exit 1; \
+		$(VENV)/bin/python $(COMPARE) race --data data/tpch-$$scale --limits $$((156 * scale))MB --threads $(THREADS) --runs 1 \
+			--names $(subst $(SPACE),$(COMMA),$(GROUPINGS)) --out data/tables.jsonl $(ARGS) || exit 1; \
+	done
+	$(VENV_PEERS)/bin/python crates/ogee-bench/python/plot.py tables data/tables.jsonl --out data/tables.md
 
 .PHONY: bench-h2o
 bench-h2o: release $(VENV)/.done ## The H2O.ai group-by queries on ROWS rows beside DuckDB: answers, then time and memory (ROWS, LIMITS, THREADS, ARGS)

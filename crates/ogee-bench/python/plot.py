@@ -4,8 +4,9 @@
   limits   time and memory against the limit, for Ogee and the peers: the README's picture. A row of panels shows time, the one below it
            peak memory (anonymous and shared) as a multiple of the limit.
   scales   time against the scale factor, where the limit grows with the data: figures 5 and 6 of "Robust external hash aggregation".
+  tables   the 13 groupings at each scale factor, thin and wide, in Markdown: tables II and III of that paper, one below the other.
 
-A system that gave no answer has a cross at the panel's top.
+A system that gave no answer has a cross at the panel's top, and a dash in a table.
 """
 
 import argparse
@@ -98,18 +99,47 @@ def draw_scales(cells, names, titles, systems):
     return figure, panels[0][0]
 
 
+def table(cells, kind, systems):
+    """Seconds of the 13 groupings of one kind (thin or wide), a block for each scale factor, and the geometric mean of the times over Ogee's."""
+    of = {(cell["scale"], cell["query"], cell["system"]): cell for cell in cells}
+    names = [f"g{number}-{kind}" for number in range(1, 14)]
+    heads = ["scale factor", "limit", "system", *map(str, range(1, 14)), "mean over Ogee's"]
+    lines = [heads, ["---:", "---:", "---", *["---:"] * 14]]
+    for scale in sorted({cell["scale"] for cell in cells}):
+        for system in systems:
+            row = [of.get((scale, name, system), {}) for name in names]
+            ratios = [cell["seconds"] / of[scale, name, "ogee"]["seconds"]
+                      for name, cell in zip(names, row) if cell.get("seconds") and of[scale, name, "ogee"]["seconds"]]
+            mean = f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}" if ratios else "-"
+            if 0 < len(ratios) < len(names):
+                mean += f" (of {len(ratios)})"
+            limit = next((cell["limit"] for cell in row if cell), "")
+            shown = [f"{cell['seconds']:.2f}" if cell.get("seconds") else "-" for cell in row]
+            lines.append([str(scale), limit, NAMES[system], *shown, mean])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_tables(cells, systems, out):
+    kinds = {"thin": "Thin: the group keys alone (table II).", "wide14": "Wide: any value of each of the other columns beside them (table III)."}
+    parts = [f"{title} Seconds.\n\n{table(cells, kind, systems)}\n" for kind, title in kinds.items()]
+    pathlib.Path(out).write_text("\n".join(parts))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("kind", choices=["limits", "scales"])
+    parser.add_argument("kind", choices=["limits", "scales", "tables"])
     parser.add_argument("results", help="what races recorded, a JSON object a line")
-    parser.add_argument("--out", required=True, help="the picture, an SVG file")
-    parser.add_argument("--names", required=True, help="queries, a column of panels each, separated by commas")
+    parser.add_argument("--out", required=True, help="the picture, an SVG file, or the tables, Markdown")
+    parser.add_argument("--names", default="", help="queries, a column of panels each, separated by commas")
     parser.add_argument("--titles", help="of the columns, separated by semicolons")
     arguments = parser.parse_args()
     cells = read(arguments.results)
     names = arguments.names.split(",")
     titles = arguments.titles.split(";") if arguments.titles else names
     systems = [system for system in COLOURS if any(cell["system"] == system for cell in cells)]
+    if arguments.kind == "tables":
+        write_tables(cells, systems, arguments.out)
+        return
     pyplot.rcParams.update({"font.size": 9, "svg.hashsalt": "ogee", "axes.spines.top": False, "axes.spines.right": False})
     draw = {"limits": draw_limits, "scales": draw_scales}[arguments.kind]
     figure, first = draw(cells, names, titles, systems)
