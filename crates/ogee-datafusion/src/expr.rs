@@ -19,11 +19,12 @@ use datafusion::{
     logical_expr::Operator,
     physical_expr::{
         PhysicalExpr,
-        expressions::{BinaryExpr, Column, Literal},
+        expressions::{BinaryExpr, Column, LikeExpr, Literal},
         split_conjunction,
     },
+    physical_expr_common::physical_expr::is_volatile,
 };
-use ogee_exec::{CompareOp, DecimalArithmetic, DecimalOp, ExecError, Expr, ForeignExpr};
+use ogee_exec::{CompareOp, DecimalArithmetic, DecimalOp, ExecError, Expr, ForeignExpr, Like};
 use ogee_vector::{normalize_array, normalize_type};
 
 use crate::error::{to_datafusion, to_exec};
@@ -41,6 +42,9 @@ pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<
     }
     if let Some(arithmetic) = decimal(expr, input)? {
         return Ok(arithmetic);
+    }
+    if let Some(like) = like(expr, input)? {
+        return Ok(like);
     }
     foreign(expr, input)
 }
@@ -63,6 +67,17 @@ fn decimal(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Option<Expr>>
     let sides = (translate(binary.left(), input)?, translate(binary.right(), input)?);
     let arithmetic = DecimalArithmetic::new(op, (sides.0, &left), (sides.1, &right), &output);
     Ok(arithmetic.map(|arithmetic| Expr::Decimal(Box::new(arithmetic))))
+}
+
+/// `LIKE` with a constant pattern that the engine has a kernel for; `None` for anything else.
+fn like(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Option<Expr>> {
+    let Some(like) = expr.downcast_ref::<LikeExpr>().filter(|like| !like.case_insensitive()) else { return Ok(None) };
+    let pattern = like.pattern().downcast_ref::<Literal>().and_then(|literal| literal.value().try_as_str().flatten());
+    let (Some(pattern), DataType::Utf8View) = (pattern, normalize_type(&like.expr().data_type(input)?)) else {
+        return Ok(None);
+    };
+    let like = Like::new(translate(like.expr(), input)?, pattern, like.negated());
+    Ok(like.map(|like| Expr::Like(Box::new(like))))
 }
 
 /// `expr` over rows of `input` as a predicate: rows for which it is not true do not matter, so that conjuncts may narrow one another.
@@ -154,7 +169,9 @@ fn foreign(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
         .iter()
         .map(|field| (normalize_type(field.data_type()) != *field.data_type()).then(|| field.data_type().clone()))
         .collect();
-    Ok(Expr::Foreign(Arc::new(Foreign { expr: reindexed, columns, declared, schema: Arc::new(Schema::new(fields)) })))
+    let is_volatile = is_volatile(expr);
+    let schema = Arc::new(Schema::new(fields));
+    Ok(Expr::Foreign(Arc::new(Foreign { expr: reindexed, columns, declared, schema, is_volatile })))
 }
 
 /// A physical expression evaluated on the columns that it reads, in the types that it was planned for.
@@ -165,11 +182,16 @@ struct Foreign {
     /// Type that the expression was planned for where it is not the normalized one.
     declared: Vec<Option<DataType>>,
     schema: SchemaRef,
+    is_volatile: bool,
 }
 
 impl ForeignExpr for Foreign {
     fn columns(&self) -> &[usize] {
         &self.columns
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.is_volatile
     }
 
     fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {

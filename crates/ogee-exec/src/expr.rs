@@ -5,35 +5,26 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Scalar, cast::AsArray, make_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray, make_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{Chunk, Column, Domain, gather_array, normalize_array};
+use ogee_vector::{Chunk, Column, Domain, normalize_array};
 
-use crate::{DecimalArithmetic, ExecError};
+use crate::{DecimalArithmetic, ExecError, Like, compare, compare::CompareOp};
 
 /// An expression that the engine has no kernel for, brought by the front end.
 pub trait ForeignExpr: Send + Sync + fmt::Debug {
     /// The chunk's columns it reads, by index.
     fn columns(&self) -> &[usize];
 
+    /// Whether equal arguments may give different values.
+    fn is_volatile(&self) -> bool;
+
     /// Its value for each of `rows` rows of `columns` (those of [`Self::columns`], in that order).
     ///
     /// # Errors
     /// As the expression fails.
     fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError>;
-}
-
-/// A comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named by SQL's operators")]
-pub enum CompareOp {
-    Eq,
-    NotEq,
-    Lt,
-    LtEq,
-    Gt,
-    GtEq,
 }
 
 /// An expression, evaluated once a chunk.
@@ -63,6 +54,8 @@ pub enum Expr {
     },
     /// Decimals added, subtracted or multiplied.
     Decimal(Box<DecimalArithmetic>),
+    /// Strings that are like a pattern.
+    Like(Box<Like>),
     /// Everything else.
     Foreign(Arc<dyn ForeignExpr>),
 }
@@ -90,7 +83,9 @@ impl Expr {
                 array: ArrayRef::clone(array),
                 selection: Some(ogee_vector::Selection::new(&vec![0; chunk.len()])),
             },
-            Self::Compare { .. } => Column::flat(Arc::new(self.compare(chunk)?)),
+            Self::Compare { op, column, literal } => {
+                Column::flat(Arc::new(compare::compare(chunk.column(*column), *op, literal)?))
+            }
             Self::And(_) => {
                 let mut rows = Vec::new();
                 self.select(chunk, &mut rows)?;
@@ -102,7 +97,11 @@ impl Expr {
                 Column::flat(null_unless(&value.evaluate(chunk)?.flatten()?, &condition.truth(chunk)?))
             }
             Self::Decimal(arithmetic) => arithmetic.evaluate(chunk)?,
+            Self::Like(like) => like.evaluate(chunk)?,
             Self::Foreign(foreign) => {
+                if let Some(column) = of_few_values(foreign.as_ref(), chunk) {
+                    return Ok(column);
+                }
                 let columns =
                     foreign.columns().iter().map(|&i| chunk.column(i).flatten()).collect::<Result<Vec<_>, _>>()?;
                 Column::flat(normalize_array(&foreign.evaluate(&columns, chunk.len())?)?)
@@ -125,8 +124,7 @@ impl Expr {
         if *array.data_type() == DataType::Null {
             return Ok(BooleanBuffer::new_unset(array.len()));
         }
-        let bools = array.as_boolean();
-        Ok(bools.nulls().map_or_else(|| bools.values().clone(), |nulls| bools.values() & nulls.inner()))
+        Ok(compare::truth(array.as_boolean()))
     }
 
     /// The rows of `chunk` for which the predicate is true (neither false nor NULL), ascending, into `rows`.
@@ -135,11 +133,17 @@ impl Expr {
     /// As the expression fails.
     pub fn select(&self, chunk: &Chunk, rows: &mut Vec<u32>) -> Result<(), ExecError> {
         rows.clear();
-        if let Self::And(parts) = self {
-            return Self::select_all(parts, chunk, rows);
+        match self {
+            Self::And(parts) => Self::select_all(parts, chunk, rows),
+            Self::Compare { op, column, literal } => compare::select(chunk.column(*column), *op, literal, rows),
+            _ => {
+                let column = self.evaluate(chunk)?;
+                if *column.array.data_type() != DataType::Null {
+                    compare::select_true(&column, rows);
+                }
+                Ok(())
+            }
         }
-        rows.extend(self.truth(chunk)?.set_indices().map(|row| row as u32));
-        Ok(())
     }
 
     /// Conjunctions narrow step by step: each part sees only the rows that passed the ones before.
@@ -164,28 +168,72 @@ impl Expr {
         }
         Ok(())
     }
+}
 
-    fn compare(&self, chunk: &Chunk) -> Result<BooleanArray, ExecError> {
-        use arrow_ord::cmp;
-        let Self::Compare { op, column, literal } = self else {
-            unreachable!("called for comparisons only");
-        };
-        let column = chunk.column(*column);
-        // Of few values, such as a dictionary's, each is compared once.
-        let positions = column.selection.filter(|positions| column.array.len() < positions.len());
-        let values = if positions.is_some() { ArrayRef::clone(column.array) } else { column.flatten()? };
-        let literal = Scalar::new(ArrayRef::clone(literal));
-        let result = match op {
-            CompareOp::Eq => cmp::eq(&values, &literal),
-            CompareOp::NotEq => cmp::neq(&values, &literal),
-            CompareOp::Lt => cmp::lt(&values, &literal),
-            CompareOp::LtEq => cmp::lt_eq(&values, &literal),
-            CompareOp::Gt => cmp::gt(&values, &literal),
-            CompareOp::GtEq => cmp::gt_eq(&values, &literal),
-        }?;
-        Ok(match positions {
-            None => result,
-            Some(positions) => gather_array(&result, positions)?.as_boolean().clone(),
-        })
+/// The value of an expression over one column that has fewer values than rows, such as a dictionary's: evaluated once for each value. `None` where
+/// there is nothing to spare, or where a value that no row has may be what it fails for.
+fn of_few_values(foreign: &dyn ForeignExpr, chunk: &Chunk) -> Option<Column> {
+    let [column] = foreign.columns() else { return None };
+    if foreign.is_volatile() || !compare::has_few_values(chunk.column(*column)) {
+        return None;
+    }
+    let Column { array, selection } = chunk.to_column(*column);
+    let values = foreign.evaluate(std::slice::from_ref(&array), array.len()).ok()?;
+    Some(Column { array: normalize_array(&values).ok()?, selection })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use arrow_array::{Int32Array, types::Int32Type};
+
+    use super::*;
+
+    /// 100 over column 0, which fails for 0; counts the values that it was given.
+    #[derive(Debug, Default)]
+    struct Hundredth {
+        seen: AtomicUsize,
+        is_volatile: bool,
+    }
+
+    impl ForeignExpr for Hundredth {
+        fn columns(&self) -> &[usize] {
+            &[0]
+        }
+
+        fn is_volatile(&self) -> bool {
+            self.is_volatile
+        }
+
+        fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {
+            self.seen.fetch_add(rows, Ordering::Relaxed);
+            let quotient = |value: i32| 100i32.checked_div(value);
+            let quotients = columns[0].as_primitive::<Int32Type>().values().iter().map(|&value| quotient(value));
+            let failed = || ExecError::Overflow { operation: "/", data_type: "Int32".to_owned() };
+            Ok(Arc::new(Int32Array::from(quotients.collect::<Option<Vec<_>>>().ok_or_else(failed)?)))
+        }
+    }
+
+    /// The values over a column with these values and positions, and how many of them were evaluated.
+    fn evaluate(values: Vec<i32>, positions: &[u32], is_volatile: bool) -> Result<(Vec<i32>, usize), ExecError> {
+        let values: ArrayRef = Arc::new(Int32Array::from(values));
+        let len = values.len();
+        let chunk = Chunk::new(vec![values], len).select(positions);
+        let foreign = Arc::new(Hundredth { is_volatile, ..Hundredth::default() });
+        let result = Expr::Foreign(Arc::<Hundredth>::clone(&foreign)).evaluate(&chunk)?.flatten()?;
+        Ok((result.as_primitive::<Int32Type>().values().to_vec(), foreign.seen.load(Ordering::Relaxed)))
+    }
+
+    #[test]
+    fn few_values_are_evaluated_once() {
+        assert_eq!(evaluate(vec![4, 5], &[1, 0, 1], false).unwrap(), (vec![20, 25, 20], 2));
+        assert_eq!(evaluate(vec![4, 5], &[1, 0], false).unwrap(), (vec![20, 25], 2));
+        // Each row may have another value.
+        assert_eq!(evaluate(vec![4, 5], &[1, 0, 1], true).unwrap(), (vec![20, 25, 20], 3));
+        // A value that no row has must not fail the query; one that a row has must.
+        assert_eq!(evaluate(vec![0, 5], &[1, 1, 1], false).unwrap(), (vec![20, 20, 20], 5));
+        assert!(evaluate(vec![0, 5], &[1, 0, 1], false).is_err());
     }
 }

@@ -12,6 +12,7 @@
 #![expect(unsafe_code, reason = "aggregate kernels read and write row pages")]
 
 pub mod aggregate;
+mod compare;
 mod context;
 mod count_rows;
 mod decimal;
@@ -20,6 +21,7 @@ mod expr;
 mod filter;
 pub mod join;
 mod keys;
+mod like;
 mod limit;
 mod order;
 mod output;
@@ -34,12 +36,14 @@ mod stages;
 mod union;
 pub mod window;
 
+pub use compare::CompareOp;
 pub use context::{AggregateStrategy, ExecContext, ExecSettings, JoinStrategy, QueryCounters};
 pub use count_rows::CountRows;
 pub use decimal::{DecimalArithmetic, DecimalOp};
 pub use error::ExecError;
-pub use expr::{CompareOp, Expr, ForeignExpr};
+pub use expr::{Expr, ForeignExpr};
 pub use filter::Filter;
+pub use like::Like;
 pub use limit::Limit;
 pub use order::RowOrder;
 pub use output::OutputStream;
