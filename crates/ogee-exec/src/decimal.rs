@@ -79,6 +79,12 @@ impl DecimalArithmetic {
         })
     }
 
+    /// Appends the columns that both sides read.
+    pub(crate) fn columns(&self, columns: &mut Vec<usize>) {
+        self.left.columns(columns);
+        self.right.columns(columns);
+    }
+
     /// The value for each row of `chunk`.
     ///
     /// # Errors

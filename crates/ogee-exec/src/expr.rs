@@ -109,6 +109,21 @@ impl Expr {
         })
     }
 
+    /// Appends the columns of the chunk that it reads.
+    pub fn columns(&self, columns: &mut Vec<usize>) {
+        match self {
+            Self::Column(column) | Self::Compare { column, .. } => columns.push(*column),
+            Self::Literal(_) => {}
+            Self::And(parts) => parts.iter().for_each(|part| part.columns(columns)),
+            Self::NullUnless { value, condition } => {
+                value.columns(columns);
+                condition.columns(columns);
+            }
+            Self::Decimal(arithmetic) => arithmetic.columns(columns),
+            Self::Foreign(foreign) => columns.extend(foreign.columns()),
+        }
+    }
+
     /// What is known of its values, given what is known of the columns.
     pub fn domain(&self, columns: &[Domain]) -> Domain {
         match self {

@@ -8,7 +8,7 @@ use ogee_vector::{Chunk, Domain};
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError,
+    ExecContext, ExecError, Expr,
     stages::{Moved, Stages, StagesLocal},
 };
 
@@ -62,6 +62,13 @@ pub trait Source: Send + Sync {
     /// Told before the first morsel: rows whose `column` is outside of `restriction`, or NULL, need not be given. Whether the source will look at it.
     fn restrict(&self, column: usize, restriction: Arc<Restriction>) -> bool {
         let _ = (column, restriction);
+        false
+    }
+
+    /// Told before the first morsel, at most once: only rows for which `predicate` is true are wanted. Whether the source leaves out all others; if
+    /// not, it leaves out none. Nothing but its columns decides what `predicate` is.
+    fn filter(&self, predicate: &Expr) -> bool {
+        let _ = predicate;
         false
     }
 

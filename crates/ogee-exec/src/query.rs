@@ -5,7 +5,10 @@ use std::sync::Arc;
 use ogee_scheduler::{QueryBuilder, QueryError, QueryHandle, Scheduler};
 use ogee_vector::Domain;
 
-use crate::{ExecContext, ExecError, Operator, OutputStream, Pipeline, RowOrder, Sink, Source, output::output_channel};
+use crate::{
+    ExecContext, ExecError, Expr, Filter, Operator, OutputStream, Pipeline, RowOrder, Sink, Source,
+    output::output_channel,
+};
 
 /// A pipeline under construction: rows come from `source` through `operators`, once the pipelines `deps` have finished.
 #[derive(Clone)]
@@ -29,6 +32,16 @@ impl OpenPipeline {
     /// Columns of the chunks that come out.
     pub fn columns(&self) -> usize {
         self.operators.iter().fold(self.source.schema().fields().len(), |columns, op| op.columns(columns))
+    }
+
+    /// Keeps the rows for which `predicate` is true; the source does if it can. `is_pure`: nothing but its columns decides what `predicate` is.
+    pub fn filter(&mut self, predicate: Expr, is_pure: bool) {
+        let mut columns = Vec::new();
+        predicate.columns(&mut columns);
+        let passes = |column: &usize| self.operators.iter().all(|operator| operator.origin(*column) == Some(*column));
+        if !is_pure || !columns.iter().all(passes) || !self.source.filter(&predicate) {
+            self.operators.push(Arc::new(Filter::new(predicate)));
+        }
     }
 
     /// What statistics say about the columns that come out; see [`Source::domains`].

@@ -1,18 +1,18 @@
 //! From the columns of a file to those of the table.
 //!
-//! Columns are matched by name. Strings and binary are read as codes where all of a file's are (`dictionary`), else as views at once
-//! (for dictionary-encoded pages that is several times faster than reading them otherwise). What has another type in the file is
-//! cast, what is missing is NULL, and partition values are repeated.
+//! Columns are matched by name. Most that are not nested are decoded here (`decode`), all others by the Parquet library, strings and binary as
+//! views at once (for dictionary-encoded pages that is several times faster than reading them otherwise). What has another type in the file
+//! is cast, what is missing is NULL, and partition values are repeated.
 //!
 //! Not here: reading.
 
 use std::{path::Path, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef, Fields, SchemaRef, TimeUnit};
 use ogee_exec::ExecError;
-use ogee_vector::{Column, normalize_array};
+use ogee_vector::normalize_array;
 use parquet::{
     arrow::{FieldLevels, ProjectionMask, arrow_reader::ArrowReaderMetadata, parquet_to_arrow_field_levels},
     basic::{LogicalType, Type as PhysicalType},
@@ -20,8 +20,10 @@ use parquet::{
 };
 
 use crate::{
-    dictionary::{self, DictionaryValues, dictionary_type},
+    decode::FlatColumn,
+    dictionary,
     error::ScanError,
+    filter::ScanFilter,
     spec::{ParquetFile, ParquetScanSpec},
 };
 
@@ -29,8 +31,10 @@ use crate::{
 pub(crate) const BATCH_ROWS_MAX: usize = 8192;
 
 /// Where a produced column comes from.
-enum Output {
-    /// Column of the decoded batch.
+pub(crate) enum Output {
+    /// A column that is decoded here.
+    Flat(usize),
+    /// A column of the batch that the library decodes.
     Batch(usize),
     /// [`BATCH_ROWS_MAX`] equal values.
     Constant(ArrayRef),
@@ -54,19 +58,28 @@ pub(crate) struct Leaf {
 
 /// How the columns of one file become those of the scan.
 pub(crate) struct FileColumns {
-    /// What is read; `None` where no column of the file is.
+    /// What the library reads; `None` where that is no column of the file.
     pub(crate) levels: Option<FieldLevels>,
+    /// What is decoded here.
+    pub(crate) flat: Box<[FlatColumn]>,
+    /// All that is read.
     pub(crate) leaves: Box<[Leaf]>,
-    outputs: Box<[Output]>,
+    pub(crate) outputs: Box<[Output]>,
     schema: SchemaRef,
 }
 
 impl FileColumns {
+    /// For `file`. Columns that `filter` looks up by their values come as codes where they can.
     pub(crate) fn new(
         spec: &ParquetScanSpec,
         file: &ParquetFile,
         metadata: &ArrowReaderMetadata,
+        filter: &ScanFilter,
     ) -> Result<Self, ExecError> {
+        let is_probed = |name: &str| {
+            let output = spec.schema.fields().iter().position(|field| field.name() == name);
+            output.is_some_and(|output| filter.probes(output))
+        };
         let fields = metadata.schema().fields();
         let descriptor = metadata.parquet_schema();
         let table = spec.file_schema.fields();
@@ -81,41 +94,47 @@ impl FileColumns {
             .filter_map(|&column| root_of(column))
             .collect();
         roots.sort_unstable();
+        // A decoder here gives each row once.
+        let is_repeated = |root: usize, roots: &[usize]| roots.iter().filter(|&&other| other == root).count() > 1;
+        let repeated: Vec<usize> = roots.iter().copied().filter(|&root| is_repeated(root, &roots)).collect();
         roots.dedup();
 
         // Types to read: the file's, but where the library can decode the table's at once.
         let mut hints: Vec<FieldRef> = fields.iter().cloned().collect();
+        let mut flat = Vec::new();
+        // Of each root that is decoded here, its number among those.
+        let mut flat_of = vec![None; fields.len()];
         for &root in &roots {
             let field = &fields[root];
-            if let Some((_, wanted)) = spec.file_schema.fields().find(field.name()) {
-                let wanted = wanted.data_type();
-                let first = (0..descriptor.num_columns()).find(|&leaf| descriptor.get_column_root_idx(leaf) == root);
-                let first = first.map(|leaf| (leaf, descriptor.column(leaf)));
-                let codes = first
-                    .as_ref()
-                    .and_then(|(leaf, column)| dictionary_type(*leaf, column, wanted, metadata.metadata()));
-                let read = match (codes, first) {
-                    (Some(codes), _) => codes,
-                    (None, Some((_, leaf))) if leaf.physical_type() == PhysicalType::INT96 => {
-                        int96_type(field.data_type(), wanted)
-                    }
-                    _ => read_type(field.data_type(), wanted),
-                };
-                hints[root] = Arc::new(field.as_ref().clone().with_data_type(read));
-            }
+            let Some((_, wanted)) = spec.file_schema.fields().find(field.name()) else { continue };
+            let wanted = wanted.data_type();
+            let leaf = (0..descriptor.num_columns()).find(|&leaf| descriptor.get_column_root_idx(leaf) == root);
+            let leaf = leaf.map(|leaf| (leaf, descriptor.column(leaf)));
+            let read = match &leaf {
+                Some((_, leaf)) if leaf.physical_type() == PhysicalType::INT96 => int96_type(field.data_type(), wanted),
+                _ => read_type(field.data_type(), wanted),
+            };
+            hints[root] = Arc::new(field.as_ref().clone().with_data_type(read));
+            let here = leaf.filter(|_| !repeated.contains(&root)).and_then(|(leaf, descriptor)| {
+                FlatColumn::new(leaf, &descriptor, &hints[root], wanted, metadata.metadata(), is_probed(field.name()))
+            });
+            flat_of[root] = here.is_some().then_some(flat.len());
+            flat.extend(here);
         }
         let leaves = (0..descriptor.num_columns())
             .filter_map(|index| {
                 let root = descriptor.get_column_root_idx(index);
                 roots.binary_search(&root).ok()?;
                 let wanted = spec.file_schema.fields().find(fields[root].name()).map(|(_, field)| field.data_type());
-                Some(Leaf::new(index, &descriptor.column(index), &hints[root], wanted))
+                let here = flat_of[root].map(|flat_column: usize| &flat[flat_column]);
+                Some(Leaf::new(index, &descriptor.column(index), &hints[root], wanted, here))
             })
             .collect();
-        let levels = if roots.is_empty() {
+        let foreign: Vec<usize> = roots.iter().copied().filter(|&root| flat_of[root].is_none()).collect();
+        let levels = if foreign.is_empty() {
             None
         } else {
-            let mask = ProjectionMask::roots(descriptor, roots.iter().copied());
+            let mask = ProjectionMask::roots(descriptor, foreign.iter().copied());
             let levels = parquet_to_arrow_field_levels(descriptor, mask, Some(&Fields::from(hints)));
             Some(levels.map_err(|error| ScanError::parquet(&file.path, &error))?)
         };
@@ -125,53 +144,48 @@ impl FileColumns {
                 let value = normalize_array(&file.partition_values[partition])?;
                 return Ok(Output::Constant(repeat(&value)?));
             }
-            let position = root_of(column).and_then(|root| roots.binary_search(&root).ok());
-            Ok(position
-                .map_or_else(|| Output::Constant(new_null_array(field.data_type(), BATCH_ROWS_MAX)), Output::Batch))
+            let Some(root) = root_of(column) else {
+                return Ok(Output::Constant(new_null_array(field.data_type(), BATCH_ROWS_MAX)));
+            };
+            Ok(match (flat_of[root], foreign.binary_search(&root)) {
+                (Some(flat_column), _) => Output::Flat(flat_column),
+                (None, position) => Output::Batch(position.expect("every root is read in one way")),
+            })
         };
         let outputs = spec.projection.iter().zip(spec.schema.fields()).map(output).collect::<Result<_, _>>()?;
-        Ok(Self { levels, leaves, outputs, schema: Arc::clone(&spec.schema) })
+        Ok(Self { levels, flat: flat.into(), leaves, outputs, schema: Arc::clone(&spec.schema) })
     }
 
-    /// The produced columns of the first `rows` rows of `batch`, which is there if anything is read. `dictionaries` are those of the
-    /// batch before.
-    pub(crate) fn produce(
+    /// Whether no column of the file is read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leaves.is_empty()
+    }
+
+    /// The first `rows` rows of `column`, which the library decoded, as produced column `output`.
+    pub(crate) fn convert(
         &self,
         path: &Path,
-        batch: Option<&RecordBatch>,
+        output: usize,
+        column: &ArrayRef,
         rows: usize,
-        dictionaries: &mut Vec<DictionaryValues>,
-        columns: &mut Vec<Column>,
-    ) -> Result<(), ExecError> {
-        columns.clear();
-        dictionaries.resize_with(self.outputs.len(), DictionaryValues::default);
-        for ((output, field), dictionary) in self.outputs.iter().zip(self.schema.fields()).zip(dictionaries) {
-            let column = match (output, batch) {
-                (Output::Batch(position), Some(batch)) => {
-                    let column = batch.column(*position);
-                    match column.data_type() {
-                        DataType::Dictionary(codes, _) if **codes == DataType::UInt32 => {
-                            dictionary.column(column, rows)?
-                        }
-                        _ => Column::flat(cast(path, field, column.slice(0, rows))?),
-                    }
-                }
-                (Output::Constant(values), _) => Column::flat(values.slice(0, rows)),
-                (Output::Batch(_), None) => unreachable!("a file with a column to read has batches"),
-            };
-            columns.push(column);
-        }
-        Ok(())
+    ) -> Result<ArrayRef, ScanError> {
+        cast(path, self.schema.field(output), column.slice(0, rows))
     }
 }
 
 impl Leaf {
-    fn new(index: usize, leaf: &ColumnDescriptor, read: &Field, wanted: Option<&DataType>) -> Self {
+    fn new(
+        index: usize,
+        leaf: &ColumnDescriptor,
+        read: &Field,
+        wanted: Option<&DataType>,
+        here: Option<&FlatColumn>,
+    ) -> Self {
         let is_decimal = matches!(leaf.logical_type_ref(), Some(LogicalType::Decimal { .. }))
             || leaf.converted_type() == parquet::basic::ConvertedType::DECIMAL;
         let is_bytes = leaf.physical_type() == PhysicalType::BYTE_ARRAY && !is_decimal;
-        let is_view = is_bytes && has_view(read.data_type());
-        let is_code = matches!(read.data_type(), DataType::Dictionary(..));
+        let is_code = here.is_some_and(FlatColumn::is_codes);
+        let is_view = is_bytes && !is_code && has_view(read.data_type());
         let value = match leaf.physical_type() {
             _ if is_code => size_of::<u32>(),
             PhysicalType::FIXED_LEN_BYTE_ARRAY => usize::try_from(leaf.type_length()).unwrap_or(0).max(16),
@@ -184,10 +198,12 @@ impl Leaf {
         // Two bytes of definition levels, two of repetition levels, offsets of lists.
         let levels = 2 * usize::from(leaf.max_def_level() > 1) + 8 * usize::from(leaf.max_rep_level() > 0);
         let cast = if is_code || wanted.is_none_or(|wanted| wanted == read.data_type()) { 0 } else { value.max(16) };
+        // Codes of the values and positions among them, while they are decoded.
+        let scratch = if here.is_some() { size_of::<u32>() * (1 + usize::from(leaf.max_def_level() > 0)) } else { 0 };
         Self {
             index,
             name: read.name().clone(),
-            width: value + levels + cast,
+            width: value + levels + cast + scratch,
             is_view,
             is_copied_bytes: is_bytes && !is_view && !is_code,
             held_per_dictionary_byte: if is_code { dictionary::HELD_PER_BYTE } else { 2 },

@@ -17,6 +17,7 @@ use parquet::{
 use crate::{
     columns::FileColumns,
     error::ScanError,
+    filter::ScanFilter,
     pages::FileBytes,
     restrict::RestrictedColumn,
     spec::{ParquetFile, ParquetScanSpec, RowGroupAccess},
@@ -46,6 +47,7 @@ pub(crate) fn load(
     spec: &ParquetScanSpec,
     file: &ParquetFile,
     restricted: &[RestrictedColumn],
+    filter: &ScanFilter,
 ) -> Result<Vec<Work>, ExecError> {
     let bytes = FileBytes::open(&file.path)?;
     if bytes.len() < file.size {
@@ -81,7 +83,7 @@ pub(crate) fn load(
         path: file.path.clone(),
         bytes,
         metadata: Arc::clone(metadata.metadata()),
-        columns: FileColumns::new(spec, file, &metadata)?,
+        columns: FileColumns::new(spec, file, &metadata, filter)?,
         _memory: reservation,
     });
     let work = accesses.into_iter().enumerate().filter_map(|(row_group, access)| {

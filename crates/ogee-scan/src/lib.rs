@@ -24,10 +24,13 @@
 //! Not here: what happens to the rows, SQL, predicates (a [`RowPruner`] knows them), file listing, object stores.
 
 mod admission;
+mod batch;
 mod columns;
+mod decode;
 mod dictionary;
 mod error;
 mod estimate;
+mod filter;
 mod footer;
 mod grant;
 mod page_header;

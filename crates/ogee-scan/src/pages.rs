@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use parquet::{
     arrow::arrow_reader::RowGroups,
@@ -26,7 +26,7 @@ use parquet::{
     column::page::{PageIterator, PageReader},
     errors::ParquetError,
     file::{
-        metadata::{ParquetMetaData, RowGroupMetaData},
+        metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
         reader::{ChunkReader, Length, SerializedPageReader},
     },
 };
@@ -76,6 +76,22 @@ impl FileBytes {
             }
         }
         Ok(bytes.into())
+    }
+
+    /// The same in the memory of `buffer`, as far as it is large enough. Only what it grows by is cleared first.
+    fn read_into(&self, mut buffer: BytesMut, start: u64, len: usize, ahead: usize) -> io::Result<Bytes> {
+        buffer.resize(len + ahead, 0);
+        let mut read = 0;
+        while read < len {
+            match rustix::io::pread(&*self.file, &mut buffer[read..], start + read as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(more) => read += more,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        buffer.truncate(read);
+        Ok(buffer.freeze())
     }
 
     /// The sizes in the page header at `start`, if there is one.
@@ -139,8 +155,11 @@ impl Read for FileCursor {
     }
 }
 
+/// Memory into which the pages of a reader's columns are read, one after the other. Empty while a page is in it.
+type PageBuffer = Mutex<BytesMut>;
+
 /// One column chunk and the window of bytes read ahead from it.
-struct ColumnChunk {
+pub(crate) struct ColumnChunk {
     file: Arc<OpenFile>,
     grant: Arc<Grant>,
     /// Slot of the column among the projected ones.
@@ -151,6 +170,9 @@ struct ColumnChunk {
     is_compressed: bool,
     /// Pages are found through the offset index and read with their header in front.
     indexed: bool,
+    /// Bytes of a plain value.
+    pub(crate) plain_width: usize,
+    buffer: Arc<PageBuffer>,
     state: Mutex<Window>,
 }
 
@@ -160,9 +182,23 @@ struct Window {
     bytes: Bytes,
     /// What the header that was read last says.
     sizes: Option<PageSizes>,
+    /// Bytes of the page that was loaded last, uncompressed.
+    granted: usize,
 }
 
 impl ColumnChunk {
+    /// Bytes that were granted for the page that was loaded last, uncompressed.
+    pub(crate) fn granted(&self) -> usize {
+        self.state.lock().granted
+    }
+
+    /// Takes back the bytes of a page of which nothing is needed any more, so that the next page is read into their memory.
+    pub(crate) fn give_back(&self, page: Bytes) {
+        if let Ok(page) = page.try_into_mut() {
+            *self.buffer.lock() = page;
+        }
+    }
+
     /// The bytes at `start`, exactly `len`. Reads ahead if they are not in the window.
     fn fetch(&self, window: &mut Window, start: u64, len: usize) -> Result<Bytes, ParquetError> {
         let end = start.saturating_add(len as u64);
@@ -175,7 +211,8 @@ impl ColumnChunk {
         }
         let left = usize::try_from(self.end.saturating_sub(end)).unwrap_or(usize::MAX);
         let (bytes, kept) = if len >= OWN_READ_MIN {
-            let bytes = self.file.bytes.read(start, len, left.min(HEADER_LEN))?;
+            let buffer = std::mem::take(&mut *self.buffer.lock());
+            let bytes = self.file.bytes.read_into(buffer, start, len, left.min(HEADER_LEN))?;
             // Copied, so that the next header does not keep the page.
             let kept = Bytes::copy_from_slice(&bytes[len..]);
             (bytes, (end, kept))
@@ -197,7 +234,7 @@ impl ColumnChunk {
 }
 
 /// The bytes of one column chunk, as the Parquet library asks for them.
-struct ColumnBytes(Arc<ColumnChunk>);
+pub(crate) struct ColumnBytes(Arc<ColumnChunk>);
 
 impl Length for ColumnBytes {
     fn len(&self) -> u64 {
@@ -224,12 +261,13 @@ impl ChunkReader for ColumnBytes {
         if !chunk.grant.load_page(chunk.slot, PageSizes { compressed: length, ..sizes }, chunk.is_compressed) {
             return Err(ParquetError::General("no memory for the page".into()));
         }
+        window.granted = sizes.uncompressed;
         chunk.fetch(&mut window, start, length)
     }
 }
 
 /// Reads a page header through the window of its column.
-struct HeaderRead {
+pub(crate) struct HeaderRead {
     chunk: Arc<ColumnChunk>,
     at: u64,
     bytes: Bytes,
@@ -256,25 +294,56 @@ impl Read for HeaderRead {
 
 /// The pages of one row group.
 pub(crate) struct RowGroupPages {
-    pub(crate) file: Arc<OpenFile>,
-    pub(crate) row_group: usize,
-    pub(crate) grant: Arc<Grant>,
-    /// Bytes read ahead per column.
-    pub(crate) read_ahead: usize,
+    file: Arc<OpenFile>,
+    row_group: usize,
+    grant: Arc<Grant>,
+    read_ahead: usize,
+    buffer: Arc<PageBuffer>,
 }
 
 impl RowGroupPages {
+    /// The pages of `row_group`, for which `grant` has room, read ahead by `read_ahead` bytes a column.
+    pub(crate) fn new(file: Arc<OpenFile>, row_group: usize, grant: Arc<Grant>, read_ahead: usize) -> Self {
+        Self { file, row_group, grant, read_ahead, buffer: Arc::default() }
+    }
+
     fn meta(&self) -> &RowGroupMetaData {
         self.file.metadata.row_group(self.row_group)
     }
 
-    fn page_reader(&self, leaf: usize) -> Result<Box<dyn PageReader>, ParquetError> {
+    pub(crate) fn compression(&self, leaf: usize) -> Compression {
+        self.meta().column(leaf).compression()
+    }
+
+    /// The pages of column `leaf`, but those of Snappy columns as they are in the file, and where they come from. Plain values take `plain_width`
+    /// bytes.
+    pub(crate) fn raw_pages(
+        &self,
+        leaf: usize,
+        plain_width: usize,
+    ) -> Result<(SerializedPageReader<ColumnBytes>, Arc<ColumnChunk>), ParquetError> {
+        let meta = self.meta().column(leaf);
+        match meta.compression() {
+            Compression::SNAPPY => {
+                let raw = meta.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
+                self.open(leaf, &raw, plain_width)
+            }
+            _ => self.open(leaf, meta, plain_width),
+        }
+    }
+
+    fn open(
+        &self,
+        leaf: usize,
+        read_as: &ColumnChunkMetaData,
+        plain_width: usize,
+    ) -> Result<(SerializedPageReader<ColumnBytes>, Arc<ColumnChunk>), ParquetError> {
         let meta = self.meta().column(leaf);
         let (start, len) = meta.byte_range();
         let index = self.file.metadata.offset_index().and_then(|index| index.get(self.row_group));
         let pages = index.and_then(|columns| columns.get(leaf)).map(|column| column.page_locations().clone());
         let slot = self.file.columns.leaves.iter().position(|l| l.index == leaf);
-        let chunk = ColumnChunk {
+        let chunk = Arc::new(ColumnChunk {
             file: Arc::clone(&self.file),
             grant: Arc::clone(&self.grant),
             slot: slot.expect("only projected columns are read"),
@@ -282,10 +351,12 @@ impl RowGroupPages {
             read_ahead: self.read_ahead,
             is_compressed: meta.compression() != Compression::UNCOMPRESSED,
             indexed: pages.is_some(),
+            plain_width,
+            buffer: Arc::clone(&self.buffer),
             state: Mutex::default(),
-        };
-        let rows = self.num_rows();
-        Ok(Box::new(SerializedPageReader::new(Arc::new(ColumnBytes(Arc::new(chunk))), meta, rows, pages)?))
+        });
+        let bytes = Arc::new(ColumnBytes(Arc::clone(&chunk)));
+        Ok((SerializedPageReader::new(bytes, read_as, self.num_rows(), pages)?, chunk))
     }
 }
 
@@ -295,7 +366,8 @@ impl RowGroups for RowGroupPages {
     }
 
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        Ok(Box::new(OneChunk(Some(self.page_reader(leaf)))))
+        let (pages, _) = self.open(leaf, self.meta().column(leaf), 0)?;
+        Ok(Box::new(OneChunk(Some(Box::new(pages)))))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
@@ -308,13 +380,13 @@ impl RowGroups for RowGroupPages {
 }
 
 /// The only column chunk of a column in one row group.
-struct OneChunk(Option<Result<Box<dyn PageReader>, ParquetError>>);
+struct OneChunk(Option<Box<dyn PageReader>>);
 
 impl Iterator for OneChunk {
     type Item = Result<Box<dyn PageReader>, ParquetError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.take()
+        self.0.take().map(Ok)
     }
 }
 

@@ -5,53 +5,53 @@
 //!                         └── a page is refused while other readers are at work: the rest goes back to the work list
 //! ```
 //!
-//! Not here: which span (`work`), and cutting batches into chunks (`source`).
+//! Not here: which span (`work`), how a batch is decoded (`batch`), and cutting batches into chunks (`source`).
 
 use std::{ops::Range, sync::Arc};
 
-use arrow_array::RecordBatch;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
+use ogee_exec::ExecError;
+use ogee_vector::Column;
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
 use crate::{
     admission::Permit,
+    batch::{BatchDecoder, BatchError},
     columns::BATCH_ROWS_MAX,
     error::ScanError,
     estimate::Plan,
+    filter::LaneFilter,
     grant::{Grant, Refused},
     pages::RowGroupPages,
     span::Span,
     work::{RowGroupWork, Work, WorkList},
 };
 
-/// Decoder of the columns, with the memory for them.
-struct Decoder {
-    // Dropped first: what it holds is covered by the grant.
-    batches: ParquetRecordBatchReader,
-    grant: Arc<Grant>,
-}
-
 /// A lane's reader.
 pub(crate) struct Reader {
     work_list: Arc<WorkList>,
     pub(crate) of: RowGroupWork,
     span: Arc<Span>,
-    /// `None` where no column is read and rows are only counted.
-    decoder: Option<Decoder>,
+    batches: BatchDecoder,
+    /// `None` where no column is read. Dropped last: it covers what the others hold.
+    grant: Option<Arc<Grant>>,
 }
 
 /// What a reader found.
 pub(crate) enum Read {
-    /// So many rows, and their columns unless none is read.
-    Rows(usize, Option<RecordBatch>),
+    /// So many rows were read, of which so many passed the filter.
+    Rows {
+        read: usize,
+        passed: usize,
+    },
     End,
     /// There is no room for the next page before another reader ends; what is left was put back.
     GaveUp,
 }
 
 impl Reader {
-    /// A reader that only counts.
+    /// A reader that only counts, or repeats what is known without the file.
     pub(crate) fn counting(work_list: &Arc<WorkList>, work: Work) -> Self {
-        Self::new(work_list, work, BATCH_ROWS_MAX, None)
+        Self::new(work_list, work, BATCH_ROWS_MAX, BatchDecoder::counting(), None)
     }
 
     /// A reader of the columns, for which `permit` was given according to `plan`.
@@ -68,44 +68,44 @@ impl Reader {
             let (start, len) = meta.column(leaf.index).byte_range();
             file.bytes.will_need(&(start..start + len.min(READ_AHEAD_MAX)));
         }
-        let pages = RowGroupPages {
-            file: Arc::clone(file),
-            row_group: work.of.row_group,
-            grant: Arc::clone(&grant),
-            read_ahead: plan.read_ahead,
-        };
-        let levels = file.columns.levels.as_ref().expect("columns are read");
+        let pages = RowGroupPages::new(Arc::clone(file), work.of.row_group, Arc::clone(&grant), plan.read_ahead);
         let selection = select(work.of.selection.as_deref(), &work.rows);
-        let batches = ParquetRecordBatchReader::try_new_with_row_groups(levels, &pages, plan.batch_rows, selection)
+        let batches = BatchDecoder::new(&file.columns, &pages, plan.batch_rows, selection)
             .map_err(|error| ScanError::parquet(&file.path, &error))?;
-        Ok(Self::new(work_list, work, plan.batch_rows, Some(Decoder { batches, grant })))
+        Ok(Self::new(work_list, work, plan.batch_rows, batches, Some(grant)))
     }
 
-    fn new(work_list: &Arc<WorkList>, work: Work, batch_rows: usize, decoder: Option<Decoder>) -> Self {
+    fn new(
+        work_list: &Arc<WorkList>,
+        work: Work,
+        batch_rows: usize,
+        batches: BatchDecoder,
+        grant: Option<Arc<Grant>>,
+    ) -> Self {
         let span = Arc::new(Span::new(work.rows, batch_rows));
         work_list.start(&span, &work.of);
-        Self { work_list: Arc::clone(work_list), of: work.of, span, decoder }
+        Self { work_list: Arc::clone(work_list), of: work.of, span, batches, grant }
     }
 
-    /// The next batch. The one before must be gone, or the pages that it points into are not accounted for.
-    pub(crate) fn next(&mut self) -> Result<Read, ScanError> {
-        let claimed = self.span.claim();
-        let Some(decoder) = &mut self.decoder else {
-            return Ok(if claimed == 0 { Read::End } else { Read::Rows(claimed, None) });
-        };
-        if claimed == 0 {
+    /// The next batch: of those rows that pass `filter`, all columns into `columns`. The batch before must be gone, or the pages that it
+    /// points into are not accounted for.
+    pub(crate) fn next(&mut self, filter: &mut LaneFilter, columns: &mut Vec<Column>) -> Result<Read, ExecError> {
+        let read = self.span.claim();
+        if read == 0 {
             return Ok(Read::End);
         }
-        decoder.grant.end_batch();
-        let path = &self.of.file.path;
-        match decoder.batches.next() {
-            Some(Ok(batch)) if batch.num_rows() >= claimed => Ok(Read::Rows(claimed, Some(batch))),
-            Some(Ok(_)) | None => Err(ScanError::parquet(path, &"a column has fewer rows than the footer says")),
-            Some(Err(error)) => match decoder.grant.take_refused() {
-                None => Err(ScanError::parquet(path, &error)),
-                Some(refused) if refused.alone => Err(self.too_large(refused)),
+        if let Some(grant) = &self.grant {
+            grant.end_batch();
+        }
+        let file = &self.of.file;
+        match self.batches.next(file, read, filter, columns) {
+            Ok(passed) => Ok(Read::Rows { read, passed }),
+            Err(BatchError::Other(error)) => Err(error),
+            Err(BatchError::Pages(error)) => match self.grant.as_ref().and_then(|grant| grant.take_refused()) {
+                None => Err(ScanError::parquet(&file.path, &error).into()),
+                Some(refused) if refused.alone => Err(self.too_large(refused).into()),
                 Some(refused) => {
-                    let rows = self.span.abandon(claimed);
+                    let rows = self.span.abandon(read);
                     self.work_list.put_back(Work { of: self.of.clone(), rows, needed: refused.needed });
                     Ok(Read::GaveUp)
                 }

@@ -12,12 +12,12 @@
 //! Not here: how bytes become batches (`reader`).
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicU64, Ordering},
 };
 
 use arrow_schema::SchemaRef;
-use ogee_exec::{ExecContext, ExecError, Restriction, Source, SourceLocal, SourceStep};
+use ogee_exec::{ExecContext, ExecError, Expr, Restriction, Source, SourceLocal, SourceStep};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::{Chunk, Column, Domain};
 use parking_lot::Mutex;
@@ -25,9 +25,9 @@ use parking_lot::Mutex;
 use crate::{
     admission::Admission,
     columns::BATCH_ROWS_MAX,
-    dictionary::DictionaryValues,
     error::ScanError,
     estimate::Estimate,
+    filter::{LaneFilter, ScanFilter},
     footer,
     reader::{Read, Reader},
     restrict::RestrictedColumn,
@@ -51,6 +51,8 @@ struct Shared {
     wanted: AtomicU64,
     /// What those who read the scan learnt before it began.
     restricted: Mutex<Vec<RestrictedColumn>>,
+    /// Which rows those who read the scan want at all.
+    filter: OnceLock<Arc<ScanFilter>>,
 }
 
 impl ParquetSource {
@@ -69,6 +71,7 @@ impl ParquetSource {
             admission: Admission::new(Arc::clone(&ctx.memory)),
             wanted: AtomicU64::new(spec.limit.unwrap_or(u64::MAX)),
             restricted: Mutex::default(),
+            filter: OnceLock::new(),
             spec,
         };
         Arc::new(Self { shared: Arc::new(shared) })
@@ -104,6 +107,11 @@ impl Source for ParquetSource {
         is_of_files
     }
 
+    fn filter(&self, predicate: &Expr) -> bool {
+        // Those that a filter drops do not count for a limit.
+        self.shared.spec.limit.is_none() && self.shared.filter.set(Arc::new(ScanFilter::new(predicate))).is_ok()
+    }
+
     fn lanes(&self, threads: usize) -> usize {
         self.shared.admission.lanes(self.shared.work.lanes(threads))
     }
@@ -116,8 +124,8 @@ impl Source for ParquetSource {
         Ok(Box::new(ParquetLocal {
             shared: Arc::clone(&self.shared),
             capacity: ctx.settings.chunk_capacity.max(1),
+            filter: LaneFilter::new(self.shared.filter()),
             columns: Vec::new(),
-            dictionaries: Vec::new(),
             rows: 0,
             offset: 0,
             since_boundary: 0,
@@ -157,12 +165,17 @@ impl Shared {
         wanted.clamp(1, BATCH_ROWS_MAX)
     }
 
+    fn filter(&self) -> Arc<ScanFilter> {
+        self.filter.get().cloned().unwrap_or_default()
+    }
+
     /// Loads the footer of a file, and tells the lanes that wait what there is to read in it.
     fn load(&self, file: usize) -> Result<(), ExecError> {
         let restricted = self.restricted.lock().clone();
-        let work = footer::load(self.admission.memory(), &self.spec, &self.spec.files[file], &restricted)?;
+        let work =
+            footer::load(self.admission.memory(), &self.spec, &self.spec.files[file], &restricted, &self.filter())?;
         if let Some(work) = work.first()
-            && work.of.file.columns.levels.is_some()
+            && !work.of.file.columns.is_empty()
         {
             let estimate = Estimate::new(&work.of.file, work.of.row_group, self.batch_rows());
             self.admission.expect(estimate.comfortable.bytes);
@@ -174,7 +187,7 @@ impl Shared {
 
     /// A reader for `work`; `None`: not now.
     fn open(&self, work: Work) -> Result<Option<Reader>, ExecError> {
-        if work.of.file.columns.levels.is_none() {
+        if work.of.file.columns.is_empty() {
             return Ok(Some(Reader::counting(&self.work, work)));
         }
         let estimate = Estimate::new(&work.of.file, work.of.row_group, self.batch_rows());
@@ -210,11 +223,10 @@ struct ParquetLocal {
     capacity: usize,
     /// The batch that is being handed out; before the reader, so that the memory for it goes last.
     columns: Vec<Column>,
-    /// Of the reader's row group.
-    dictionaries: Vec<DictionaryValues>,
+    filter: LaneFilter,
     rows: usize,
     offset: usize,
-    /// Rows handed out since the last morsel ended.
+    /// Rows read since the last morsel ended.
     since_boundary: usize,
     reader: Option<Reader>,
 }
@@ -246,18 +258,18 @@ impl ParquetLocal {
         let Some(reader) = &mut self.reader else {
             return Ok(None);
         };
-        match reader.next()? {
-            Read::Rows(rows, batch) => {
-                self.rows = self.shared.want(rows);
-                self.since_boundary += self.rows;
-                let file = &reader.of.file;
-                let Self { dictionaries, columns, rows, .. } = self;
-                file.columns.produce(&file.path, batch.as_ref(), *rows, dictionaries, columns)?;
+        match reader.next(&mut self.filter, &mut self.columns)? {
+            Read::Rows { read, passed } => {
+                self.rows = self.shared.want(passed);
+                self.since_boundary += read;
+                if self.rows < passed {
+                    self.columns.iter_mut().for_each(|column| *column = column.slice(0, self.rows));
+                }
                 Ok(None)
             }
             Read::End | Read::GaveUp => {
-                self.dictionaries.clear();
                 self.reader = None;
+                self.filter.end_row_group();
                 self.since_boundary = 0;
                 Ok(Some(SourceStep::MorselEnd))
             }
@@ -276,7 +288,6 @@ impl SourceLocal for ParquetLocal {
             }
             if self.shared.work.is_stopped() {
                 self.clear();
-                self.dictionaries.clear();
                 self.reader = None;
                 return Ok(SourceStep::Exhausted);
             }

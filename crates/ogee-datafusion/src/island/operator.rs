@@ -18,6 +18,7 @@ use datafusion::{
     execution::{SendableRecordBatchStream, TaskContext},
     logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex},
     physical_expr::{EquivalenceProperties, PhysicalExpr, expressions::Column},
+    physical_expr_common::physical_expr::is_volatile,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         ReplaceChildrenOptions, apply_expression_roots,
@@ -26,8 +27,8 @@ use datafusion::{
     },
 };
 use ogee_exec::{
-    ChannelSender, ChannelSource, CountRows, ExecError, Filter, Limit, OpenPipeline, Operator, Project, Query,
-    ScalarSink, UnionSource,
+    ChannelSender, ChannelSource, CountRows, ExecError, Limit, OpenPipeline, Operator, Project, Query, ScalarSink,
+    UnionSource,
 };
 use ogee_vector::normalize_schema;
 
@@ -188,8 +189,8 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
         Op::Series(series) => Ok(OpenPipeline::new(series.source(normalize_schema(&operator.schema())))),
         Op::Filter { predicate, projection } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
-            let predicate = translate_predicate(predicate, &declared()).map_err(planned)?;
-            pipeline.operators.push(Arc::new(Filter::new(predicate)));
+            let is_pure = !is_volatile(predicate);
+            pipeline.filter(translate_predicate(predicate, &declared()).map_err(planned)?, is_pure);
             if let Some(columns) = projection {
                 let columns = columns.iter().map(|&column| ogee_exec::Expr::Column(column)).collect();
                 pipeline.operators.push(Arc::new(Project::new(columns)));

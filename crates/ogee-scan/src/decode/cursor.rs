@@ -1,0 +1,290 @@
+//! Through the pages of a flat column, to the rows that are wanted.
+//!
+//! Rows that are passed over are counted first and skipped when a later row is wanted: pages of which no row is wanted are neither read nor
+//! decompressed. Snappy pages are decompressed into one buffer, which is not cleared in between, out of one that all columns of the reader share.
+//!
+//! ```text
+//! page, version 1   [length, definition levels]  [width, codes | values]      compressed as a whole
+//! page, version 2   [definition levels]          [width, codes | values]      compressed from the values on
+//! ```
+//!
+//! Not here: what the values are.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::{
+    basic::Encoding,
+    column::page::{Page, PageReader},
+    errors::ParquetError,
+    file::serialized_reader::SerializedPageReader,
+};
+
+use super::hybrid::{Hybrid, Picks};
+use crate::pages::{ColumnBytes, ColumnChunk};
+
+/// Bytes after the values in the buffer, so that integers can be loaded 8 bytes at a time up to the last.
+const SLACK: usize = 8;
+
+/// A decompression buffer this many times as large as its page is given back.
+const SLACK_TIMES: usize = 4;
+
+/// The values of the page at hand.
+pub(super) enum Values {
+    /// One after the other, from this byte on.
+    Plain(usize),
+    /// Codes of the dictionary.
+    Codes(Hybrid),
+}
+
+/// Which of some rows have a value.
+pub(super) enum Valid {
+    All,
+    /// One entry a row, in [`PageCursor::levels`].
+    Some,
+}
+
+enum Held {
+    /// In the cursor's buffer.
+    Own,
+    Shared(Bytes),
+}
+
+/// A position in the pages of one column chunk.
+pub(super) struct PageCursor {
+    pages: SerializedPageReader<ColumnBytes>,
+    chunk: Arc<ColumnChunk>,
+    /// Where the pages are decompressed here.
+    snappy: Option<snap::raw::Decoder>,
+    is_optional: bool,
+    buffer: Vec<u8>,
+    held: Held,
+    /// Rows left in the page at hand.
+    left: usize,
+    levels_at: Option<Hybrid>,
+    /// 1 for each row that has a value, 0 for NULL, of the rows that [`Self::valid`] was asked about.
+    pub(super) levels: Vec<u32>,
+    values: Values,
+    /// Rows to pass before the next one that is wanted.
+    behind: usize,
+}
+
+/// A page that holds a dictionary.
+pub(super) struct DictionaryPage<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) values: usize,
+}
+
+fn damaged(what: &str) -> ParquetError {
+    ParquetError::General(what.into())
+}
+
+impl PageCursor {
+    /// A cursor over `pages` of `chunk`, which come compressed if `is_snappy`.
+    pub(super) fn new(
+        pages: SerializedPageReader<ColumnBytes>,
+        chunk: Arc<ColumnChunk>,
+        is_snappy: bool,
+        is_optional: bool,
+    ) -> Self {
+        Self {
+            pages,
+            chunk,
+            snappy: is_snappy.then(snap::raw::Decoder::new),
+            is_optional,
+            buffer: Vec::new(),
+            held: Held::Own,
+            left: 0,
+            levels_at: None,
+            levels: Vec::new(),
+            values: Values::Plain(0),
+            behind: 0,
+        }
+    }
+
+    /// Passes over `rows` rows.
+    pub(super) fn pass(&mut self, rows: usize) {
+        self.behind += rows;
+    }
+
+    /// Goes to the next row that is not passed over; how many of `rows` rows from there on are in its page. `dictionary` is given the
+    /// dictionary when it is met.
+    pub(super) fn settle(
+        &mut self,
+        rows: usize,
+        mut dictionary: impl FnMut(DictionaryPage<'_>) -> Result<(), ParquetError>,
+    ) -> Result<usize, ParquetError> {
+        loop {
+            if self.behind < self.left {
+                let behind = std::mem::take(&mut self.behind);
+                self.skip(behind)?;
+                return Ok(rows.min(self.left));
+            }
+            self.behind -= self.left;
+            self.left = 0;
+            let next =
+                self.pages.peek_next_page()?.ok_or_else(|| damaged("a column has fewer rows than the footer says"))?;
+            if next.is_dict {
+                self.load_dictionary(&mut dictionary)?;
+                continue;
+            }
+            // A column that is not nested has one level a row.
+            let count = next.num_rows.or(next.num_levels).ok_or_else(|| damaged("a page does not tell its rows"))?;
+            if count <= self.behind {
+                self.pages.skip_next_page()?;
+                self.behind -= count;
+            } else {
+                self.load()?;
+            }
+        }
+    }
+
+    /// Whether the next `rows` rows, all of the page at hand, have values.
+    pub(super) fn valid(&mut self, rows: usize) -> Result<Valid, ParquetError> {
+        let page = match &self.held {
+            Held::Own => &self.buffer[..],
+            Held::Shared(bytes) => bytes,
+        };
+        let Some(levels) = &mut self.levels_at else { return Ok(Valid::All) };
+        if levels.repeated(page, rows)? == Some(1) {
+            levels.skip(page, rows)?;
+            return Ok(Valid::All);
+        }
+        self.levels.clear();
+        levels.read(page, rows, Picks::All, &mut self.levels)?;
+        Ok(if self.levels.iter().all(|&level| level == 1) { Valid::All } else { Valid::Some })
+    }
+
+    /// The page at hand and the position among its values, to be moved by those of the `rows` rows that are read now.
+    pub(super) fn values(&mut self, rows: usize) -> (&[u8], &mut Values) {
+        self.left -= rows;
+        let page = match &self.held {
+            Held::Own => &self.buffer[..],
+            Held::Shared(bytes) => bytes,
+        };
+        (page, &mut self.values)
+    }
+
+    /// Passes over rows of the page at hand. Of values that are not codes only the number is known here: their width is the caller's.
+    fn skip(&mut self, rows: usize) -> Result<(), ParquetError> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let values = match self.valid(rows)? {
+            Valid::All => rows,
+            Valid::Some => self.levels.iter().map(|&level| level as usize).sum(),
+        };
+        let width = self.chunk.plain_width;
+        let (page, at) = self.values(rows);
+        match at {
+            Values::Plain(next) => *next += values * width,
+            Values::Codes(codes) => codes.skip(page, values)?,
+        }
+        Ok(())
+    }
+
+    fn load_dictionary(
+        &mut self,
+        dictionary: &mut impl FnMut(DictionaryPage<'_>) -> Result<(), ParquetError>,
+    ) -> Result<(), ParquetError> {
+        let Some(Page::DictionaryPage { buf, num_values, encoding, .. }) = self.pages.get_next_page()? else {
+            return Err(damaged("a dictionary page was expected"));
+        };
+        if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY) {
+            return Err(damaged("a dictionary that is not plain"));
+        }
+        let len = self.hold(buf, 0, true)?;
+        let page = match &self.held {
+            Held::Own => &self.buffer[..len],
+            Held::Shared(bytes) => bytes,
+        };
+        dictionary(DictionaryPage { bytes: page, values: num_values as usize })
+    }
+
+    /// Loads the next page, which holds values.
+    fn load(&mut self) -> Result<(), ParquetError> {
+        let (encoding, rows, mut at, len) = match self.pages.get_next_page()? {
+            Some(Page::DataPage { buf, num_values, encoding, .. }) => {
+                let len = self.hold(buf, 0, true)?;
+                let mut at = 0;
+                if self.is_optional {
+                    let page = self.page();
+                    let bytes = page[..len].first_chunk::<4>().ok_or_else(|| damaged("a page is too short"))?;
+                    let end = (u32::from_le_bytes(*bytes) as usize).checked_add(4).filter(|&end| end <= len);
+                    let end = end.ok_or_else(|| damaged("levels are longer than their page"))?;
+                    self.levels_at = Some(Hybrid::new(1, 4, end)?);
+                    at = end;
+                }
+                (encoding, num_values, at, len)
+            }
+            Some(Page::DataPageV2 {
+                buf,
+                encoding,
+                num_rows,
+                def_levels_byte_len,
+                rep_levels_byte_len,
+                is_compressed,
+                ..
+            }) => {
+                let (repetition, definition) = (rep_levels_byte_len as usize, def_levels_byte_len as usize);
+                let at = repetition + definition;
+                if at > buf.len() {
+                    return Err(damaged("levels are longer than their page"));
+                }
+                let len = self.hold(buf, at, is_compressed)?;
+                if self.is_optional {
+                    self.levels_at = Some(Hybrid::new(1, repetition, at)?);
+                }
+                (encoding, num_rows, at, len)
+            }
+            _ => return Err(damaged("a page with values was expected")),
+        };
+        self.values = match encoding {
+            Encoding::PLAIN => Values::Plain(at),
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+                // A page of NULLs may end here.
+                let width = self.page()[..len].get(at).copied().unwrap_or(0);
+                at = (at + 1).min(len);
+                Values::Codes(Hybrid::new(usize::from(width), at, len)?)
+            }
+            other => return Err(damaged(&format!("a page is encoded as {other}, which the footer does not say"))),
+        };
+        self.left = rows as usize;
+        Ok(())
+    }
+
+    fn page(&self) -> &[u8] {
+        match &self.held {
+            Held::Own => &self.buffer,
+            Held::Shared(bytes) => bytes,
+        }
+    }
+
+    /// Takes the bytes of a page, of which all from `plain` on are compressed if `is_compressed` and not decompressed yet; how many it has then.
+    fn hold(&mut self, bytes: Bytes, plain: usize, is_compressed: bool) -> Result<usize, ParquetError> {
+        self.left = 0;
+        let Some(snappy) = self.snappy.as_mut().filter(|_| is_compressed) else {
+            let len = bytes.len();
+            self.held = Held::Shared(bytes);
+            return Ok(len);
+        };
+        let compressed = &bytes[plain..];
+        // Without values there is nothing, not even the length.
+        let values = if compressed.is_empty() { 0 } else { snap::raw::decompress_len(compressed)? };
+        let len = plain + values;
+        if len != self.chunk.granted() {
+            return Err(damaged("a page does not have the size that its header says"));
+        }
+        if self.buffer.capacity() / SLACK_TIMES > len + SLACK {
+            self.buffer = Vec::new();
+        }
+        self.buffer.resize(len + SLACK, 0);
+        self.buffer[..plain].copy_from_slice(&bytes[..plain]);
+        if values > 0 && snappy.decompress(compressed, &mut self.buffer[plain..len])? != values {
+            return Err(damaged("a page does not have the size that its header says"));
+        }
+        self.held = Held::Own;
+        self.chunk.give_back(bytes);
+        Ok(len)
+    }
+}

@@ -1,0 +1,139 @@
+//! Numbers of fixed width, as they are or widened.
+
+use std::marker::PhantomData;
+
+use arrow_array::{ArrayRef, make_array};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBufferBuilder};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+use ogee_vector::Column;
+use parquet::errors::ParquetError;
+
+use super::{
+    cursor::{DictionaryPage, Values},
+    hybrid::Picks,
+    values::Decode,
+};
+
+/// A number as files have it: little endian.
+pub(super) trait Stored: Copy + Default + Send {
+    const WIDTH: usize;
+
+    /// The number in the first bytes, which are there.
+    fn load(bytes: &[u8]) -> Self;
+}
+
+impl Stored for i32 {
+    const WIDTH: usize = 4;
+
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> Self {
+        Self::from_le_bytes(bytes[..4].try_into().expect("4 bytes"))
+    }
+}
+
+impl Stored for i64 {
+    const WIDTH: usize = 8;
+
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> Self {
+        Self::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
+    }
+}
+
+/// The numbers of a plain page.
+pub(super) fn plain<S: Stored>(bytes: &[u8], count: usize) -> Result<impl Iterator<Item = S>, ParquetError> {
+    let bytes = bytes.get(..count * S::WIDTH);
+    let bytes = bytes.ok_or_else(|| ParquetError::EOF("a page has fewer values than its header says".into()))?;
+    Ok(bytes.chunks_exact(S::WIDTH).map(S::load))
+}
+
+/// An array of `values` in `data_type`, whose native type they are of.
+pub(super) fn array(
+    data_type: &DataType,
+    values: Buffer,
+    len: usize,
+    nulls: &mut NullBufferBuilder,
+) -> Result<ArrayRef, ParquetError> {
+    let nulls = nulls.finish().map(|nulls| nulls.into_inner().into_inner());
+    Ok(make_array(ArrayData::try_new(data_type.clone(), len, nulls, 0, vec![values], vec![])?))
+}
+
+/// Checks that `codes` are those of a dictionary of `values` values.
+pub(super) fn check_codes(codes: &[u32], values: usize) -> Result<(), ParquetError> {
+    match codes.iter().copied().fold(0, u32::max) as usize {
+        greatest if codes.is_empty() || greatest < values => Ok(()),
+        greatest => Err(ParquetError::General(format!("code {greatest} of a dictionary of {values} values"))),
+    }
+}
+
+/// Numbers that are `S` in the file and `O` in memory.
+pub(super) struct Fixed<S, O> {
+    data_type: DataType,
+    dictionary: Vec<S>,
+    codes: Vec<u32>,
+    /// The values of the last batch, whose memory is used again when nobody refers to them any more.
+    last: Option<Buffer>,
+    out: PhantomData<O>,
+}
+
+impl<S, O> Fixed<S, O> {
+    pub(super) fn new(data_type: DataType) -> Self {
+        Self { data_type, dictionary: Vec::new(), codes: Vec::new(), last: None, out: PhantomData }
+    }
+}
+
+impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
+    type Out = O;
+
+    fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
+        self.dictionary = plain(page.bytes, page.values)?.collect();
+        Ok(())
+    }
+
+    fn decode(
+        &mut self,
+        page: &[u8],
+        values: &mut Values,
+        count: usize,
+        picks: Picks<'_>,
+        out: &mut Vec<O>,
+    ) -> Result<(), ParquetError> {
+        match values {
+            Values::Plain(at) => {
+                let bytes = page.get(*at..).unwrap_or_default();
+                let all = plain::<S>(bytes, count)?;
+                match picks {
+                    Picks::All => out.extend(all.map(O::from)),
+                    Picks::At { rows, base } => {
+                        out.extend(
+                            rows.iter().map(|&row| O::from(S::load(&bytes[(row - base) as usize * S::WIDTH..]))),
+                        );
+                    }
+                }
+                *at += count * S::WIDTH;
+            }
+            Values::Codes(codes) => {
+                self.codes.clear();
+                codes.read(page, count, picks, &mut self.codes)?;
+                check_codes(&self.codes, self.dictionary.len())?;
+                out.extend(self.codes.iter().map(|&code| O::from(self.dictionary[code as usize])));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, rows: usize) -> Vec<O> {
+        let mut values = self.last.take().and_then(|last| last.into_vec().ok()).unwrap_or_default();
+        values.clear();
+        values.reserve(rows);
+        values
+    }
+
+    fn finish(&mut self, values: Vec<O>, nulls: &mut NullBufferBuilder) -> Result<Column, ParquetError> {
+        let len = values.len();
+        let values = Buffer::from_vec(values);
+        self.last = Some(values.clone());
+        Ok(Column::flat(array(&self.data_type, values, len, nulls)?))
+    }
+}

@@ -1,0 +1,154 @@
+//! The values of the rows that are wanted, page after page.
+//!
+//! Not here: how a value is made (`fixed`, `codes`).
+
+use arrow_buffer::NullBufferBuilder;
+use ogee_vector::Column;
+use parquet::errors::ParquetError;
+
+use super::{
+    ColumnDecoder, Stretch,
+    cursor::{DictionaryPage, PageCursor, Valid, Values},
+    hybrid::Picks,
+};
+
+/// Makes values out of what pages hold.
+pub(super) trait Decode: Send {
+    /// A value.
+    type Out: Copy + Default + Send;
+
+    /// Takes the dictionary.
+    fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError>;
+
+    /// Passes `count` values of `page` and appends those of `picks`.
+    fn decode(
+        &mut self,
+        page: &[u8],
+        values: &mut Values,
+        count: usize,
+        picks: Picks<'_>,
+        out: &mut Vec<Self::Out>,
+    ) -> Result<(), ParquetError>;
+
+    /// An empty vector, for about `rows` values.
+    fn begin(&mut self, rows: usize) -> Vec<Self::Out>;
+
+    /// The column of `values`; those that `nulls` says are NULL are defaults.
+    fn finish(&mut self, values: Vec<Self::Out>, nulls: &mut NullBufferBuilder) -> Result<Column, ParquetError>;
+}
+
+/// A column whose values `D` makes.
+pub(super) struct ColumnValues<D: Decode> {
+    cursor: PageCursor,
+    decode: D,
+    /// Values of rows that are not NULL, before they are put in their places.
+    dense: Vec<D::Out>,
+    /// Positions of wanted rows among the values.
+    picks: Vec<u32>,
+}
+
+impl<D: Decode> ColumnValues<D> {
+    pub(super) fn new(cursor: PageCursor, decode: D) -> Self {
+        Self { cursor, decode, dense: Vec::new(), picks: Vec::new() }
+    }
+
+    /// Reads `rows` rows of the page at hand.
+    fn page(
+        &mut self,
+        rows: usize,
+        picks: Picks<'_>,
+        out: &mut Vec<D::Out>,
+        nulls: &mut NullBufferBuilder,
+    ) -> Result<(), ParquetError> {
+        let Self { cursor, decode, dense, picks: value_picks } = self;
+        let start = out.len();
+        if let Valid::All = cursor.valid(rows)? {
+            let (page, values) = cursor.values(rows);
+            decode.decode(page, values, rows, picks, out)?;
+            if out.len() - start != picks.len(rows) {
+                return Err(ParquetError::EOF("a page has fewer values than its header says".into()));
+            }
+            nulls.append_n_non_nulls(out.len() - start);
+            return Ok(());
+        }
+        // Which value a wanted row has, and whether it has one.
+        let levels = std::mem::take(&mut cursor.levels);
+        value_picks.clear();
+        let (mut values_before, mut row) = (0, 0);
+        let mut next = |upto: usize| {
+            values_before += levels[row..upto].iter().sum::<u32>();
+            row = upto;
+            values_before
+        };
+        let mut want = |row: usize| {
+            let before = next(row);
+            let valid = levels[row] == 1;
+            if valid {
+                value_picks.push(before);
+            }
+            nulls.append(valid);
+        };
+        match picks {
+            Picks::All => (0..rows).for_each(&mut want),
+            Picks::At { rows, base } => rows.iter().for_each(|&row| want((row - base) as usize)),
+        }
+        let count = next(rows) as usize;
+        dense.clear();
+        let (page, values) = cursor.values(rows);
+        decode.decode(page, values, count, Picks::At { rows: value_picks, base: 0 }, dense)?;
+        if dense.len() != value_picks.len() {
+            return Err(ParquetError::EOF("a page has fewer values than its header says".into()));
+        }
+        let mut dense = dense.iter();
+        let mut put = |row: usize| {
+            out.push(if levels[row] == 1 { *dense.next().expect("one for each") } else { D::Out::default() });
+        };
+        match picks {
+            Picks::All => (0..rows).for_each(&mut put),
+            Picks::At { rows, base } => rows.iter().for_each(|&row| put((row - base) as usize)),
+        }
+        self.cursor.levels = levels;
+        Ok(())
+    }
+}
+
+impl<D: Decode> ColumnDecoder for ColumnValues<D> {
+    fn read(&mut self, stretches: &[Stretch], picked: Option<&[u32]>) -> Result<Column, ParquetError> {
+        let wanted = picked.map_or_else(|| stretches.iter().map(|stretch| stretch.take).sum(), <[u32]>::len);
+        let mut out = self.decode.begin(wanted);
+        let mut nulls = NullBufferBuilder::new(wanted);
+        let mut picked = picked;
+        let mut base = 0;
+        for stretch in stretches {
+            self.cursor.pass(stretch.skip);
+            let mut left = stretch.take;
+            while left > 0 {
+                if let Some(rows) = picked {
+                    let next = rows.first().map_or(left, |&row| (row as usize - base).min(left));
+                    self.cursor.pass(next);
+                    (base, left) = (base + next, left - next);
+                    if left == 0 {
+                        break;
+                    }
+                }
+                let decode = &mut self.decode;
+                let here = self.cursor.settle(left, |page| decode.set_dictionary(page))?;
+                let picks = match &mut picked {
+                    None => Picks::All,
+                    Some(rows) => {
+                        let (now, later) = rows.split_at(rows.partition_point(|&row| (row as usize) < base + here));
+                        *rows = later;
+                        Picks::At { rows: now, base: base as u32 }
+                    }
+                };
+                self.page(here, picks, &mut out, &mut nulls)?;
+                (base, left) = (base + here, left - here);
+            }
+        }
+        self.decode.finish(out, &mut nulls)
+    }
+
+    fn pass(&mut self, rows: usize) {
+        self.cursor.pass(rows);
+    }
+}

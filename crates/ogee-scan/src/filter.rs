@@ -1,0 +1,220 @@
+//! Predicates of those who read the scan, applied while it decodes.
+//!
+//! Conjuncts are applied one after the other, each to the rows that the ones before left. Those that cannot fail come first, in the order that leaves
+//! out most rows for their cost, as it was seen so far; the others keep their order, so that none meets a row which the one before would have
+//! kept from it. Of a column that comes as codes of a dictionary, each value is looked at once, and then its codes are looked up.
+//!
+//! Not here: which columns are decoded when (`batch`).
+
+use std::{sync::Arc, time::Instant};
+
+use arrow_array::{ArrayRef, new_null_array};
+use arrow_schema::DataType;
+use ogee_exec::{ExecError, Expr};
+use ogee_vector::{Chunk, Column};
+
+/// Batches after which the order is looked at again.
+const ORDER_BATCHES: usize = 16;
+
+/// A part of a predicate, over columns of the scan.
+struct Conjunct {
+    expr: Expr,
+    columns: Box<[usize]>,
+    can_fail: bool,
+}
+
+/// A predicate, in parts.
+#[derive(Default)]
+pub(crate) struct ScanFilter {
+    /// Those that cannot fail first.
+    conjuncts: Box<[Conjunct]>,
+}
+
+impl ScanFilter {
+    /// The parts of `predicate`; comparisons of one column are one.
+    pub(crate) fn new(predicate: &Expr) -> Self {
+        let mut parts = Vec::new();
+        split(predicate, &mut parts);
+        let mut conjuncts: Vec<Conjunct> = Vec::new();
+        for part in parts {
+            let can_fail = !matches!(part, Expr::Compare { .. });
+            let mut columns = Vec::new();
+            part.columns(&mut columns);
+            columns.sort_unstable();
+            columns.dedup();
+            let same = conjuncts.iter_mut().find(|other| !can_fail && !other.can_fail && *other.columns == *columns);
+            match same {
+                Some(Conjunct { expr: Expr::And(exprs), .. }) => exprs.push(part.clone()),
+                Some(Conjunct { expr, .. }) => *expr = Expr::And(vec![expr.clone(), part.clone()]),
+                None => conjuncts.push(Conjunct { expr: part.clone(), columns: columns.into(), can_fail }),
+            }
+        }
+        // Stable.
+        conjuncts.sort_by_key(|conjunct| conjunct.can_fail);
+        Self { conjuncts: conjuncts.into() }
+    }
+
+    /// Whether a part of the predicate reads nothing but `column`.
+    pub(crate) fn probes(&self, column: usize) -> bool {
+        self.conjuncts.iter().any(|conjunct| *conjunct.columns == [column])
+    }
+}
+
+fn split<'a>(expr: &'a Expr, parts: &mut Vec<&'a Expr>) {
+    match expr {
+        Expr::And(exprs) => exprs.iter().for_each(|expr| split(expr, parts)),
+        _ => parts.push(expr),
+    }
+}
+
+/// What a conjunct says of the values of a dictionary.
+struct Lookup {
+    values: ArrayRef,
+    /// Rows that were compared before it paid to look at the values.
+    rows: usize,
+    /// Of each value whether it passes; `None` as long as that is not known.
+    passes: Option<Box<[bool]>>,
+}
+
+/// What a lane has seen of a conjunct.
+#[derive(Default)]
+struct Seen {
+    rows: u64,
+    passed: u64,
+    nanoseconds: u64,
+    lookup: Option<Lookup>,
+}
+
+impl Seen {
+    /// Rows that it leaves out for its time, as far as that is known.
+    fn worth(&self) -> f64 {
+        (self.rows - self.passed) as f64 / self.nanoseconds.max(1) as f64
+    }
+}
+
+/// A lane's use of a filter.
+pub(crate) struct LaneFilter {
+    filter: Arc<ScanFilter>,
+    order: Box<[usize]>,
+    seen: Box<[Seen]>,
+    /// Place in the order of the next conjunct for the batch at hand.
+    next: usize,
+    started: Option<Instant>,
+    batches: usize,
+    keep: Vec<u32>,
+}
+
+impl LaneFilter {
+    pub(crate) fn new(filter: Arc<ScanFilter>) -> Self {
+        let count = filter.conjuncts.len();
+        Self {
+            filter,
+            order: (0..count).collect(),
+            seen: (0..count).map(|_| Seen::default()).collect(),
+            next: 0,
+            started: None,
+            batches: 0,
+            keep: Vec::new(),
+        }
+    }
+
+    /// A row group ends, and its dictionaries with it.
+    pub(crate) fn end_row_group(&mut self) {
+        self.seen.iter_mut().for_each(|seen| seen.lookup = None);
+    }
+
+    /// Begins a batch.
+    pub(crate) fn begin(&mut self) {
+        self.next = 0;
+        self.batches += 1;
+        if self.batches.is_multiple_of(ORDER_BATCHES) {
+            let movable = self.filter.conjuncts.partition_point(|conjunct| !conjunct.can_fail);
+            let worth = |&conjunct: &usize| self.seen[conjunct].worth();
+            self.order[..movable].sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+        }
+    }
+
+    /// The next conjunct to apply.
+    pub(crate) fn next(&mut self) -> Option<usize> {
+        let conjunct = self.order.get(self.next).copied()?;
+        self.next += 1;
+        self.started = Some(Instant::now());
+        Some(conjunct)
+    }
+
+    /// The columns that a conjunct reads.
+    pub(crate) fn columns(&self, conjunct: usize) -> &[usize] {
+        &self.filter.conjuncts[conjunct].columns
+    }
+
+    /// Applies a conjunct to `rows` rows, of which its columns are there: those that pass, unless all do. `is_coded`: whether a column comes as codes.
+    pub(crate) fn select(
+        &mut self,
+        conjunct: usize,
+        columns: &[Option<Column>],
+        rows: usize,
+        is_coded: impl Fn(usize) -> bool,
+    ) -> Result<Option<&[u32]>, ExecError> {
+        let Conjunct { expr, columns: reads, .. } = &self.filter.conjuncts[conjunct];
+        let (seen, keep) = (&mut self.seen[conjunct], &mut self.keep);
+        let coded = match **reads {
+            [column] if is_coded(column) => columns[column].as_ref(),
+            _ => None,
+        };
+        let passes = coded.and_then(|column| seen.lookup(expr, reads[0], column, rows));
+        match (passes, coded.and_then(|column| column.selection.as_ref())) {
+            (Some(passes), Some(codes)) => {
+                keep.resize(rows, 0);
+                let mut kept = 0;
+                for (row, &code) in codes.positions().iter().enumerate() {
+                    keep[kept] = row as u32;
+                    kept += usize::from(passes[code as usize]);
+                }
+                keep.truncate(kept);
+            }
+            _ => expr.select(&chunk(columns, rows), keep)?,
+        }
+        seen.rows += rows as u64;
+        seen.passed += keep.len() as u64;
+        seen.nanoseconds += self.started.map_or(0, |started| started.elapsed().as_nanos() as u64);
+        Ok((keep.len() < rows).then_some(&keep[..]))
+    }
+}
+
+impl Seen {
+    /// Which values of the dictionary of `column` pass, once as many rows as it has values have been seen.
+    fn lookup(&mut self, expr: &Expr, index: usize, column: &Column, rows: usize) -> Option<&[bool]> {
+        let values = &column.array;
+        let lookup = self.lookup.take().filter(|lookup| Arc::ptr_eq(&lookup.values, values));
+        let lookup = self.lookup.insert(lookup.unwrap_or_else(|| Lookup {
+            values: ArrayRef::clone(values),
+            rows: 0,
+            passes: None,
+        }));
+        if lookup.passes.is_none() && lookup.rows != usize::MAX {
+            lookup.rows += rows;
+            if lookup.rows >= values.len() {
+                let mut columns = vec![None; index];
+                columns.push(Some(Column::flat(ArrayRef::clone(values))));
+                let mut passing = Vec::new();
+                match expr.select(&chunk(&columns, values.len()), &mut passing) {
+                    Ok(()) => {
+                        let mut passes = vec![false; values.len()];
+                        passing.iter().for_each(|&value| passes[value as usize] = true);
+                        lookup.passes = Some(passes.into());
+                    }
+                    // A value of the dictionary that no row has may be the reason. The rows will tell.
+                    Err(_) => lookup.rows = usize::MAX,
+                }
+            }
+        }
+        lookup.passes.as_deref()
+    }
+}
+
+/// A chunk of the columns that are there; in the place of the others, which nobody looks at, there is nothing.
+fn chunk(columns: &[Option<Column>], rows: usize) -> Chunk {
+    let nothing = new_null_array(&DataType::Null, rows);
+    let columns = columns.iter().map(|c| c.clone().unwrap_or_else(|| Column::flat(ArrayRef::clone(&nothing))));
+    Chunk::from_columns(columns.collect(), rows)
+}
