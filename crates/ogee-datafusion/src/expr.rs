@@ -19,7 +19,7 @@ use datafusion::{
     logical_expr::Operator,
     physical_expr::{
         PhysicalExpr,
-        expressions::{BinaryExpr, Column, LikeExpr, Literal},
+        expressions::{BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr},
         split_conjunction,
     },
     physical_expr_common::physical_expr::is_volatile,
@@ -169,9 +169,25 @@ fn foreign(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
         .iter()
         .map(|field| (normalize_type(field.data_type()) != *field.data_type()).then(|| field.data_type().clone()))
         .collect();
-    let is_volatile = is_volatile(expr);
+    let (is_volatile, can_fail) = (is_volatile(expr), can_fail(expr));
     let schema = Arc::new(Schema::new(fields));
-    Ok(Expr::Foreign(Arc::new(Foreign { expr: reindexed, columns, declared, schema, is_volatile })))
+    Ok(Expr::Foreign(Arc::new(Foreign { expr: reindexed, columns, declared, schema, is_volatile, can_fail })))
+}
+
+/// Whether some values may make `expr` fail. Comparisons, lists and what connects them take every value; of all else nothing is known.
+fn can_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    // What propagates bounds compares.
+    let takes_all = expr
+        .downcast_ref::<BinaryExpr>()
+        .is_some_and(|binary| binary.op().supports_propagation() || binary.op().is_logic_operator())
+        || expr.downcast_ref::<Column>().is_some()
+        || expr.downcast_ref::<Literal>().is_some()
+        || expr.downcast_ref::<InListExpr>().is_some()
+        || expr.downcast_ref::<LikeExpr>().is_some()
+        || expr.downcast_ref::<NotExpr>().is_some()
+        || expr.downcast_ref::<IsNullExpr>().is_some()
+        || expr.downcast_ref::<IsNotNullExpr>().is_some();
+    !takes_all || expr.children().into_iter().any(can_fail)
 }
 
 /// A physical expression evaluated on the columns that it reads, in the types that it was planned for.
@@ -183,6 +199,7 @@ struct Foreign {
     declared: Vec<Option<DataType>>,
     schema: SchemaRef,
     is_volatile: bool,
+    can_fail: bool,
 }
 
 impl ForeignExpr for Foreign {
@@ -192,6 +209,10 @@ impl ForeignExpr for Foreign {
 
     fn is_volatile(&self) -> bool {
         self.is_volatile
+    }
+
+    fn can_fail(&self) -> bool {
+        self.can_fail
     }
 
     fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {

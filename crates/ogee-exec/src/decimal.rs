@@ -79,6 +79,10 @@ impl DecimalArithmetic {
         })
     }
 
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.left.is_volatile() || self.right.is_volatile()
+    }
+
     /// Appends the columns that both sides read.
     pub(crate) fn columns(&self, columns: &mut Vec<usize>) {
         self.left.columns(columns);

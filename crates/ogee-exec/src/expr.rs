@@ -20,6 +20,9 @@ pub trait ForeignExpr: Send + Sync + fmt::Debug {
     /// Whether equal arguments may give different values.
     fn is_volatile(&self) -> bool;
 
+    /// Whether there may be values that it fails for.
+    fn can_fail(&self) -> bool;
+
     /// Its value for each of `rows` rows of `columns` (those of [`Self::columns`], in that order).
     ///
     /// # Errors
@@ -120,7 +123,32 @@ impl Expr {
                 condition.columns(columns);
             }
             Self::Decimal(arithmetic) => arithmetic.columns(columns),
+            Self::Like(like) => like.value.columns(columns),
             Self::Foreign(foreign) => columns.extend(foreign.columns()),
+        }
+    }
+
+    /// Whether it may fail for some values, so that rows which another condition leaves out must not reach it.
+    pub fn can_fail(&self) -> bool {
+        match self {
+            Self::Column(_) | Self::Literal(_) | Self::Compare { .. } => false,
+            Self::And(parts) => parts.iter().any(Self::can_fail),
+            Self::NullUnless { value, condition } => value.can_fail() || condition.can_fail(),
+            Self::Like(like) => like.value.can_fail(),
+            Self::Decimal(_) => true,
+            Self::Foreign(foreign) => foreign.can_fail(),
+        }
+    }
+
+    /// Whether equal rows may have different values.
+    pub fn is_volatile(&self) -> bool {
+        match self {
+            Self::Column(_) | Self::Literal(_) | Self::Compare { .. } => false,
+            Self::And(parts) => parts.iter().any(Self::is_volatile),
+            Self::NullUnless { value, condition } => value.is_volatile() || condition.is_volatile(),
+            Self::Like(like) => like.value.is_volatile(),
+            Self::Decimal(arithmetic) => arithmetic.is_volatile(),
+            Self::Foreign(foreign) => foreign.is_volatile(),
         }
     }
 
@@ -220,6 +248,10 @@ mod tests {
 
         fn is_volatile(&self) -> bool {
             self.is_volatile
+        }
+
+        fn can_fail(&self) -> bool {
+            true
         }
 
         fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {

@@ -15,7 +15,7 @@ use crate::{ExecError, Expr};
 /// `value LIKE pattern`, or `NOT LIKE`.
 #[derive(Clone, Debug)]
 pub struct Like {
-    value: Expr,
+    pub(crate) value: Expr,
     pattern: Pattern,
     negated: bool,
 }

@@ -96,6 +96,10 @@ impl ForeignExpr for EvenSum {
         false
     }
 
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     fn evaluate(&self, columns: &[ArrayRef], _rows: usize) -> Result<ArrayRef, ExecError> {
         let [a, b] = [0, 1].map(|column: usize| columns[column].as_primitive::<types::Int64Type>());
         let even = a.values().iter().zip(b.values()).map(|(a, b)| Some((a + b) % 2 == 0));

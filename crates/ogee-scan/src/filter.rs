@@ -37,7 +37,7 @@ impl ScanFilter {
         split(predicate, &mut parts);
         let mut conjuncts: Vec<Conjunct> = Vec::new();
         for part in parts {
-            let can_fail = !matches!(part, Expr::Compare { .. });
+            let can_fail = part.can_fail();
             let mut columns = Vec::new();
             part.columns(&mut columns);
             columns.sort_unstable();
@@ -158,7 +158,7 @@ impl LaneFilter {
         let Conjunct { expr, columns: reads, .. } = &self.filter.conjuncts[conjunct];
         let (seen, keep) = (&mut self.seen[conjunct], &mut self.keep);
         let coded = match **reads {
-            [column] if is_coded(column) => columns[column].as_ref(),
+            [column] if is_coded(column) && !expr.is_volatile() => columns[column].as_ref(),
             _ => None,
         };
         let passes = coded.and_then(|column| seen.lookup(expr, reads[0], column, rows));
