@@ -22,6 +22,8 @@ pub struct ExecSettings {
     pub aggregate_strategy: Option<AggregateStrategy>,
     /// Forces how hash joins keep their build side; `None` decides by its size.
     pub join_strategy: Option<JoinStrategy>,
+    /// Forces how hash joins filter the rows of their probe side before these come to them; `None` decides by the keys and what comes of it.
+    pub key_filters: Option<KeyFilters>,
 }
 
 /// How the first phase of an aggregation treats its rows.
@@ -44,6 +46,17 @@ pub enum JoinStrategy {
     Partitioned,
 }
 
+/// What rows of the probe side of a join are asked about before they have come to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFilters {
+    /// Nothing.
+    Never,
+    /// All of them, a Bloom filter, however few of them it drops.
+    Bloom,
+    /// All of them: a bit for each integer where keys are a range of integers, else a Bloom filter.
+    Bits,
+}
+
 impl Default for ExecSettings {
     fn default() -> Self {
         Self {
@@ -52,6 +65,7 @@ impl Default for ExecSettings {
             hash: HashSeed::default(),
             aggregate_strategy: None,
             join_strategy: None,
+            key_filters: None,
         }
     }
 }

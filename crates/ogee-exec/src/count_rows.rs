@@ -31,6 +31,10 @@ impl Operator for CountRows {
         Some(column)
     }
 
+    fn is_light(&self) -> bool {
+        true
+    }
+
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         Box::new(CountRowsLocal { rows: Arc::clone(&self.rows) })
     }

@@ -28,6 +28,10 @@ impl Operator for Filter {
         Some(column)
     }
 
+    fn is_light(&self) -> bool {
+        true
+    }
+
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         Box::new(FilterLocal { predicate: Arc::clone(&self.predicate), rows: Vec::new() })
     }

@@ -28,6 +28,7 @@ mod output;
 mod pipeline;
 mod project;
 mod query;
+mod restriction;
 mod scalar;
 mod series;
 pub mod sort;
@@ -37,7 +38,7 @@ mod union;
 pub mod window;
 
 pub use compare::CompareOp;
-pub use context::{AggregateStrategy, ExecContext, ExecSettings, JoinStrategy, QueryCounters};
+pub use context::{AggregateStrategy, ExecContext, ExecSettings, JoinStrategy, KeyFilters, QueryCounters};
 pub use count_rows::CountRows;
 pub use decimal::{DecimalArithmetic, DecimalOp};
 pub use error::ExecError;
@@ -47,11 +48,10 @@ pub use like::Like;
 pub use limit::Limit;
 pub use order::RowOrder;
 pub use output::OutputStream;
-pub use pipeline::{
-    Flow, Operator, OperatorLocal, Pipeline, Restriction, Sink, SinkLocal, Source, SourceLocal, SourceStep,
-};
+pub use pipeline::{Flow, Operator, OperatorLocal, Pipeline, Sink, SinkLocal, Source, SourceLocal, SourceStep};
 pub use project::Project;
-pub use query::{OpenPipeline, Query, RunningQuery};
+pub use query::{Groups, OpenPipeline, Query, RunningQuery};
+pub use restriction::{Restriction, RestrictionLocal};
 pub use scalar::ScalarSink;
 pub use series::SeriesSource;
 pub use source::{ChannelSender, ChannelSource, ChunksSource};

@@ -1,6 +1,6 @@
 //! Pipelines: source, streaming operators, sink, and the job that runs them in morsels.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{Job, JobError, JobWaker, Step, TaskContext};
@@ -8,7 +8,7 @@ use ogee_vector::{Chunk, Domain};
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, Expr,
+    ExecContext, ExecError, Expr, Restriction,
     stages::{Moved, Stages, StagesLocal},
 };
 
@@ -23,22 +23,6 @@ pub enum SourceStep {
     Blocked,
     /// This lane finds no more rows.
     Exhausted,
-}
-
-/// Which values of a column matter to those who read a source, once that is known: stored as integers, as in [`Domain`].
-#[derive(Debug, Default)]
-pub struct Restriction(OnceLock<(i64, i64)>);
-
-impl Restriction {
-    /// Only values from `least` to `greatest` matter, none if `least` is the greater one.
-    pub fn set(&self, least: i64, greatest: i64) {
-        self.0.get_or_init(|| (least, greatest));
-    }
-
-    /// Whether rows with values from `least` to `greatest` could matter.
-    pub fn admits(&self, least: i64, greatest: i64) -> bool {
-        self.0.get().is_none_or(|range| range.0 <= range.1 && range.0 <= greatest && least <= range.1)
-    }
 }
 
 /// Where the rows of a pipeline come from. Lanes share it and take morsels from it.
@@ -59,10 +43,9 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
-    /// Told before the first morsel: rows whose `column` is outside of `restriction`, or NULL, need not be given. Whether the source will look at it.
-    fn restrict(&self, column: usize, restriction: Arc<Restriction>) -> bool {
-        let _ = (column, restriction);
-        false
+    /// Told before the query begins: rows need not be given that do not matter by `restriction`, which is about `columns`.
+    fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) {
+        let _ = (columns, restriction);
     }
 
     /// Told before the first morsel, at most once: only rows for which `predicate` is true are wanted. Whether the source leaves out all others; if
@@ -130,6 +113,11 @@ pub trait Operator: Send + Sync {
     fn origin(&self, column: usize) -> Option<usize> {
         let _ = column;
         None
+    }
+
+    /// Whether it does next to nothing to a row: counts it, moves its columns, compares some.
+    fn is_light(&self) -> bool {
+        false
     }
 
     /// State of one lane: scratch.
@@ -232,12 +220,18 @@ pub struct Pipeline {
 impl Pipeline {
     /// A pipeline from `source` through `operators` into `sink`.
     pub fn new(source: Arc<dyn Source>, operators: Vec<Arc<dyn Operator>>, sink: Arc<dyn Sink>) -> Self {
+        let name = Self::name_of(&*source, &operators, &sink);
+        Self { name, source, operators, sink }
+    }
+
+    /// The name of a pipeline of these parts.
+    pub(crate) fn name_of(source: &dyn Source, operators: &[Arc<dyn Operator>], sink: &Arc<dyn Sink>) -> String {
         let mut name = source.name().to_owned();
         for step in operators.iter().map(|o| o.name()).chain([sink.name()]) {
             name.push_str(" → ");
             name.push_str(step);
         }
-        Self { name, source, operators, sink }
+        name
     }
 
     /// The names of its parts, joined by arrows.

@@ -39,6 +39,10 @@ impl Operator for Project {
         }
     }
 
+    fn is_light(&self) -> bool {
+        self.exprs.iter().all(|expr| matches!(expr, Expr::Column(_)))
+    }
+
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         Box::new(ProjectLocal(Arc::clone(&self.exprs)))
     }

@@ -21,12 +21,24 @@ pub struct OpenPipeline {
     pub deps: Vec<usize>,
     /// The order of the rows, if they have one that an output is to keep.
     pub order: Option<Arc<RowOrder>>,
+    /// Whose rows the source gives, in groups, if each of them can be left out before it is made.
+    pub groups: Option<Groups>,
+}
+
+/// Rows that are made of the rows of another pipeline, group by group: of those with equal values in some columns.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    /// The number of that pipeline.
+    pub pipeline: usize,
+    /// For each column, that one of the columns that go into the other pipeline's sink which has the same value in all rows of the group. If rows with
+    /// a value of it were missing there, all rows with that value would be missing here, and no other row would change.
+    pub columns: Vec<Option<usize>>,
 }
 
 impl OpenPipeline {
     /// The rows of `source`, which waits for nothing.
     pub fn new(source: Arc<dyn Source>) -> Self {
-        Self { source, operators: Vec::new(), deps: Vec::new(), order: None }
+        Self { source, operators: Vec::new(), deps: Vec::new(), order: None, groups: None }
     }
 
     /// Columns of the chunks that come out.
@@ -53,7 +65,7 @@ impl OpenPipeline {
 /// Pipelines with their dependencies, ready to be started.
 pub struct Query {
     ctx: ExecContext,
-    pipelines: Vec<(Pipeline, Vec<usize>)>,
+    pipelines: Vec<(OpenPipeline, Arc<dyn Sink>)>,
     /// Pipelines that all those wait for that are added now.
     before: Vec<usize>,
 }
@@ -72,8 +84,18 @@ impl Query {
     /// Closes `open` with `sink`; returns the number of the pipeline, for others to depend on.
     pub fn add(&mut self, mut open: OpenPipeline, sink: Arc<dyn Sink>) -> usize {
         open.deps.extend(&self.before);
-        self.pipelines.push((Pipeline::new(open.source, open.operators, sink), open.deps));
+        self.pipelines.push((open, sink));
         self.pipelines.len() - 1
+    }
+
+    /// Pipeline `number`, of those that were added.
+    pub(crate) fn pipeline(&self, number: usize) -> &OpenPipeline {
+        &self.pipelines[number].0
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn pipeline_mut(&mut self, number: usize) -> &mut OpenPipeline {
+        &mut self.pipelines[number].0
     }
 
     /// Has all pipelines that `of` adds, and the one that it leaves open, wait for the pipelines `before`, whose results their expressions read.
@@ -96,7 +118,33 @@ impl Query {
 
     /// The pipelines' names, in the order in which they were added.
     pub fn pipeline_names(&self) -> Vec<String> {
-        self.pipelines.iter().map(|(pipeline, _)| pipeline.name().to_owned()).collect()
+        let name = |(open, sink): &(OpenPipeline, _)| Pipeline::name_of(&*open.source, &open.operators, sink);
+        self.pipelines.iter().map(name).collect()
+    }
+
+    /// The pipelines, each after those that it waits for, and otherwise as they were added.
+    fn in_order(&self) -> Vec<usize> {
+        /// Whether a pipeline has its place, or its place is being looked for.
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            New,
+            Waiting,
+            Placed,
+        }
+        fn place(query: &Query, number: usize, states: &mut [State], order: &mut Vec<usize>) {
+            match states[number] {
+                State::Placed => return,
+                State::Waiting => panic!("pipelines wait for each other"),
+                State::New => states[number] = State::Waiting,
+            }
+            query.pipelines[number].0.deps.iter().for_each(|&dep| place(query, dep, states, order));
+            states[number] = State::Placed;
+            order.push(number);
+        }
+        let mut states = vec![State::New; self.pipelines.len()];
+        let mut order = Vec::with_capacity(states.len());
+        (0..states.len()).for_each(|number| place(self, number, &mut states, &mut order));
+        order
     }
 
     /// Hands the pipelines to the scheduler.
@@ -119,10 +167,14 @@ impl Query {
         on_done: impl FnOnce(Result<(), ExecError>) + Send + 'static,
     ) -> RunningQuery {
         let mut builder = QueryBuilder::new();
-        let mut ids = Vec::with_capacity(self.pipelines.len());
-        for (pipeline, deps) in self.pipelines {
-            let deps: Vec<_> = deps.iter().map(|&dep| ids[dep]).collect();
-            ids.push(builder.add_job(Arc::new(pipeline.into_job(self.ctx.clone())), &deps));
+        let order = self.in_order();
+        let mut pipelines: Vec<_> = self.pipelines.into_iter().map(Some).collect();
+        let mut ids = vec![None; pipelines.len()];
+        for number in order {
+            let (open, sink) = pipelines[number].take().expect("each has one place");
+            let deps: Vec<_> = open.deps.iter().map(|&dep| ids[dep].expect("placed before")).collect();
+            let pipeline = Pipeline::new(open.source, open.operators, sink);
+            ids[number] = Some(builder.add_job(Arc::new(pipeline.into_job(self.ctx.clone())), &deps));
         }
         let handle = scheduler
             .submit(builder, Box::new(move |result| on_done(result.map_err(|error| ExecError::from_query(&error)))));

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -11,8 +11,8 @@ use std::{
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray, cast::AsArray, types};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
-    ChunksSource, ExecContext, ExecError, ExecSettings, Expr, ForeignExpr, JoinStrategy, OpenPipeline, OutputStream,
-    Query,
+    ChunksSource, ExecContext, ExecError, ExecSettings, Expr, ForeignExpr, JoinStrategy, KeyFilters, OpenPipeline,
+    OutputStream, Query,
     join::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual, hash_join},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
@@ -164,6 +164,8 @@ impl Case {
             build: schema(),
             probe: schema(),
             build_domains: Vec::new(),
+            groups_wait: true,
+            dropped: Arc::default(),
         }
     }
 
@@ -263,7 +265,7 @@ fn drain(mut stream: OutputStream) -> Result<Vec<Chunk>, ExecError> {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Setup {
     name: &'static str,
     limit: usize,
@@ -272,6 +274,7 @@ struct Setup {
     spill_always: bool,
     chunk: usize,
     strategy: Option<JoinStrategy>,
+    filters: Option<KeyFilters>,
 }
 
 const PLAIN: Setup = Setup {
@@ -282,9 +285,10 @@ const PLAIN: Setup = Setup {
     spill_always: false,
     chunk: 2048,
     strategy: None,
+    filters: None,
 };
 
-const SETUPS: [Setup; 8] = [
+const SETUPS: [Setup; 12] = [
     PLAIN,
     Setup { name: "one thread", threads: 1, ..PLAIN },
     Setup { name: "eight threads", threads: 8, chunk: 100, ..PLAIN },
@@ -298,8 +302,19 @@ const SETUPS: [Setup; 8] = [
         mask: 0x0003_0000_0000_0007,
         limit: 16 << 20,
         chunk: 500,
+        filters: Some(KeyFilters::Bloom),
         ..PLAIN
     },
+    Setup { name: "bloom filters", filters: Some(KeyFilters::Bloom), threads: 8, chunk: 1, ..PLAIN },
+    Setup { name: "bits", filters: Some(KeyFilters::Bits), chunk: 7, ..PLAIN },
+    Setup {
+        name: "hybrid with filters",
+        filters: Some(KeyFilters::Bits),
+        strategy: Some(JoinStrategy::Hybrid),
+        limit: 64 << 20,
+        ..PLAIN
+    },
+    Setup { name: "no filters", filters: Some(KeyFilters::Never), ..PLAIN },
 ];
 
 fn context(setup: &Setup) -> ExecContext {
@@ -314,17 +329,25 @@ fn context(setup: &Setup) -> ExecContext {
         chunk_capacity: setup.chunk,
         hash: HashSeed { mask: setup.mask, ..HashSeed::default() },
         join_strategy: setup.strategy,
+        key_filters: setup.filters,
         ..ExecSettings::default()
     };
     ExecContext::new(BufferManager::new(config).unwrap(), settings)
 }
 
 fn run(setup: &Setup, case: Case, build: &[Row], probe: &[Row]) -> Vec<String> {
+    run_counting(setup, case, build, probe).0
+}
+
+/// The rows, and how many rows of the probe side were dropped before they came to the join.
+fn run_counting(setup: &Setup, case: Case, build: &[Row], probe: &[Row]) -> (Vec<String>, u64) {
     let scheduler = Scheduler::new(setup.threads);
     let ctx = context(setup);
     let memory = Arc::clone(&ctx.memory);
     let mut query = Query::new(ctx);
-    let joined = hash_join(&mut query, open(build, setup.chunk), open(probe, setup.chunk), case.spec()).unwrap();
+    let spec = case.spec();
+    let dropped = Arc::clone(&spec.dropped);
+    let joined = hash_join(&mut query, open(build, setup.chunk), open(probe, setup.chunk), spec).unwrap();
     let chunks = drain(query.stream(joined, &scheduler, 4)).unwrap();
     let mut out = Vec::new();
     for chunk in chunks {
@@ -344,7 +367,7 @@ fn run(setup: &Setup, case: Case, build: &[Row], probe: &[Row]) -> Vec<String> {
     }
     assert_eq!(memory.stats().temp_bytes, 0, "nothing stays behind");
     out.sort();
-    out
+    (out, dropped.load(Ordering::Relaxed))
 }
 
 const KINDS: [JoinKind; 10] = [
@@ -437,4 +460,54 @@ fn one_hot_key_larger_than_memory() {
             assert!(run(&small, case, &build, &probe) == expected, "{case:?}");
         }
     }
+}
+
+#[test]
+fn rows_without_a_mate_are_dropped_early() {
+    let build = rows(10, 400, 1_000, 1_000_000);
+    let probe = rows(11, 6_000, 10_000, 1_000_000);
+    for (kind, keeps) in KINDS.map(|kind| {
+        use JoinKind as K;
+        (kind, matches!(kind, K::ProbeOuter | K::FullOuter | K::ProbeAnti | K::ProbeMark))
+    }) {
+        for keys in [Keys::Number, Keys::Float, Keys::NumberAndWord] {
+            let case = Case { kind, keys, nulls_equal: false, null_aware: false, residual: false };
+            let lonely = probe.iter().filter(|p| !build.iter().any(|b| case.matches(b, p))).count() as u64;
+            assert!(lonely > 4_000, "{lonely}");
+            // A partition that waits for its turn is asked about as well.
+            for (strategy, filters) in [None, Some(JoinStrategy::Hybrid), Some(JoinStrategy::Partitioned)]
+                .into_iter()
+                .flat_map(|strategy| [KeyFilters::Never, KeyFilters::Bloom, KeyFilters::Bits].map(|f| (strategy, f)))
+            {
+                let setup = Setup { name: "counting", strategy, filters: Some(filters), ..PLAIN };
+                let (_, dropped) = run_counting(&setup, case, &build, &probe);
+                let least = if keeps || filters == KeyFilters::Never { 0 } else { lonely - lonely / 20 };
+                let most = if least == 0 { 0 } else { lonely };
+                assert!((least..=most).contains(&dropped), "{case:?}, {setup:?}: {dropped} of {lonely}");
+                if filters == KeyFilters::Bits && keys == Keys::Number && strategy.is_none() && !keeps {
+                    let nulls = probe.iter().filter(|p| p.key.is_none()).count() as u64;
+                    assert!(dropped >= lonely - nulls, "bits are exact: {dropped} of {lonely}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn asking_that_drops_nothing_ends() {
+    // Rows that all have a mate are asked about once in a while, and so are those of a long run without one after them.
+    let build = rows(12, 20_000, 20_000, 1_000_000);
+    let known: Vec<Row> = build.iter().filter(|row| row.key.is_some()).cloned().collect();
+    let mated: Vec<Row> = known.iter().cycle().take(1_200_000).cloned().collect();
+    let lonely = Row { key: Some(-1), word: None, float: None, value: 0 };
+    let probe: Vec<Row> = mated.into_iter().chain(std::iter::repeat_n(lonely, 40_000)).collect();
+    let case =
+        Case { kind: JoinKind::ProbeSemi, keys: Keys::Number, nulls_equal: false, null_aware: false, residual: false };
+    let setup = Setup { name: "one thread", threads: 1, ..PLAIN };
+    let (given, dropped) = run_counting(&setup, case, &build, &probe);
+    assert_eq!(given.len(), 1_200_000);
+    // Windows of 16,384 rows: the second is asked about after 64 times as many, and drops nothing; the rest of the pause covers the lonely rows.
+    assert_eq!(dropped, 0);
+    let forced = Setup { filters: Some(KeyFilters::Bits), ..setup };
+    assert_eq!(run_counting(&forced, case, &build, &probe).1, 40_000);
 }

@@ -14,14 +14,22 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, statistics::StatisticsCo
 pub(crate) struct RestrictedColumn {
     pub(crate) name: String,
     pub(crate) data_type: arrow_schema::DataType,
-    pub(crate) restriction: Arc<Restriction>,
+    restriction: Arc<Restriction>,
+    /// Its number among the columns that the restriction is about.
+    number: usize,
 }
 
 impl RestrictedColumn {
     /// Column `column` of the table, if it is one of the files'.
-    pub(crate) fn new(file_schema: &SchemaRef, column: usize, restriction: Arc<Restriction>) -> Option<Self> {
+    pub(crate) fn new(
+        file_schema: &SchemaRef,
+        column: usize,
+        restriction: &Arc<Restriction>,
+        number: usize,
+    ) -> Option<Self> {
         let field = file_schema.fields().get(column)?;
-        Some(Self { name: field.name().clone(), data_type: field.data_type().clone(), restriction })
+        let (name, data_type) = (field.name().clone(), field.data_type().clone());
+        Some(Self { name, data_type, restriction: Arc::clone(restriction), number })
     }
 
     /// Of each row group: whether some of its rows can matter. True where statistics do not tell.
@@ -35,7 +43,7 @@ impl RestrictedColumn {
         let greatest = in_type(converter.row_group_maxes(row_groups).ok()?)?;
         let value = |array: &arrow_array::ArrayRef, row| integer_range(Column::flat(array.slice(row, 1)).as_ref());
         let admits = |row: usize| match (value(&least, row), value(&greatest, row)) {
-            (Some((least, _)), Some((_, greatest))) => self.restriction.admits(least, greatest),
+            (Some((least, _)), Some((_, greatest))) => self.restriction.admits(self.number, least, greatest),
             _ => true,
         };
         Some((0..row_groups.len()).map(admits).collect())

@@ -95,16 +95,16 @@ impl Source for ParquetSource {
         self.shared.spec.domains.clone()
     }
 
-    fn restrict(&self, column: usize, restriction: Arc<Restriction>) -> bool {
+    fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) {
         let Shared { spec, restricted, .. } = &*self.shared;
         if spec.limit.is_some() {
             // Whoever wants any few rows is given the first.
-            return false;
+            return;
         }
-        let column = RestrictedColumn::new(&spec.file_schema, spec.projection[column], restriction);
-        let is_of_files = column.is_some();
-        restricted.lock().extend(column);
-        is_of_files
+        let column = |(number, &column): (usize, &usize)| {
+            RestrictedColumn::new(&spec.file_schema, spec.projection[column], restriction, number)
+        };
+        restricted.lock().extend(columns.iter().enumerate().filter_map(column));
     }
 
     fn filter(&self, predicate: &Expr) -> bool {

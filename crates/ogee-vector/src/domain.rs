@@ -1,9 +1,9 @@
 //! What is known about the values of a column before they are seen, and what they are.
 
 use arrow_array::{Array, cast::AsArray, types::Decimal128Type};
-use arrow_buffer::{ArrowNativeType, ScalarBuffer};
+use arrow_buffer::ArrowNativeType;
 
-use crate::{ColumnRef, PhysicalType};
+use crate::{ColumnRef, PhysicalType, integer_values};
 
 /// What statistics say about the values of a column.
 ///
@@ -35,8 +35,7 @@ pub fn integer_range(column: ColumnRef<'_>) -> Option<(i64, i64)> {
     let physical = PhysicalType::of(column.array.data_type()).ok()?;
     macro_rules! range {
         ($t:ty) => {{
-            let data = column.array.to_data();
-            let values: ScalarBuffer<$t> = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
+            let values = integer_values::<$t>(column.array);
             range(column, |at| i64::from(values[at]))
         }};
     }

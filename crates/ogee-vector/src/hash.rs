@@ -147,8 +147,8 @@ fn float_bits(value: f64) -> u64 {
     if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() }
 }
 
-/// Values of a fixed-width column as plain integers of the same width, whatever the SQL type.
-fn integer_values<T: arrow_buffer::ArrowNativeType>(array: &ArrayRef) -> arrow_buffer::ScalarBuffer<T> {
+/// Values of a fixed-width column as plain integers of the same width, whatever the SQL type; those that are NULL are any.
+pub fn integer_values<T: arrow_buffer::ArrowNativeType>(array: &ArrayRef) -> arrow_buffer::ScalarBuffer<T> {
     let data = array.to_data();
     arrow_buffer::ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ogee_exec::{AggregateStrategy, JoinStrategy};
+use ogee_exec::{AggregateStrategy, JoinStrategy, KeyFilters};
 use ogee_memory::TempCompression;
 
 /// Settings of a handle, in the style of a builder. What is not set has the default that its method names.
@@ -20,6 +20,7 @@ pub struct Config {
     pub(crate) hash_mask: Option<u64>,
     pub(crate) aggregate_strategy: Option<AggregateStrategy>,
     pub(crate) join_strategy: Option<JoinStrategy>,
+    pub(crate) key_filters: Option<KeyFilters>,
 }
 
 impl Config {
@@ -105,6 +106,13 @@ impl Config {
     #[must_use]
     pub fn join_strategy(mut self, strategy: JoinStrategy) -> Self {
         self.join_strategy = Some(strategy);
+        self
+    }
+
+    /// A hostile setting for tests: what rows are asked about before they come to a join. Default: what pays.
+    #[must_use]
+    pub fn key_filters(mut self, filters: KeyFilters) -> Self {
+        self.key_filters = Some(filters);
         self
     }
 }

@@ -56,6 +56,7 @@ impl Database {
                 hash,
                 aggregate_strategy: config.aggregate_strategy,
                 join_strategy: config.join_strategy,
+                key_filters: config.key_filters,
             },
             Some(release_memory),
         );

@@ -32,7 +32,7 @@ pub use connection::{Connection, InterruptHandle};
 pub use database::Database;
 pub use error::{Error, Result};
 pub use monitor::StatementStats;
-pub use ogee_exec::{AggregateStrategy, JoinStrategy};
+pub use ogee_exec::{AggregateStrategy, JoinStrategy, KeyFilters};
 pub use ogee_memory::{MemoryStats, TempCompression};
 pub use result::QueryResult;
 pub use size::{format_size, parse_memory_limit, parse_size};

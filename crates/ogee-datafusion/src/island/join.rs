@@ -3,7 +3,10 @@
 //! DataFusion's left side is the one that is built. A join without a pair of expressions that must be equal is a hash join without keys: all
 //! rows of the build side are one chain, which each chunk of the probe side walks at once.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use datafusion::{
     arrow::datatypes::SchemaRef,
@@ -130,8 +133,15 @@ impl Join {
         on.chain(self.filter.iter().map(|filter| Arc::clone(filter.expression()))).collect()
     }
 
-    /// The join for the engine, with `build` as its build side and `schema` as what it gives.
-    pub(crate) fn spec(&self, build: &OpenPipeline, schema: &SchemaRef) -> Result<JoinSpec> {
+    /// The join for the engine, with `build` as its build side and `schema` as what it gives. `groups_wait`: whether groupings on the probe side are to
+    /// wait for the build side. `dropped` counts the rows that the join need not look at.
+    pub(crate) fn spec(
+        &self,
+        build: &OpenPipeline,
+        schema: &SchemaRef,
+        groups_wait: bool,
+        dropped: Arc<AtomicU64>,
+    ) -> Result<JoinSpec> {
         let key = |(left, right): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| {
             Ok(JoinKey {
                 build: translate(left, &self.build)?,
@@ -155,6 +165,8 @@ impl Join {
             build: normalize_schema(&self.build),
             probe: normalize_schema(&self.probe),
             build_domains: build.domains(),
+            groups_wait,
+            dropped,
             schema: normalize_schema(schema),
         })
     }

@@ -95,6 +95,8 @@ pub(crate) struct OperatorExec {
     rows: u64,
     /// Rows that have come out, in all runs.
     rows_out: Arc<AtomicU64>,
+    /// Rows of a join's probe side that were dropped before they came to it, in all runs.
+    rows_dropped: Arc<AtomicU64>,
 }
 
 /// One partition, no order.
@@ -115,18 +117,16 @@ pub(crate) fn properties_of(equivalences: EquivalenceProperties) -> Arc<PlanProp
 impl OperatorExec {
     /// `op` over `inputs`, with the columns that the replaced node declared, and about `rows` rows.
     pub(crate) fn new(op: Op, inputs: Vec<Arc<dyn ExecutionPlan>>, schema: SchemaRef, rows: u64) -> Self {
-        Self { op: Arc::new(op), inputs, properties: properties(schema), rows, rows_out: Arc::default() }
+        Self::with(Arc::new(op), inputs, properties(schema), rows)
+    }
+
+    fn with(op: Arc<Op>, inputs: Vec<Arc<dyn ExecutionPlan>>, properties: Arc<PlanProperties>, rows: u64) -> Self {
+        Self { op, inputs, properties, rows, rows_out: Arc::default(), rows_dropped: Arc::default() }
     }
 
     /// The same rows, without some for which column `column` is more than `most`, if a window below can leave them out.
     pub(crate) fn limited(&self, column: usize, most: u64) -> Option<Self> {
-        let with = |op: Arc<Op>, inputs| Self {
-            op,
-            inputs,
-            properties: Arc::clone(&self.properties),
-            rows: self.rows,
-            rows_out: Arc::default(),
-        };
+        let with = |op, inputs| Self::with(op, inputs, Arc::clone(&self.properties), self.rows);
         match &*self.op {
             Op::Window(window) => {
                 Some(with(Arc::new(Op::Window(Box::new(window.limited(column, most)?))), self.inputs.clone()))
@@ -221,7 +221,10 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
         Op::Join(join) => {
             let build = open(&operator.inputs[0], query, feeds)?;
             let probe = open(&operator.inputs[1], query, feeds)?;
-            let spec = join.spec(&build, &operator.schema()).map_err(planned)?;
+            // Groups are worth waiting for if most of them may turn out not to be needed.
+            let groups_wait = rows_of(&operator.inputs[0]).saturating_mul(2) <= groups_of(&operator.inputs[1]);
+            let dropped = Arc::clone(&operator.rows_dropped);
+            let spec = join.spec(&build, &operator.schema(), groups_wait, dropped).map_err(planned)?;
             ogee_exec::join::hash_join(query, build, probe, spec)
         }
         Op::Scalars { results, indexes } => {
@@ -250,6 +253,20 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
             Ok(UnionSource::open(normalize_schema(&operator.schema()), inputs))
         }
         Op::Pass => open(&operator.inputs[0], query, feeds),
+    }
+}
+
+/// Rows that are expected to come out of `node`; as many as there can be if it is none of an island.
+fn rows_of(node: &Arc<dyn ExecutionPlan>) -> u64 {
+    node.downcast_ref::<OperatorExec>().map_or(u64::MAX, |operator| operator.rows)
+}
+
+/// Groups that are expected to be made for `node`, before some of them are dropped, where its rows are groups.
+fn groups_of(node: &Arc<dyn ExecutionPlan>) -> u64 {
+    let Some(operator) = node.downcast_ref::<OperatorExec>() else { return 0 };
+    match (&*operator.op, &operator.inputs[..]) {
+        (Op::Filter { .. } | Op::Project(_) | Op::Pass, [input]) | (Op::Join(_), [_, input]) => groups_of(input),
+        _ => operator.rows,
     }
 }
 
@@ -360,8 +377,7 @@ impl ExecutionPlan for OperatorExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (op, properties) = (Arc::clone(&self.op), Arc::clone(&self.properties));
-        Ok(Arc::new(Self { op, inputs: children, properties, rows: self.rows, rows_out: Arc::default() }))
+        Ok(Arc::new(Self::with(Arc::clone(&self.op), children, Arc::clone(&self.properties), self.rows)))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -380,6 +396,13 @@ impl ExecutionPlan for OperatorExec {
         rows.add(usize::try_from(self.rows_out.load(Ordering::Relaxed)).unwrap_or(usize::MAX));
         let mut metrics = MetricsSet::new();
         metrics.push(Arc::new(Metric::new(MetricValue::OutputRows(rows), Some(0))));
+        let dropped = self.rows_dropped.load(Ordering::Relaxed);
+        if dropped > 0 {
+            let count = Count::new();
+            count.add(usize::try_from(dropped).unwrap_or(usize::MAX));
+            let value = MetricValue::Count { name: "rows_dropped_early".into(), count };
+            metrics.push(Arc::new(Metric::new(value, Some(0))));
+        }
         Some(metrics)
     }
 

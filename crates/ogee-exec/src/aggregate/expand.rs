@@ -63,6 +63,10 @@ impl Operator for Expand {
         input
     }
 
+    fn origin(&self, column: usize) -> Option<usize> {
+        (column < self.input_columns).then_some(column)
+    }
+
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         Box::new(ExpandLocal { sets: self.sets, appended: Arc::clone(&self.appended), zeroes: Vec::new() })
     }

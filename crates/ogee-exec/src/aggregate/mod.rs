@@ -45,7 +45,7 @@ pub use self::{
     holistic::{Gather, HolisticStates, Mode, OfSorted, Quantile, QuantileKind, discrete_rank},
     plan::{is_storable, supports},
 };
-use crate::{ExecError, Expr, OpenPipeline, Query};
+use crate::{ExecError, Expr, Groups, OpenPipeline, Query};
 
 /// Adds the pipelines of a hash aggregation over `input`; what comes back are its groups.
 ///
@@ -65,6 +65,9 @@ pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) ->
         return aggregate(query, inner, steps.outer);
     }
     let rows_estimate = input.source.rows_estimate();
+    let kept = |key: &GroupKey| if let Expr::Column(column) = key.expr { Some(column) } else { None };
+    let mut kept: Vec<Option<usize>> = spec.keys.iter().map(kept).collect();
+    kept.resize(spec.schema.fields().len(), None);
     let generations = Arc::new(Generations::new(spec, &input.domains())?);
     let partitions = Arc::new(Partitions::default());
     let ctx = query.ctx().clone();
@@ -72,6 +75,7 @@ pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) ->
     let first = query.add(input, Arc::new(sink));
     let mut groups = OpenPipeline::new(Arc::new(AggregateSource::new(&generations, ctx, partitions)));
     groups.deps.push(first);
+    groups.groups = Some(Groups { pipeline: first, columns: kept });
     Ok(groups)
 }
 

@@ -9,6 +9,7 @@ use ogee_vector::Chunk;
 
 use super::{
     CONSUMER,
+    key_set::KeyScratch,
     reach::KeyRanges,
     side::Keys,
     state::{JoinState, open_bytes},
@@ -49,6 +50,7 @@ impl Sink for BuildSink {
             undivided: undivided.clamp(UNDIVIDED_MIN, UNDIVIDED_MAX),
             state: Arc::clone(&self.state),
             ranges: KeyRanges::default(),
+            scratch: KeyScratch::default(),
             keys: Keys::default(),
             stage: RowStage::default(),
             addresses: Vec::new(),
@@ -73,6 +75,7 @@ struct BuildLocal {
     /// Bytes at which the rows are divided.
     undivided: usize,
     ranges: KeyRanges,
+    scratch: KeyScratch,
     keys: Keys,
     stage: RowStage,
     addresses: Vec<*mut u8>,
@@ -90,8 +93,12 @@ impl BuildLocal {
             true => matchables,
             false => unmatchable.get_or_insert_with(|| rows(state, RadixBits::new(0))),
         };
-        if matchable && state.wants_ranges() {
+        if matchable && !state.reaches.is_empty() {
             self.ranges.add(keys);
+            // Rows that were divided may be too many to come back to.
+            if to.radix().bits() > 0 {
+                state.reaches.add_keys(state.early_sets(), keys, &mut self.scratch)?;
+            }
         }
         // SAFETY: the rows were staged just now; their strings are in `chunk`, `keys` and what is held.
         unsafe { to.append((0..chunk.len()).map(|row| stage.row(row)), addresses)? };
@@ -126,7 +133,7 @@ impl SinkLocal for BuildLocal {
         if self.rows.radix().bits() == 0 && self.rows.allocated_bytes() > self.undivided {
             let mut divided = rows(&state, state.radix());
             let undivided = std::mem::replace(&mut self.rows, rows(&state, RadixBits::new(0)));
-            undivided.into_partitions().into_iter().try_for_each(|part| divided.append_partition(part))?;
+            state.divide(undivided.into_partitions(), &mut divided)?;
             self.rows = divided;
         }
         Ok(Flow::Continue)

@@ -7,7 +7,10 @@ use ogee_row::PinnedRows;
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
-use super::state::{Built, JoinState};
+use super::{
+    key_set::KeyScratch,
+    state::{Built, JoinState},
+};
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal, Source, SourceLocal, SourceStep};
 
 /// Pages of a morsel: at 24 bytes a row about as many rows as a morsel should have.
@@ -41,16 +44,24 @@ impl Source for InsertSource {
     }
 
     fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
-        Ok(Box::new(InsertLocal(self.state.built())))
+        Ok(Box::new(InsertLocal {
+            state: Arc::clone(&self.state),
+            built: self.state.built(),
+            scratch: KeyScratch::default(),
+        }))
     }
 }
 
-struct InsertLocal(Arc<Built>);
+struct InsertLocal {
+    state: Arc<JoinState>,
+    built: Arc<Built>,
+    scratch: KeyScratch,
+}
 
 impl InsertLocal {
     /// Pins the pages of the next morsel.
     fn take(&self) -> Result<Vec<PinnedRows>, ExecError> {
-        let mut resident = self.0.resident.lock();
+        let mut resident = self.built.resident.lock();
         let mut pages = Vec::with_capacity(MORSEL_PAGES);
         while pages.len() < MORSEL_PAGES {
             let Some((part, at)) = resident.waiting.front_mut() else { break };
@@ -71,13 +82,15 @@ impl SourceLocal for InsertLocal {
         if pages.is_empty() {
             return Ok(SourceStep::Exhausted);
         }
+        let layout = &self.state.plan.build.layout;
         for page in &pages {
             for row in 0..page.len() {
                 // SAFETY: the page is handed over with its pin below, to stay as long as the table; it was taken by this lane alone.
-                unsafe { self.0.table.insert(page.row(row)) };
+                unsafe { self.built.table.insert(page.row(row)) };
             }
+            self.state.reaches.add_page(&self.built.key_sets, layout, page, &mut self.scratch)?;
         }
-        self.0.resident.lock().pages.extend(pages);
+        self.built.resident.lock().pages.extend(pages);
         Ok(SourceStep::MorselEnd)
     }
 }

@@ -7,7 +7,7 @@
 //! 3. `probe`: rows of the other side look for mates (`matches`) as they stream by, any number of joins in one pipeline. The tag of an entry
 //!    spares most of those that have none a look at a row. Mates are gathered into full chunks across the steps of their chains: logical
 //!    compaction, "Data chunk compaction in vectorized execution", SIGMOD 2025, section 4.
-//!    What the least and greatest keys are is told to the scan of that side (`reach`).
+//!    What keys there are (`key_set`) is told to the scan of that side, and to a filter behind it (`reach`).
 //! 4. `rest`: when all rows have been seen, rows of the build side that nothing matched.
 //!
 //! A build side that does not fit is divided by radix bits. Partitions that fit stay and are joined as above; rows of the probe side
@@ -19,6 +19,7 @@
 mod blocks;
 mod build;
 mod insert;
+mod key_set;
 mod matches;
 mod probe;
 mod reach;
@@ -30,11 +31,13 @@ mod table;
 
 use std::sync::Arc;
 
+pub(crate) use self::key_set::{KeyScratch, KeySet};
 pub use self::spec::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual};
 use self::{
     build::BuildSink,
     insert::{InsertSource, Inserted},
     probe::Probe,
+    reach::Reaches,
     spec::JoinPlan,
     state::JoinState,
 };
@@ -53,13 +56,14 @@ pub fn hash_join(
     spec: JoinSpec,
 ) -> Result<OpenPipeline, ExecError> {
     let plan = Arc::new(JoinPlan::new(spec)?);
-    let restrictions = reach::restrict(&plan, &probe);
-    let state = Arc::new(JoinState::new(plan, query.ctx().clone(), restrictions));
+    let reaches = Reaches::of(&plan, query, &probe);
+    let state = Arc::new(JoinState::new(plan, query.ctx().clone(), reaches));
     let built = query.add(build, Arc::new(BuildSink::new(Arc::clone(&state))));
     let mut rows = OpenPipeline::new(Arc::new(InsertSource::new(Arc::clone(&state))));
     rows.deps.push(built);
     let inserted = query.add(rows, Arc::new(Inserted));
     probe.deps.push(inserted);
+    state.reaches.place(query, &mut probe, inserted);
     probe.operators.push(Arc::new(Probe::new(state)));
     Ok(probe)
 }

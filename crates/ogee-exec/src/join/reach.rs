@@ -1,14 +1,25 @@
-//! What a join tells the scan of its probe side: which keys can have a mate at all.
+//! What a join tells those who make the rows of its probe side: which keys can have a mate at all.
 //!
-//! The least and greatest key of the build side are known before the probe side is opened, so that its scan can leave out what lies
-//! beyond them, row groups of Parquet files as a whole.
+//! The build side is complete before the probe side is opened. Its keys, as ranges and as a set (`key_set`), restrict the rows that come
+//! from as far back as the columns of the keys can be followed: through filters, projections, probes of other joins, groupings and windows by
+//! these columns, to the scan, which can leave out row groups of Parquet files as a whole. A filter behind the scan drops rows that no row
+//! group told apart: before other joins look for mates, before partitions that wait are written, and before groups are made that nobody
+//! asks for. A grouping then waits for the build side, as the subquery of a decorrelated statement does for the rows that it is about.
 
-use std::sync::Arc;
+use std::{
+    cmp::Reverse,
+    sync::{Arc, OnceLock},
+};
 
-use ogee_vector::{PhysicalType, integer_range};
+use ogee_row::{PinnedRows, RowLayout, RowPartition, gather_column};
+use ogee_vector::{Column, PhysicalType, integer_range};
 
-use super::{side::Keys, spec::JoinPlan};
-use crate::{Expr, OpenPipeline, Restriction};
+use super::{
+    key_set::{KeyScratch, KeySet},
+    side::Keys,
+    spec::JoinPlan,
+};
+use crate::{ExecContext, ExecError, Expr, KeyFilters, OpenPipeline, Query, Restriction, restriction::KeyFilter};
 
 /// The ranges of the keys of one lane's rows, as far as they are integers.
 #[derive(Clone, Default)]
@@ -41,31 +52,251 @@ fn union(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-/// Restrictions of the scan at the source of `probe`, by key; none where a key is no column of it, or rows without a mate matter.
-pub(crate) fn restrict(plan: &JoinPlan, probe: &OpenPipeline) -> Vec<Option<Arc<Restriction>>> {
-    let spec = &plan.spec;
-    let droppable = !spec.kind.keeps_probe() && !spec.null_aware && !spec.nulls_equal;
-    let of_key = |key: &super::JoinKey| {
-        let Expr::Column(column) = key.probe else { return None };
-        if !droppable || !PhysicalType::of(&key.data_type).ok()?.is_integer() {
-            return None;
-        }
-        let column = probe.operators.iter().rev().try_fold(column, |column, operator| operator.origin(column))?;
-        let restriction = Arc::new(Restriction::default());
-        probe.source.restrict(column, Arc::clone(&restriction)).then_some(restriction)
-    };
-    spec.keys.iter().map(of_key).collect()
+/// A place that rows of the probe side pass before they come to the join.
+struct Site {
+    /// Their pipeline there: of the query, or the one that the join is a part of.
+    pipeline: Option<usize>,
+    /// How many pipelines that is before the join's.
+    before: usize,
+    /// The operator of their pipeline that follows it.
+    at: usize,
+    /// The columns of the keys there.
+    columns: Vec<usize>,
+    /// The rows are as the source gives them.
+    is_source: bool,
+    /// Nothing that takes time comes between it and the join.
+    is_next: bool,
 }
 
-/// Tells the scans, now that all keys are known.
-pub(crate) fn tell(restrictions: &[Option<Arc<Restriction>>], ranges: &KeyRanges, rows: usize) {
-    for (key, restriction) in restrictions.iter().enumerate() {
-        let Some(restriction) = restriction else { continue };
-        match ranges.ranges.get(key).copied().flatten() {
-            Some((least, greatest)) => restriction.set(least, greatest),
-            // Without rows nothing has a mate.
-            None if rows == 0 => restriction.set(i64::MAX, i64::MIN),
-            None => {}
+impl Site {
+    /// The earliest place that `columns`, of what comes out of `open`, can be followed to: through the groups that rows are made of, if these may wait.
+    fn of(query: &Query, open: &OpenPipeline, columns: &[usize], groups_wait: bool) -> Self {
+        let mut site = Self::within(open, columns);
+        while let Some(groups) = site.pipeline.map_or(open, |number| query.pipeline(number)).groups.as_ref()
+            && let Some(columns) = site.columns.iter().map(|&column| groups.columns.get(column).copied()?).collect()
+            && site.is_source
+            && groups_wait
+        {
+            let columns: Vec<usize> = columns;
+            let before = site.before + 1;
+            let earlier = Self::within(query.pipeline(groups.pipeline), &columns);
+            site = Self { pipeline: Some(groups.pipeline), before, is_next: false, ..earlier };
         }
+        site
+    }
+
+    /// The same within a pipeline.
+    fn within(pipeline: &OpenPipeline, columns: &[usize]) -> Self {
+        let mut columns = columns.to_vec();
+        let mut at = pipeline.operators.len();
+        while let Some(operator) = at.checked_sub(1).map(|before| &pipeline.operators[before])
+            && let Some(origins) = columns.iter().map(|&column| operator.origin(column)).collect()
+        {
+            columns = origins;
+            at -= 1;
+        }
+        let is_source = at == 0;
+        // Filters of the statement first: they cost less, and rows that they drop are not asked about.
+        let stays = |at: usize| {
+            let operator = &pipeline.operators[at];
+            operator.is_light() && columns.iter().all(|&column| operator.origin(column) == Some(column))
+        };
+        while at < pipeline.operators.len() && stays(at) {
+            at += 1;
+        }
+        let is_next = pipeline.operators[at..].iter().all(|operator| operator.is_light());
+        Self { pipeline: None, before: 0, at, columns, is_source, is_next }
+    }
+
+    /// How far it is from the join, first of all in pipelines: the earlier, the less.
+    fn depth(&self) -> (Reverse<usize>, usize) {
+        (Reverse(self.before), self.at)
+    }
+}
+
+/// Somebody who is told keys of the join.
+pub(crate) struct Reach {
+    /// The numbers of the keys.
+    keys: Vec<usize>,
+    /// Hashes as rows keep them are those of these keys.
+    is_whole: bool,
+    site: Site,
+    restriction: Arc<Restriction>,
+}
+
+/// All who are told keys of the join, and those keys while they are collected.
+pub(crate) struct Reaches {
+    reaches: Vec<Reach>,
+    /// Sets that were begun before it was known how many keys there would be, since there are too many rows to come back to.
+    early: OnceLock<KeySets>,
+}
+
+/// The sets of keys that are being filled, by reach.
+pub(crate) type KeySets = Vec<Option<Arc<KeySet>>>;
+
+impl Reaches {
+    /// Those whom the join reaches through `probe`, its probe side.
+    pub(crate) fn of(plan: &JoinPlan, query: &Query, probe: &OpenPipeline) -> Self {
+        let spec = &plan.spec;
+        let site = |columns: &[usize]| Site::of(query, probe, columns, spec.groups_wait);
+        let mut reaches = Vec::new();
+        let column = |number: usize| {
+            let key = &spec.keys[number];
+            let hashed = !matches!(PhysicalType::of(&key.data_type), Ok(PhysicalType::Nested) | Err(_));
+            match key.probe {
+                Expr::Column(column) if hashed => Some((number, column)),
+                _ => None,
+            }
+        };
+        let known: Vec<(usize, usize)> = (0..spec.keys.len()).filter_map(column).collect();
+        let keeps = spec.kind.keeps_probe() || spec.null_aware;
+        if !known.is_empty() && !keeps && query.ctx().settings.key_filters != Some(KeyFilters::Never) {
+            // Some keys may come from farther than others: those are told there, and all of them where all can be followed to.
+            let depth = |column: usize| site(&[column]).depth();
+            let deepest = known.iter().map(|&(_, column)| depth(column)).min().expect("there are some");
+            let far: Vec<_> = known.iter().copied().filter(|&(_, column)| depth(column) == deepest).collect();
+            let whole = (far.len() < known.len()).then_some(known);
+            for (some, keys) in std::iter::once((true, far)).chain(whole.map(|keys| (false, keys))) {
+                let (keys, columns): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
+                let site = site(&columns);
+                if some || !site.is_next {
+                    let restriction = Arc::new(Restriction::counting(Arc::clone(&spec.dropped)));
+                    reaches.push(Reach { is_whole: keys.len() == spec.keys.len(), keys, site, restriction });
+                }
+            }
+        }
+        Self { reaches, early: OnceLock::new() }
+    }
+
+    /// Places the filters, in `probe` and in earlier pipelines of the query, which then wait for pipeline `complete`, and tells the sources.
+    pub(crate) fn place(&self, query: &mut Query, probe: &mut OpenPipeline, complete: usize) {
+        // The last first: the places of the others stay what they were.
+        for Reach { site, restriction, .. } in self.reaches.iter().rev() {
+            // What is built depends on nothing of the probe side, so that no pipeline comes to wait for itself.
+            let pipeline = match site.pipeline {
+                None => &mut *probe,
+                Some(number) => {
+                    let earlier = query.pipeline_mut(number);
+                    earlier.deps.push(complete);
+                    earlier
+                }
+            };
+            if site.is_source {
+                pipeline.source.restrict(&site.columns, restriction);
+            }
+            let filter = KeyFilter::new(Arc::clone(restriction), &site.columns, site.is_next);
+            pipeline.operators.insert(site.at, Arc::new(filter));
+        }
+    }
+
+    /// Whether nobody is told anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reaches.is_empty()
+    }
+
+    /// The sets for keys that must be taken now; `words`, of 64 bits, is how many each may have.
+    pub(crate) fn early(&self, ctx: &ExecContext, words: impl FnOnce() -> usize) -> &KeySets {
+        self.early.get_or_init(|| {
+            let words = words();
+            let set = |_: &Reach| KeySet::bloom_of(&ctx.memory, words, ctx.settings.hash).map(Arc::new);
+            self.reaches.iter().map(set).collect()
+        })
+    }
+
+    /// Adds the keys of a chunk of the build side, none of which is NULL unless that is a key like others.
+    pub(crate) fn add_keys(&self, sets: &KeySets, keys: &Keys, scratch: &mut KeyScratch) -> Result<(), ExecError> {
+        for (reach, set) in self.reaches.iter().zip(sets) {
+            let Some(set) = set else { continue };
+            if reach.is_whole {
+                set.add_hashes(&keys.hashes);
+            } else {
+                let columns: Vec<Column> = reach.keys.iter().map(|&key| keys.columns[key].clone()).collect();
+                set.add_columns(&columns, keys.hashes.len(), scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the keys of rows of the build side.
+    pub(crate) fn add_page(
+        &self,
+        sets: &KeySets,
+        layout: &RowLayout,
+        page: &PinnedRows,
+        scratch: &mut KeyScratch,
+    ) -> Result<(), ExecError> {
+        for (reach, set) in self.reaches.iter().zip(sets) {
+            let Some(set) = set else { continue };
+            let rows = (0..page.len()).map(|row| page.row(row).cast_const());
+            // SAFETY: the rows are on a pinned page and of the layout, of which the keys are the first columns; only sets of one integer have bits.
+            if reach.is_whole || matches!(**set, KeySet::Bits(_)) {
+                unsafe { set.add_rows(layout, reach.keys[0], rows) };
+                continue;
+            }
+            let rows: Vec<*const u8> = rows.collect();
+            let column = |&key: &usize| -> Result<Column, ExecError> {
+                // SAFETY: as above.
+                Ok(Column::flat(unsafe { gather_column(layout, key, &rows)? }))
+            };
+            let columns = reach.keys.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+            set.add_columns(&columns, rows.len(), scratch)?;
+        }
+        Ok(())
+    }
+
+    /// The same for all pages of `part`, one after the other.
+    pub(crate) fn add_part(
+        &self,
+        sets: &KeySets,
+        layout: &RowLayout,
+        part: &mut RowPartition,
+    ) -> Result<(), ExecError> {
+        let mut scratch = KeyScratch::default();
+        (0..part.num_pages()).try_for_each(|page| {
+            let page = part.pin_page(page)?;
+            self.add_page(sets, layout, &page, &mut scratch)
+        })
+    }
+
+    /// Tells what is known now that the build side is complete: `rows` rows, whose keys are within `ranges`. `begun`: the keys of all rows are in the
+    /// sets begun early. If they are not, what comes back are the sets that they have yet to be added to.
+    pub(crate) fn tell(
+        &self,
+        plan: &JoinPlan,
+        ctx: &ExecContext,
+        ranges: &KeyRanges,
+        rows: usize,
+        begun: bool,
+    ) -> KeySets {
+        let spec = &plan.spec;
+        let choice = ctx.settings.key_filters;
+        let range = |key: usize| match rows {
+            0 => Some((i64::MAX, i64::MIN)),
+            // A NULL has no place in a range.
+            _ if spec.nulls_equal => None,
+            _ => ranges.ranges.get(key).copied().flatten(),
+        };
+        let mut sets = KeySets::new();
+        for (at, Reach { keys, restriction, .. }) in self.reaches.iter().enumerate() {
+            restriction.set(keys.iter().map(|&key| range(key)).collect());
+            let set = match (rows, &keys[..]) {
+                (0, _) => Some(Arc::new(KeySet::Empty)),
+                _ if begun => self.early.get().and_then(|early| early[at].clone()).filter(|set| !set.is_crowded(rows)),
+                (_, keys) => {
+                    let bits = match keys {
+                        &[key] if choice != Some(KeyFilters::Bloom) => {
+                            range(key).and_then(|range| KeySet::bits(&ctx.memory, range, rows))
+                        }
+                        _ => None,
+                    };
+                    bits.or_else(|| KeySet::bloom(&ctx.memory, rows, ctx.settings.hash)).map(Arc::new)
+                }
+            };
+            if let Some(set) = &set {
+                restriction.set_keys(Arc::clone(set), choice.is_some());
+            }
+            sets.push(set.filter(|_| !begun && rows > 0));
+        }
+        sets
     }
 }

@@ -1,6 +1,6 @@
 //! What a join is asked to do, and how it is bound to rows.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use arrow_schema::{DataType, SchemaRef};
 use ogee_row::{RowLayout, RowLayoutBuilder};
@@ -119,6 +119,10 @@ pub struct JoinSpec {
     pub probe: SchemaRef,
     /// What is known of the columns of the build side.
     pub build_domains: Vec<Domain>,
+    /// Whether groupings on the probe side are to wait for the build side where that spares them groups that have no mate. It takes memory meanwhile.
+    pub groups_wait: bool,
+    /// Counts the rows that were dropped before they came to the join, since no row of the build side has their keys.
+    pub dropped: Arc<AtomicU64>,
     /// Columns given, in normalized types.
     pub schema: SchemaRef,
 }

@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
-    reach::{KeyRanges, tell},
+    reach::{KeyRanges, KeySets, Reaches},
     rest::Rest,
     side::Side,
     spec::JoinPlan,
     table::TaggedTable,
 };
-use crate::{ExecContext, ExecError, JoinStrategy, Restriction, keys::slots_for};
+use crate::{ExecContext, ExecError, JoinStrategy, keys::slots_for};
 
 /// Partitions of a build side that does not fit, at least: enough to keep some of them.
 const BITS_MIN: u32 = 3;
@@ -31,8 +31,8 @@ const BITS_MAX: u32 = 8;
 pub(crate) struct JoinState {
     pub(crate) plan: Arc<JoinPlan>,
     pub(crate) ctx: ExecContext,
-    /// Of the scan of the probe side, by key.
-    restrictions: Vec<Option<Arc<Restriction>>>,
+    /// Who is told which keys there are.
+    pub(crate) reaches: Reaches,
     /// The bits that choose the partition, once the build side is large enough to be divided.
     radix: OnceLock<RadixBits>,
     collected: Mutex<Collected>,
@@ -63,6 +63,8 @@ pub(crate) struct Built {
     pub(crate) rows: usize,
     /// Where the rows are that did not fit.
     pub(crate) absent: Option<Absent>,
+    /// Sets that the keys of the rows have yet to be added to.
+    pub(crate) key_sets: KeySets,
 }
 
 /// Rows of the build side that stay in memory.
@@ -96,13 +98,13 @@ pub(crate) fn footprint(parts: &[RowPartition]) -> usize {
 }
 
 impl JoinState {
-    pub(crate) fn new(plan: Arc<JoinPlan>, ctx: ExecContext, restrictions: Vec<Option<Arc<Restriction>>>) -> Self {
+    pub(crate) fn new(plan: Arc<JoinPlan>, ctx: ExecContext, reaches: Reaches) -> Self {
         ctx.pending_builds.fetch_add(1, Ordering::Relaxed);
         let rest = Arc::new(Rest::new(Arc::clone(&plan), ctx.clone()));
         Self {
             plan,
             ctx,
-            restrictions,
+            reaches,
             radix: OnceLock::new(),
             collected: Mutex::default(),
             built: Mutex::default(),
@@ -119,9 +121,10 @@ impl JoinState {
         self.ctx.memory.available() / 2 / self.ctx.pending_builds.load(Ordering::Relaxed).max(1)
     }
 
-    /// Whether somebody wants to know the ranges of the keys.
-    pub(crate) fn wants_ranges(&self) -> bool {
-        self.restrictions.iter().any(Option::is_some)
+    /// The sets of keys for a build side that may be too large to come back to: an eighth of the grant. Of rows of 32 bytes, which fill it four times,
+    /// each key then has 8 bits.
+    pub(crate) fn early_sets(&self) -> &KeySets {
+        self.reaches.early(&self.ctx, || self.grant() / 8 / size_of::<u64>())
     }
 
     /// The bits that all lanes divide the build side by, decided when it first matters. Both sides have a page open for each partition and
@@ -150,12 +153,13 @@ impl JoinState {
         let all = || lanes.iter().flat_map(|(_, parts)| parts);
         let rows = all().map(RowPartition::rows).sum::<usize>();
         let bytes = all().map(RowPartition::bytes).sum::<usize>() + slots_for(rows) * size_of::<u64>();
-        tell(&self.restrictions, &ranges, rows);
         let grant = self.grant();
+        let mut key_sets = KeySets::new();
         let mut resident: Vec<RowPartition> = Vec::new();
         let mut absent = None;
         let strategy = self.ctx.settings.join_strategy;
         if bytes <= grant && strategy.is_none() {
+            key_sets = self.reaches.tell(&self.plan, &self.ctx, &ranges, rows, false);
             resident.extend(lanes.into_iter().flat_map(|(_, parts)| parts));
         } else {
             let radix = self.radix();
@@ -163,7 +167,9 @@ impl JoinState {
             let mut build: Vec<Vec<RowPartition>> = is_absent.iter().map(|_| Vec::new()).collect();
             // Half for those that stay, the other for the pages of the probe side's rows that must wait.
             let mut left = grant / 2;
-            for (partition, parts) in self.by_partition(lanes, radix)?.into_iter().enumerate() {
+            let divided = self.by_partition(lanes, radix)?;
+            self.reaches.tell(&self.plan, &self.ctx, &ranges, rows, true);
+            for (partition, parts) in divided.into_iter().enumerate() {
                 let takes = footprint(&parts);
                 let may_stay = match strategy {
                     None => true,
@@ -188,12 +194,12 @@ impl JoinState {
         self.ctx.memory.prefetch(resident.iter().flat_map(RowPartition::pages));
         let waiting = resident.into_iter().filter(|part| part.rows() > 0).map(|part| (part, 0)).collect();
         let resident = Mutex::new(Resident { waiting, ..Resident::default() });
-        *self.built.lock() = Some(Arc::new(Built { table, resident, rows, absent }));
+        *self.built.lock() = Some(Arc::new(Built { table, resident, rows, absent, key_sets }));
         self.ctx.pending_builds.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The rows of all lanes by partition. Lanes with few rows have not divided them.
+    /// The rows of all lanes by partition. Lanes with few rows have not divided them, and have not told their keys.
     fn by_partition(
         &self,
         lanes: Vec<(RadixBits, Vec<RowPartition>)>,
@@ -206,12 +212,23 @@ impl JoinState {
             if lane_radix == radix {
                 by_partition.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
             } else {
-                parts.into_iter().try_for_each(|part| divided.append_partition(part))?;
+                self.divide(parts, &mut divided)?;
             }
         }
         by_partition.iter_mut().zip(divided.into_partitions()).for_each(|(all, part)| all.push(part));
         by_partition.iter_mut().for_each(|parts| parts.retain(|part| part.rows() > 0));
         Ok(by_partition)
+    }
+
+    /// Moves the rows of `parts`, whose keys were not told yet, to `divided`.
+    pub(crate) fn divide(&self, parts: Vec<RowPartition>, divided: &mut PartitionedRows) -> Result<(), ExecError> {
+        for mut part in parts {
+            if !self.reaches.is_empty() {
+                self.reaches.add_part(self.early_sets(), &self.plan.build.layout, &mut part)?;
+            }
+            divided.append_partition(part)?;
+        }
+        Ok(())
     }
 
     /// The build side, complete.

@@ -27,7 +27,7 @@ pub use self::{
     state::supports_call,
 };
 use crate::{
-    ExecError, Expr, OpenPipeline, Query, RowOrder,
+    ExecError, Expr, Groups, OpenPipeline, Query, RowOrder,
     sort::{Leading, SortKey, SortPlan, SortSink, SortSpec, SortedRows, supports},
 };
 
@@ -154,6 +154,8 @@ pub fn window(query: &mut Query, input: OpenPipeline, spec: WindowSpec) -> Resul
     let ctx = query.ctx().clone();
     let sorted = Arc::new(SortedRows::default());
     let partition = spec.partition_by.len();
+    let is_key = |column| spec.partition_by.iter().any(|key| matches!(key.expr, Expr::Column(key) if key == column));
+    let kept = (0..spec.schema.fields().len()).map(|column| is_key(column).then_some(column)).collect();
     let leading = spec.leading.map(|leading| Leading {
         partition: plan.keys.bytes_of(partition),
         peers: leading.with_peers.then(|| plan.keys.bytes_of(partition + spec.calls[0].order_keys)),
@@ -170,5 +172,6 @@ pub fn window(query: &mut Query, input: OpenPipeline, spec: WindowSpec) -> Resul
     let mut rows = OpenPipeline::new(Arc::new(source));
     rows.deps.push(first);
     rows.order = order;
+    rows.groups = Some(Groups { pipeline: first, columns: kept });
     Ok(rows)
 }
