@@ -18,10 +18,11 @@
 //!    source together stay within half of the pool's budget (`admission`). A lane that is refused waits for a reader to end.
 //! 4. The metadata of a file is loaded once, is reserved for, and is dropped with the file's last morsel (`footer`).
 //! 5. Chunks are in normalized types, with the columns of the table whatever the file's are (`columns`).
+//! 6. Rows for which a predicate of the query is not true are left out, and what they have in other columns is not decoded (`batch`, `filter`).
 //!
 //! Morsels, and taking work from lanes that have too much, after "Morsel-driven parallelism", SIGMOD 2014, section 3.3.
 //!
-//! Not here: what happens to the rows, SQL, predicates (a [`RowPruner`] knows them), file listing, object stores.
+//! Not here: what happens to the rows, SQL, pruning by statistics (a [`RowPruner`] does that), file listing, object stores.
 
 mod admission;
 mod batch;

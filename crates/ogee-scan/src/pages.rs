@@ -80,6 +80,11 @@ impl FileBytes {
 
     /// The same in the memory of `buffer`, as far as it is large enough. Only what it grows by is cleared first.
     fn read_into(&self, mut buffer: BytesMut, start: u64, len: usize, ahead: usize) -> io::Result<Bytes> {
+        if buffer.capacity() < len + ahead {
+            // The old one goes first, and is not copied.
+            drop(std::mem::take(&mut buffer));
+            buffer = BytesMut::zeroed(len + ahead);
+        }
         buffer.resize(len + ahead, 0);
         let mut read = 0;
         while read < len {

@@ -23,11 +23,11 @@ use parquet::{
 use super::hybrid::{Hybrid, Picks};
 use crate::pages::{ColumnBytes, ColumnChunk};
 
-/// Bytes after the values in the buffer, so that integers can be loaded 8 bytes at a time up to the last.
+/// Bytes after the values in the buffer, so that codes can be loaded 8 bytes at a time up to the last.
 const SLACK: usize = 8;
 
 /// A decompression buffer this many times as large as its page is given back.
-const SLACK_TIMES: usize = 4;
+const SLACK_TIMES: usize = 2;
 
 /// The values of the page at hand.
 pub(super) enum Values {
@@ -275,10 +275,14 @@ impl PageCursor {
         if len != self.chunk.granted() {
             return Err(damaged("a page does not have the size that its header says"));
         }
-        if self.buffer.capacity() / SLACK_TIMES > len + SLACK {
-            self.buffer = Vec::new();
+        let capacity = len + SLACK;
+        if (capacity..=capacity * SLACK_TIMES).contains(&self.buffer.capacity()) {
+            self.buffer.resize(capacity, 0);
+        } else {
+            // The old one goes first.
+            drop(std::mem::take(&mut self.buffer));
+            self.buffer = vec![0; capacity];
         }
-        self.buffer.resize(len + SLACK, 0);
         self.buffer[..plain].copy_from_slice(&bytes[..plain]);
         if values > 0 && snappy.decompress(compressed, &mut self.buffer[plain..len])? != values {
             return Err(damaged("a page does not have the size that its header says"));

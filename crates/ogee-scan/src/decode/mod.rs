@@ -112,7 +112,7 @@ impl FlatColumn {
         self.kind == Kind::Codes
     }
 
-    /// A decoder of the column in one row group, of batches of about `rows` rows.
+    /// A decoder of the column in one row group.
     pub(crate) fn open(&self, pages: &RowGroupPages) -> Result<Box<dyn ColumnDecoder>, ParquetError> {
         let width = match self.physical {
             PhysicalType::INT32 | PhysicalType::FLOAT => 4,
@@ -154,7 +154,7 @@ fn is_fixed(physical: PhysicalType, data_type: &DataType) -> bool {
     }
 }
 
-/// Shared by the columns of a reader.
+/// Decoders of all columns of a file that are decoded here.
 pub(crate) type Decoders = Box<[Box<dyn ColumnDecoder>]>;
 
 /// Decoders of `columns`.
