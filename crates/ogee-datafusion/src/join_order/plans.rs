@@ -1,6 +1,6 @@
 //! The best known way to join each set of relations, which enumeration and the greedy order fill.
 
-use std::collections::HashMap;
+use datafusion::common::HashMap;
 
 use super::{cost, graph::JoinGraph, relation_set::RelationSet, tree::JoinTree};
 

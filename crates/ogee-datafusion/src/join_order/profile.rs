@@ -11,7 +11,8 @@ use std::{
 use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
-        compute::{and_kleene, cast, filter, take},
+        buffer::NullBuffer,
+        compute::{and_kleene, cast, concat, filter, take},
         datatypes::{DataType, Field, FieldRef, Float64Type, Schema},
     },
     common::{
@@ -89,6 +90,11 @@ impl Facts {
             nulls: nulls.clamp(0.0, 1.0),
             ..Self::default()
         }
+    }
+
+    /// How many whole numbers there are in the range.
+    fn width(&self) -> Option<f64> {
+        self.range.filter(|_| self.whole).map(|(min, max)| max - min + 1.0)
     }
 
     /// A column with so many distinct values.
@@ -221,18 +227,39 @@ impl Leaf {
         &self.facts[column]
     }
 
+    /// Rows with a value in column `column`: of the table, unless the filter is about the column itself.
+    fn with_value(&self, column: usize) -> f64 {
+        let facts = &self.facts[column];
+        let rows = match &self.view {
+            Some(view) if !facts.restricted => view.table.rows_all(),
+            _ => self.rows,
+        };
+        (rows * (1.0 - facts.nulls)).max(1.0)
+    }
+
+    /// What column `column` has no more distinct values than, by what is known without looking at rows.
+    fn distinct_bound(&self, column: usize) -> f64 {
+        let facts = &self.facts[column];
+        let width = facts.width().unwrap_or(f64::INFINITY);
+        facts.distinct.unwrap_or(f64::INFINITY).min(width).min(self.with_value(column)).max(1.0)
+    }
+
+    /// Whether column `column` numbers the rows of its table: whole numbers without NULL, whose range has as many as there are rows. That
+    /// they are all different is a guess, and one that saves reading the keys of most tables.
+    fn numbers_rows(&self, column: usize) -> bool {
+        let facts = &self.facts[column];
+        let Some(view) = self.view.as_ref().filter(|_| !facts.restricted && facts.nulls == 0.0) else { return false };
+        facts.width() == Some(view.table.rows_all())
+    }
+
     /// Distinct values that column `column` may have: of the table, unless the filter is about the column itself.
     fn distinct(&self, column: usize) -> f64 {
         let facts = &self.facts[column];
         *facts.estimate.get_or_init(|| {
-            let rows = match &self.view {
-                Some(view) if !facts.restricted => view.table.rows_all(),
-                _ => self.rows,
-            };
-            let with_value = (rows * (1.0 - facts.nulls)).max(1.0);
-            let mut bound = with_value;
-            if let (Some((min, max)), true) = (facts.range, facts.whole) {
-                bound = bound.min(max - min + 1.0);
+            let with_value = self.with_value(column);
+            let bound = self.distinct_bound(column);
+            if self.numbers_rows(column) {
+                return bound;
             }
             let sampled = || {
                 let distinct = self.view.as_ref()?.distinct(&[column], facts.restricted, with_value)?;
@@ -250,10 +277,14 @@ impl Leaf {
     /// Distinct combinations of values of some columns, at most as many as there are rows.
     pub(super) fn distinct_together(&self, columns: &[usize]) -> f64 {
         let rows = self.view.as_ref().map_or(self.rows, |view| view.table.rows_all());
-        let product: f64 = columns.iter().map(|&column| self.distinct(column)).product();
         let sampled = || self.view.as_ref()?.distinct(columns, false, rows);
-        let bound = product.min(rows).max(1.0);
-        sampled().filter(|&distinct| distinct > 0.0).map_or(bound, |distinct| distinct.min(bound))
+        match sampled().filter(|&distinct| distinct > 0.0) {
+            Some(distinct) => {
+                let bound: f64 = columns.iter().map(|&column| self.distinct_bound(column)).product();
+                distinct.min(bound).min(rows).max(1.0)
+            }
+            None => columns.iter().map(|&column| self.distinct(column)).product::<f64>().min(rows).max(1.0),
+        }
     }
 
     /// How many of the rows have a value of column `column` between two numbers, of one.
@@ -272,6 +303,10 @@ impl Leaf {
             let (inside, all) = (high.min(max) - low.max(min) + unit, max - min + unit);
             Some(if all > 0.0 { (inside / all).clamp(0.0, 1.0) } else { 1.0 } * (1.0 - facts.nulls))
         };
+        let all_rows = self.view.as_ref().is_none_or(|view| view.selected.is_none());
+        if all_rows && self.numbers_rows(column) {
+            return interpolated().unwrap_or(1.0);
+        }
         // Runs of a table that is ordered by the column may miss a narrow range.
         match (sampled(), interpolated()) {
             (Some(sampled), _) if self.view.as_ref().is_some_and(|view| view.table.is_whole()) => sampled,
@@ -340,13 +375,37 @@ impl View {
     fn hashes(&self, columns: &[usize], selected: bool) -> Option<Vec<(u32, u64)>> {
         let all = Self { selected: self.selected.clone().filter(|_| selected), ..self.clone() };
         let arrays = all.columns(columns)?;
-        let mut hashes = vec![0; all.len()];
-        create_hashes(&arrays, &RandomState::with_seed(0), &mut hashes).ok()?;
-        let runs = self.table.run_numbers();
-        let run = |row: usize| runs[all.selected.as_ref().map_or(row, |selected| selected.value(row) as usize)];
-        let valid = |row: &usize| arrays.iter().all(|array| array.is_valid(*row));
-        Some((0..hashes.len()).filter(valid).map(|row| (run(row), hashes[row])).collect())
+        match &all.selected {
+            Some(selected) => {
+                let runs = self.table.run_numbers();
+                hashes(&arrays, selected.values().iter().map(|&row| runs[row as usize]))
+            }
+            None => match self.table.runs_of_sample() {
+                Some(few) => {
+                    let slices = |array: &ArrayRef| -> Option<ArrayRef> {
+                        let slices: Vec<ArrayRef> = few.iter().map(|&(start, rows)| array.slice(start, rows)).collect();
+                        concat(&slices.iter().map(AsRef::as_ref).collect::<Vec<_>>()).ok()
+                    };
+                    let arrays = arrays.iter().map(slices).collect::<Option<Vec<_>>>()?;
+                    let runs = few.iter().enumerate();
+                    hashes(&arrays, runs.flat_map(|(run, &(_, rows))| std::iter::repeat_n(run as u32, rows)))
+                }
+                None => hashes(&arrays, self.table.run_numbers().into_iter()),
+            },
+        }
     }
+}
+
+/// The run and a hash of each row of `columns` in which none is NULL.
+fn hashes(columns: &[ArrayRef], runs: impl Iterator<Item = u32>) -> Option<Vec<(u32, u64)>> {
+    let mut hashes = vec![0; columns.first()?.len()];
+    create_hashes(columns, &RandomState::with_seed(0), &mut hashes).ok()?;
+    let nulls = columns.iter().fold(None, |nulls, column| NullBuffer::union(nulls.as_ref(), column.nulls()));
+    let rows = runs.zip(hashes);
+    Some(match nulls {
+        None => rows.collect(),
+        Some(nulls) => rows.zip(nulls.iter()).filter_map(|(row, valid)| valid.then_some(row)).collect(),
+    })
 }
 
 /// `expr` with other numbers for its columns.
@@ -369,6 +428,24 @@ impl Column {
     pub(super) fn distinct(&self) -> f64 {
         self.leaf.distinct(self.index)
     }
+
+    /// Whether its values are taken to be among those of `key`: a column that numbers the rows of its table, in a range that has all of these.
+    pub(super) fn refers_to(&self, key: &Self) -> bool {
+        let covers = |((min, max), (key_min, key_max)): ((f64, f64), (f64, f64))| key_min <= min && max <= key_max;
+        key.leaf.numbers_rows(key.index) && self.facts().range.zip(key.facts().range).is_some_and(covers)
+    }
+
+    /// Takes the values to be drawn at random from those of `key`, which it refers to, unless more is known of them.
+    pub(super) fn draw_from(&self, key: &Self) {
+        let facts = self.facts();
+        if facts.distinct.is_none() && !facts.restricted && !self.leaf.numbers_rows(self.index) {
+            let bound = self.leaf.distinct_bound(self.index);
+            let rows = self.leaf.with_value(self.index);
+            let domain = key.distinct().min(facts.width().unwrap_or(f64::INFINITY)).max(1.0);
+            // Cardenas, CACM 1975.
+            facts.estimate.get_or_init(|| (domain * (1.0 - (-rows / domain).exp())).min(bound).max(1.0));
+        }
+    }
 }
 
 /// Two columns compared for equality.
@@ -379,21 +456,37 @@ pub(super) struct Match {
     left_within: f64,
     right_within: f64,
     domain: f64,
-    right_domain: f64,
+    right_domain: Domain,
+}
+
+/// How many values there are that a column may have.
+enum Domain {
+    Known(f64),
+    /// This part of the distinct values of a column, which nobody has counted yet.
+    PartOf(Column, f64),
+}
+
+impl Domain {
+    fn values(&self) -> f64 {
+        match self {
+            Self::Known(values) => *values,
+            Self::PartOf(column, part) => (column.distinct() * part).max(1.0),
+        }
+    }
 }
 
 impl Match {
     /// What is known when the columns are not.
     pub(super) fn of_rows(left: f64, right: f64) -> Self {
         let domain = left.max(right).max(1.0);
-        let right_domain = right.max(1.0);
+        let right_domain = Domain::Known(right.max(1.0));
         Self { selectivity: 1.0 / domain, left_within: 1.0, right_within: 1.0, domain, right_domain }
     }
 
     /// Values of the one side are taken to be among those of the other, as far as the ranges of both overlap.
     pub(super) fn of_columns(left: &Column, right: &Column) -> Self {
         let (l, r) = (left.facts(), right.facts());
-        let (mut left_domain, mut right_domain) = (left.distinct(), right.distinct());
+        let (mut left_part, mut right_part) = (1.0, 1.0);
         let (mut left_within, mut right_within) = (1.0 - l.nulls, 1.0 - r.nulls);
         if let (Some((left_min, left_max)), Some((right_min, right_max))) = (l.range, r.range) {
             let (low, high) = (left_min.max(right_min), left_max.min(right_max));
@@ -402,20 +495,28 @@ impl Match {
             } else {
                 let unit = if l.whole && r.whole { 1.0 } else { 0.0 };
                 let part = |min: f64, max: f64| {
-                    if max - min + unit > 0.0 { (high - low + unit) / (max - min + unit) } else { 1.0 }
+                    let part = if max - min + unit > 0.0 { (high - low + unit) / (max - min + unit) } else { 1.0 };
+                    if part < 0.99 { part } else { 1.0 }
                 };
-                let (left_part, right_part) = (part(left_min, left_max), part(right_min, right_max));
-                if left_part < 0.99 {
+                (left_part, right_part) = (part(left_min, left_max), part(right_min, right_max));
+                if left_part < 1.0 {
                     left_within = left.leaf.fraction_within(left.index, low, high);
-                    left_domain = (left_domain * left_part).max(1.0);
                 }
-                if right_part < 0.99 {
+                if right_part < 1.0 {
                     right_within = right.leaf.fraction_within(right.index, low, high);
-                    right_domain = (right_domain * right_part).max(1.0);
                 }
             }
         }
-        let domain = left_domain.max(right_domain).max(1.0);
+        let right_domain = Domain::PartOf(right.clone(), right_part);
+        let left_domain = || (left.distinct() * left_part).max(1.0);
+        // Of a key and those that refer to it, the key has more values.
+        let domain = if right.refers_to(left) {
+            left_domain()
+        } else if left.refers_to(right) {
+            right_domain.values()
+        } else {
+            left_domain().max(right_domain.values())
+        };
         Self { selectivity: left_within * right_within / domain, left_within, right_within, domain, right_domain }
     }
 
@@ -423,7 +524,8 @@ impl Match {
     pub(super) fn left_matched(&self, rows: f64) -> f64 {
         // Values that so many rows have, drawn at random (Cardenas, CACM 1975).
         let rows = rows * self.right_within;
-        let present = self.right_domain * (1.0 - (1.0 - 1.0 / self.right_domain.max(1.000_001)).powf(rows));
+        let right_domain = self.right_domain.values();
+        let present = right_domain * (1.0 - (1.0 - 1.0 / right_domain.max(1.000_001)).powf(rows));
         (self.left_within * present / self.domain).clamp(0.0, 1.0)
     }
 }

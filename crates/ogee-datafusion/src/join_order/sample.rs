@@ -36,6 +36,9 @@ const RUN_ROWS: usize = 512;
 /// Tables up to so many rows, a row group of a usual file, are taken whole: about a millisecond for a column.
 const WHOLE_ROWS: u64 = 1 << 17;
 
+/// Rows of which distinct values are counted, not estimated.
+const COUNTED_ROWS: usize = 1 << 14;
+
 /// Bytes of samples that are kept; heap memory outside the pool.
 const CACHE_BYTES: usize = 8 << 20;
 
@@ -200,6 +203,12 @@ impl TableSample {
         numbers.flat_map(|(number, run)| std::iter::repeat_n(number as u32, run.rows)).collect()
     }
 
+    /// Runs of the sample, first row and length, if it is so large that some of it will do.
+    pub(super) fn runs_of_sample(&self) -> Option<Vec<(usize, usize)>> {
+        let few = (self.len() > COUNTED_ROWS).then(|| runs(&[self.len() as u64], self.len() as u64))?;
+        Some(few.into_iter().map(|run| (run.start as usize, run.rows)).collect())
+    }
+
     /// The sampled rows of `fields`, if these can be read and, unless `may_read`, have been.
     pub(super) fn columns(&self, fields: &[FieldRef], may_read: bool) -> Option<Vec<ArrayRef>> {
         let key = |field: &FieldRef| (field.name().clone(), field.data_type().clone());
@@ -219,9 +228,9 @@ impl TableSample {
     }
 
     fn read(&self, fields: &[FieldRef]) -> Result<Vec<ArrayRef>> {
-        let parts = self.runs.iter().map(|&run| match &self.rows {
-            Rows::Files(files) => files[run.part].read(run, fields),
-            Rows::Blocks(scan) => read_block(scan, run, fields),
+        let parts = self.runs.chunk_by(|a, b| a.part == b.part).map(|runs| match &self.rows {
+            Rows::Files(files) => files[runs[0].part].read(runs, fields),
+            Rows::Blocks(scan) => read_block(scan, runs[0], fields),
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let column = |(index, field): (usize, &FieldRef)| {
@@ -270,7 +279,8 @@ fn runs(counts: &[u64], rows_all: u64) -> Vec<Run> {
 }
 
 impl SampledFile {
-    fn read(&self, run: Run, fields: &[FieldRef]) -> Result<Vec<ArrayRef>> {
+    /// The rows of some runs, ascending, of this file: one reader for all, so that a dictionary is decoded once a row group.
+    fn read(&self, runs: &[Run], fields: &[FieldRef]) -> Result<Vec<ArrayRef>> {
         let file = File::open(&self.path)?;
         let footer = self.footer.lock().clone();
         let footer = match footer {
@@ -283,23 +293,14 @@ impl SampledFile {
         let index = |field: &FieldRef| footer.schema().index_of(field.name()).ok();
         let wanted: Vec<usize> = fields.iter().filter_map(index).collect();
         let mask = ProjectionMask::roots(footer.parquet_schema(), wanted);
-        // The row groups that the run is in, and where in them it begins.
-        let (mut groups, mut skipped, mut before) = (Vec::new(), 0, 0);
-        for (group, rows) in footer.metadata().row_groups().iter().map(|group| group.num_rows() as u64).enumerate() {
-            if before + rows > run.start && before < run.start + run.rows as u64 {
-                if groups.is_empty() {
-                    skipped = run.start - before;
-                }
-                groups.push(group);
-            }
-            before += rows;
-        }
-        let selection = vec![RowSelector::skip(skipped as usize), RowSelector::select(run.rows)];
+        let rows: usize = runs.iter().map(|run| run.rows).sum();
+        let (groups, selection) =
+            selection(footer.metadata().row_groups().iter().map(|group| group.num_rows() as u64), runs);
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone())
             .with_projection(mask)
             .with_row_groups(groups)
             .with_row_selection(RowSelection::from(selection))
-            .with_batch_size(run.rows)
+            .with_batch_size(rows)
             .build()?;
         let schema = datafusion::arrow::array::RecordBatchReader::schema(&reader);
         let batches = reader.collect::<Result<Vec<_>, _>>()?;
@@ -307,12 +308,40 @@ impl SampledFile {
         let column = |field: &FieldRef| match batch.column_by_name(field.name()) {
             Some(column) => Ok(cast(column, field.data_type())?),
             None => match self.partitions.iter().find(|(name, _)| name == field.name()) {
-                Some((_, value)) => Ok(cast(&value.to_array_of_size(run.rows)?, field.data_type())?),
-                None => Ok(new_null_array(field.data_type(), run.rows)),
+                Some((_, value)) => Ok(cast(&value.to_array_of_size(rows)?, field.data_type())?),
+                None => Ok(new_null_array(field.data_type(), rows)),
             },
         };
         fields.iter().map(column).collect()
     }
+}
+
+/// The row groups that the rows of `runs`, ascending, are in, and where in those. `groups` has the rows of each row group of the file.
+fn selection(groups: impl Iterator<Item = u64>, runs: &[Run]) -> (Vec<usize>, Vec<RowSelector>) {
+    let (mut chosen, mut selectors) = (Vec::new(), Vec::new());
+    let (mut runs, mut before) = (runs.iter().copied().peekable(), 0);
+    for (group, rows) in groups.enumerate() {
+        let (end, mut at) = (before + rows, before);
+        while let Some(run) = runs.peek_mut().filter(|run| run.start < end) {
+            if chosen.last() != Some(&group) {
+                chosen.push(group);
+            }
+            let taken = (run.rows as u64).min(end - run.start);
+            selectors.push(RowSelector::skip((run.start - at) as usize));
+            selectors.push(RowSelector::select(taken as usize));
+            at = run.start + taken;
+            run.start = at;
+            run.rows -= taken as usize;
+            if run.rows == 0 {
+                runs.next();
+            }
+        }
+        if chosen.last() == Some(&group) {
+            selectors.push(RowSelector::skip((end - at) as usize));
+        }
+        before = end;
+    }
+    (chosen, selectors)
 }
 
 /// The first rows of a block.
@@ -339,6 +368,26 @@ fn read_block(scan: &TableScan, run: Run, fields: &[FieldRef]) -> Result<Vec<Arr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_found_in_their_row_groups() {
+        for groups in [vec![1000], vec![100; 10], vec![7, 0, 300, 5, 688]] {
+            for runs in [vec![(0, 1000)], vec![(3, 1)], vec![(0, 5), (5, 100), (600, 399)], vec![(99, 2), (305, 300)]] {
+                let runs: Vec<Run> = runs.into_iter().map(|(start, rows)| Run { part: 0, start, rows }).collect();
+                let (chosen, selectors) = selection(groups.iter().copied(), &runs);
+                let starts = |group: usize| groups[..group].iter().sum::<u64>();
+                let mut rows = chosen.iter().flat_map(|&group| starts(group)..starts(group) + groups[group]);
+                let mut found = Vec::new();
+                for selector in selectors {
+                    let these = rows.by_ref().take(selector.row_count);
+                    if selector.skip { these.for_each(drop) } else { found.extend(these) }
+                }
+                let expected: Vec<u64> = runs.iter().flat_map(|run| run.start..run.start + run.rows as u64).collect();
+                assert_eq!(found, expected, "{runs:?} of {groups:?}");
+                assert_eq!(rows.next(), None, "all rows of the row groups are told of");
+            }
+        }
+    }
 
     #[test]
     fn runs_lie_apart_and_within_their_parts() {

@@ -40,10 +40,7 @@ pub(super) fn filtered(input: &Profile, predicate: &Arc<dyn PhysicalExpr>) -> Pr
     };
     let tested = leaf.test(&own);
     let selectivity = match &tested {
-        Some(tested) => {
-            let priors: Vec<f64> = parts.iter().map(|part| scope.by_facts(part)).collect();
-            joint(tested, &priors)
-        }
+        Some(tested) => joint(tested, |part| scope.by_facts(&parts[part])),
         None => parts.iter().map(|part| scope.selectivity(part)).product(),
     };
     let passed = tested.and_then(|tested| tested.all());
@@ -60,22 +57,26 @@ pub(super) fn filtered(input: &Profile, predicate: &Arc<dyn PhysicalExpr>) -> Pr
 /// What a sample says about all parts of a predicate together.
 ///
 /// A sample that is not the whole table and has few or no rows for which all parts hold says little; then the product of the parts, as if
-/// they were independent, weighs as much as one such row would. The same for a part alone and `priors`, what is known of it otherwise.
-fn joint(tested: &super::profile::Tested, priors: &[f64]) -> f64 {
+/// they were independent, weighs as much as one such row would. The same for a part alone and its `prior`, what is known of it otherwise.
+fn joint(tested: &super::profile::Tested, prior: impl Fn(usize) -> f64) -> f64 {
     let rows = tested.rows as f64;
+    let hits = tested.all().map(|all| all.true_count());
+    if let (Some(hits), true) = (hits, tested.whole) {
+        let unknown = tested.parts.iter().enumerate().filter(|(_, part)| part.is_none());
+        return hits as f64 / rows.max(1.0) * unknown.map(|(index, _)| prior(index)).product::<f64>();
+    }
+    let priors: Vec<f64> = (0..tested.parts.len()).map(prior).collect();
     let smoothed = |hits: usize, prior: f64| (hits as f64 + 1.0) / (rows + 1.0 / prior.clamp(1e-12, 1.0));
     let alone = |(part, &prior): (&Option<_>, &f64)| match part {
         Some(part) => smoothed(datafusion::arrow::array::BooleanArray::true_count(part), prior),
         None => prior,
     };
-    let independent: f64 = tested.parts.iter().zip(priors).map(alone).product();
+    let independent: f64 = tested.parts.iter().zip(&priors).map(alone).product();
     let unknown: f64 =
-        tested.parts.iter().zip(priors).filter(|(part, _)| part.is_none()).map(|(_, &prior)| prior).product();
+        tested.parts.iter().zip(&priors).filter(|(part, _)| part.is_none()).map(|(_, &prior)| prior).product();
     let known = tested.parts.iter().flatten().count();
-    let hits = tested.all().map(|all| all.true_count());
     match hits {
         None => independent,
-        Some(hits) if tested.whole => hits as f64 / rows.max(1.0) * unknown,
         Some(_) if known == 1 => independent,
         Some(hits) => smoothed(hits, independent / unknown.max(1e-12)) * unknown,
     }
@@ -117,7 +118,7 @@ impl Scope<'_> {
     pub(super) fn selectivity(&self, expr: &Arc<dyn PhysicalExpr>) -> f64 {
         let prior = || self.by_facts(expr);
         let Some((leaf, own)) = self.of_one_leaf(std::slice::from_ref(expr)) else { return prior() };
-        leaf.test(&own).map_or_else(prior, |tested| joint(&tested, &[prior()])).clamp(0.0, 1.0)
+        leaf.test(&own).map_or_else(prior, |tested| joint(&tested, |_| prior())).clamp(0.0, 1.0)
     }
 
     /// The column that `expr` is, types aside.

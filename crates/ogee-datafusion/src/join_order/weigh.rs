@@ -108,10 +108,22 @@ impl Weights<'_> {
         }
     }
 
+    /// Has the columns of a class that refer to a key in it take their values from that, which saves looking for them.
+    fn relate<'e>(&self, members: impl Iterator<Item = &'e Expr>) {
+        let columns: Vec<Column> = members.filter_map(|expr| passed_on(expr, self.columns)).collect();
+        for (i, column) in columns.iter().enumerate() {
+            let mut others = columns.iter().enumerate().filter(|&(other, _)| other != i).map(|(_, other)| other);
+            if let Some(key) = others.find(|other| column.refers_to(other)) {
+                column.draw_from(key);
+            }
+        }
+    }
+
     /// All pairs of each class, and how selective pairs of relations are that several classes connect.
     fn add_classes(&self, region: &Region, graph: &mut JoinGraph) {
         let mut pairs: Vec<((usize, usize), Vec<Compared>)> = Vec::new();
         for (class, members) in region.classes.iter().enumerate() {
+            self.relate(members.iter().map(|member| &member.expr));
             for (i, left) in members.iter().enumerate() {
                 for right in &members[i + 1..] {
                     let (left, right) = if left.relation < right.relation { (left, right) } else { (right, left) };
