@@ -5,15 +5,21 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, cast::AsArray, types::UInt8Type};
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
 use ogee_row::RowLayout;
-use ogee_vector::PhysicalType;
+use ogee_vector::{CHUNK_CAPACITY, PhysicalType};
 
 use super::table::{Found, LOCAL_ENTRIES, SaltedTable};
+
+/// Entries that the table begins with: room for a chunk of groups, and no more memory to touch than most queries need.
+const FIRST_ENTRIES: usize = 1 << 12;
+
+/// How many times larger a table is that takes its place, up to [`LOCAL_ENTRIES`].
+const GROWTH: usize = 8;
 
 /// Entries that the table may grow to: more do not stay in the caches that lanes share, and rows are then better partitioned.
 const GROWN_ENTRIES: usize = 1 << 19;
 
 /// Groups that a table of so many entries takes before it is full: lookups must leave some empty.
-fn room(entries: usize) -> usize {
+const fn room(entries: usize) -> usize {
     entries / 3 * 2
 }
 
@@ -71,7 +77,13 @@ impl Lookup {
                 groups.as_u64_slice_mut().fill(0);
                 Self::Perfect(PerfectTable { groups, offset: keys.start, bytes, len: 0, slots: Vec::new() })
             }
-            None => Self::Salted(SaltedTable::new(memory, consumer, LOCAL_ENTRIES)?),
+            None => {
+                const { assert!(room(FIRST_ENTRIES) >= CHUNK_CAPACITY) };
+                let mut table = SaltedTable::new(memory, consumer, FIRST_ENTRIES)?;
+                // A page that is read before it is written is mapped twice, and the second time all processors are told.
+                table.reset(FIRST_ENTRIES);
+                Self::Salted(table)
+            }
         })
     }
 
@@ -91,8 +103,8 @@ impl Lookup {
         }
     }
 
-    /// Makes room for all groups that there seem to be, if a table of `bytes` at most can have that: `rows` rows were looked up since the table
-    /// was empty. Whether it did.
+    /// Makes room for more groups; whether it did. A table that is not large yet grows as long as there is memory. Beyond that all groups that
+    /// there seem to be must fit a table of `bytes` at most: `rows` rows were looked up since the table was empty, `None` if it is not to be.
     ///
     /// # Safety
     /// All rows in the table are on pinned pages.
@@ -100,10 +112,24 @@ impl Lookup {
         &mut self,
         memory: &Arc<BufferManager>,
         consumer: &'static str,
-        rows: u64,
+        rows: Option<u64>,
         bytes: usize,
     ) -> Result<bool, MemoryError> {
         let Self::Salted(table) = self else { return Ok(false) };
+        if table.entries() < LOCAL_ENTRIES {
+            let entries = (GROWTH * table.entries()).min(LOCAL_ENTRIES);
+            // SAFETY: the caller vouches for the rows.
+            return match unsafe { table.grown(memory, consumer, entries) } {
+                Ok(larger) => {
+                    *table = larger;
+                    Ok(true)
+                }
+                // The small one serves as well.
+                Err(MemoryError::OutOfMemory { .. }) => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
+        let Some(rows) = rows else { return Ok(false) };
         // A tenth more, since they are not drawn alike.
         let groups = expected_groups(rows, table.len()) * 1.1;
         let most = GROWN_ENTRIES.min(bytes / 8);
@@ -122,7 +148,7 @@ impl Lookup {
     /// Forgets all groups.
     pub(crate) fn reset(&mut self) {
         match self {
-            Self::Salted(table) => table.reset(LOCAL_ENTRIES),
+            Self::Salted(table) => table.reset(LOCAL_ENTRIES.min(table.capacity())),
             Self::Perfect(table) => {
                 table.groups.as_u64_slice_mut().fill(0);
                 table.len = 0;

@@ -686,11 +686,8 @@ impl SinkLocal for AggregateLocal {
             // pinned since the last reset must stay within the grant.
             let affordable = self.rows.retained_bytes() <= self.grant / 2;
             let fits = lookup.has_room_for(rows)
-                || match self.looked_up {
-                    // SAFETY: rows in the table are on pages that are retained until it is reset.
-                    Some(looked_up) => unsafe { lookup.grow(&self.ctx.memory, CONSUMER, looked_up, self.grant / 8)? },
-                    None => false,
-                };
+                // SAFETY: rows in the table are on pages that are retained until it is reset.
+                || unsafe { lookup.grow(&self.ctx.memory, CONSUMER, self.looked_up, self.grant / 8)? };
             if !(fits && affordable) {
                 self.reset()?;
             }

@@ -14,7 +14,7 @@ use ogee_row::{RadixBits, RowLayout, RowStage, keys_equal, row_hash};
 
 use crate::keys::{KeyEqual, spread, with_key_equal};
 
-/// Entries that the thread-local table of the first phase starts with.
+/// Entries that the thread-local table of the first phase grows to in any case.
 pub(crate) const LOCAL_ENTRIES: usize = 1 << 17;
 
 const SALT: u64 = 0xffff << 48;
