@@ -2,16 +2,16 @@
 //!
 //! Not here: SQL.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
 
 use ogee_exec::{ExecContext, ExecSettings, QueryCounters};
 use ogee_memory::BufferManager;
 use ogee_scheduler::Scheduler;
 use parking_lot::{Mutex, RwLock};
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::watch,
+};
 
 /// Threads of the runtime on which DataFusion's own operators run.
 const RUNTIME_THREADS: usize = 2;
@@ -102,37 +102,51 @@ impl Drop for Engine {
 }
 
 /// One statement in execution: its islands report to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StatementContext {
     islands: Mutex<Vec<Arc<QueryCounters>>>,
-    /// Counted: how many islands still hold memory.
-    live: Arc<()>,
+    /// How many islands still hold memory.
+    live: Arc<watch::Sender<usize>>,
+}
+
+impl Default for StatementContext {
+    fn default() -> Self {
+        Self { islands: Mutex::default(), live: Arc::new(watch::Sender::new(0)) }
+    }
 }
 
 /// Held for as long as an island runs.
 pub(crate) struct LiveIsland {
-    _live: Option<Arc<()>>,
+    live: Option<Arc<watch::Sender<usize>>>,
+}
+
+impl Drop for LiveIsland {
+    fn drop(&mut self) {
+        if let Some(live) = &self.live {
+            live.send_modify(|islands| *islands -= 1);
+        }
+    }
 }
 
 impl LiveIsland {
     /// An island that nobody waits for.
     pub(crate) fn unattended() -> Self {
-        Self { _live: None }
+        Self { live: None }
     }
 }
 
 impl StatementContext {
     pub(crate) fn register(&self, counters: &Arc<QueryCounters>) -> LiveIsland {
         self.islands.lock().push(Arc::clone(counters));
-        LiveIsland { _live: Some(Arc::clone(&self.live)) }
+        self.live.send_modify(|islands| *islands += 1);
+        LiveIsland { live: Some(Arc::clone(&self.live)) }
     }
 
     /// Waits until every island of the statement has given its memory back, also those that were left in the middle. Only a lane
     /// in the middle of a chunk is ever waited for.
     pub async fn settled(&self) {
-        while Arc::strong_count(&self.live) > 1 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let settled = self.live.subscribe().wait_for(|islands| *islands == 0).await.is_ok();
+        assert!(settled, "the sender is in this context");
     }
 
     /// Rows that pipelines of the engine began with so far.
