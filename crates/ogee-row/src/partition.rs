@@ -48,6 +48,18 @@ impl RowPartition {
         self.row_pages.len()
     }
 
+    /// Adds the rows of `other`, of the same layout; no row moves.
+    pub fn absorb(&mut self, other: Self) {
+        assert!(Arc::ptr_eq(&other.layout, &self.layout), "rows of one layout");
+        let heap_before = self.heap_pages.len() as u32;
+        self.row_pages.extend(other.row_pages.into_iter().map(|mut page| {
+            page.segments.iter_mut().for_each(|segment| segment.heap_page += heap_before);
+            page
+        }));
+        self.heap_pages.extend(other.heap_pages);
+        self.rows += other.rows;
+    }
+
     /// Bytes that the partition takes when all of it is in memory.
     pub fn bytes(&self) -> usize {
         let row_pages = self.row_pages.iter().map(|p| p.page.len()).sum::<usize>();

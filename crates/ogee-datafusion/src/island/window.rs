@@ -28,7 +28,7 @@ use datafusion::{
 use ogee_exec::{
     Expr,
     sort::SortKey,
-    window::{Extent, LeadingRows, WindowCall, WindowFunction, WindowSpec},
+    window::{Extent, LeadingRows, Wanted, WindowCall, WindowFunction, WindowSpec},
 };
 use ogee_vector::{normalize_array, normalize_schema, normalize_type};
 
@@ -262,9 +262,10 @@ impl Window {
     /// kept while rows are sorted. `None` if it is not, or some function looks at rows that come later.
     pub(crate) fn limited(&self, column: usize, most: u64) -> Option<Self> {
         let call = self.spec.calls.get(column.checked_sub(self.spec.input.fields().len())?)?;
-        let with_peers = match call.function {
-            WindowFunction::RowNumber => false,
-            WindowFunction::Rank => true,
+        let wanted = match call.function {
+            WindowFunction::RowNumber => Wanted::Rows,
+            WindowFunction::Rank => Wanted::Peers,
+            WindowFunction::DenseRank => Wanted::Groups,
             _ => return None,
         };
         let looks_back = |other: &WindowCall| {
@@ -275,7 +276,7 @@ impl Window {
             return None;
         }
         let rows = usize::try_from(most).ok()?;
-        let spec = WindowSpec { leading: Some(LeadingRows { rows, with_peers }), ..self.spec.clone() };
+        let spec = WindowSpec { leading: Some(LeadingRows { rows, wanted }), ..self.spec.clone() };
         let description = format!("{}, first={rows}", self.description);
         Some(Self {
             spec,

@@ -68,28 +68,78 @@ impl Entries {
         memory: &Arc<BufferManager>,
         pages: &[PinnedRows],
     ) -> Result<Self, MemoryError> {
+        // SAFETY: rows of the plan's layout on pinned pages.
+        let mut entries = Self::unsorted(memory, pages, |row| unsafe { plan.keys.prefix(row) })?;
+        let bases = RowBases::new(pages, plan.layout.width());
+        let slots = entries.slice_mut();
+        slots.sort_unstable();
+        if !plan.keys.fits_entry() {
+            Ties { plan, bases: &bases }.refine(slots, ENTRY_PREFIX);
+        }
+        Ok(entries)
+    }
+
+    /// The rows of `pages`, sorted, where keys begin with a hash of what is in their first `groups` bytes: entries have the hash and what comes
+    /// after those bytes, so that hardly any row is compared but for a look at whether its hash is that of one group only.
+    ///
+    /// # Errors
+    /// When there is no memory for the entries.
+    pub(crate) fn sorted_in_groups(
+        plan: &SortPlan,
+        memory: &Arc<BufferManager>,
+        pages: &[PinnedRows],
+        groups: usize,
+    ) -> Result<Self, MemoryError> {
+        // SAFETY: rows of the plan's layout on pinned pages.
+        let mut entries = Self::unsorted(memory, pages, |row| unsafe { plan.keys.hash_and_part(row, groups) })?;
+        let bases = RowBases::new(pages, plan.layout.width());
+        let slots = entries.slice_mut();
+        slots.sort_unstable();
+        let ties = Ties { plan, bases: &bases };
+        for group in slots.chunk_by_mut(|a, b| a >> 96 == b >> 96) {
+            let first = bases.row(group[0]);
+            // SAFETY: rows of pinned pages.
+            let same = |&entry: &u128| unsafe { plan.keys.compare_until(first, bases.row(entry), groups) }.is_eq();
+            if !group[1..].iter().all(same) {
+                ties.compare_rows(group);
+            } else if groups + 8 < plan.keys.len() || !plan.keys.is_plain() {
+                ties.refine(group, groups + 8);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// An entry for each row of `pages`, with what `prefix` says of it.
+    fn unsorted(
+        memory: &Arc<BufferManager>,
+        pages: &[PinnedRows],
+        prefix: impl Fn(*const u8) -> u128,
+    ) -> Result<Self, MemoryError> {
         assert!(pages.len() <= PAGES_MAX);
         let len = pages.iter().map(PinnedRows::len).sum::<usize>();
         if len == 0 {
             return Ok(Self { memory: None, len });
         }
         let mut entries = Self { memory: Some(memory.allocate_non_paged(CONSUMER, len * ENTRY_BYTES)?), len };
-        let slots = entries.slice_mut();
-        let mut at = 0;
+        let mut slots = entries.slice_mut().iter_mut();
         for (page, rows) in pages.iter().enumerate() {
-            for row in 0..rows.len() {
-                // SAFETY: a row of the plan's layout on a pinned page.
-                let prefix = unsafe { plan.keys.prefix(rows.row(row)) };
-                slots[at] = prefix | (page << ROW_BITS | row) as u128;
-                at += 1;
+            for (row, slot) in (0..rows.len()).zip(&mut slots) {
+                *slot = prefix(rows.row(row)) | (page << ROW_BITS | row) as u128;
             }
         }
-        let bases = RowBases::new(pages, plan.layout.width());
-        slots.sort_unstable();
-        if !plan.keys.fits_entry() {
-            Ties { plan, bases: &bases }.refine(slots, ENTRY_PREFIX);
-        }
         Ok(entries)
+    }
+
+    /// Leaves out those entries for which `wanted` does not hold, in order.
+    pub(crate) fn retain(&mut self, mut wanted: impl FnMut(u128) -> bool) {
+        let slots = self.slice_mut();
+        let mut kept = 0;
+        for at in 0..slots.len() {
+            let entry = slots[at];
+            slots[kept] = entry;
+            kept += usize::from(wanted(entry));
+        }
+        self.len = kept;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -128,6 +178,15 @@ impl Ties<'_> {
         }
     }
 
+    /// Sorts entries by comparing their rows.
+    fn compare_rows(&self, entries: &mut [u128]) {
+        entries.sort_unstable_by(|&a, &b| {
+            // SAFETY: rows of pinned pages.
+            let order = unsafe { self.plan.keys.compare(self.bases.row(a), self.bases.row(b)) };
+            order.then_with(|| (a as u32).cmp(&(b as u32)))
+        });
+    }
+
     fn resolve(&self, group: &mut [u128], depth: usize) {
         let plain = self.plan.keys.plain_bytes();
         if group.len() >= SMALL
@@ -138,11 +197,7 @@ impl Ties<'_> {
             return;
         }
         if group.len() < SMALL || depth >= plain {
-            group.sort_unstable_by(|&a, &b| {
-                // SAFETY: rows of pinned pages.
-                let order = unsafe { self.plan.keys.compare(self.bases.row(a), self.bases.row(b)) };
-                order.then_with(|| (a as u32).cmp(&(b as u32)))
-            });
+            self.compare_rows(group);
             return;
         }
         let prefix = group[0] >> 32 << 32;

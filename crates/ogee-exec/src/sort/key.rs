@@ -182,6 +182,28 @@ impl KeyLayout {
         unsafe { prefix_at(row.add(self.offset)) }
     }
 
+    /// The row's hash, above 8 bytes of its key from byte `start` on (zeroes where it ends), above 32 bits that are zero.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix).
+    #[inline(always)]
+    pub(crate) unsafe fn hash_and_part(&self, row: *const u8, start: usize) -> u128 {
+        let len = (self.len - start).min(8);
+        // SAFETY: the caller vouches for the row; a hash is what the key begins with, and the part lies within it.
+        let (hash, part) = unsafe {
+            let key = row.add(self.offset);
+            let part = if len == 8 {
+                key.add(start).cast::<u64>().read_unaligned().swap_bytes()
+            } else {
+                let mut bytes = [0; 8];
+                std::ptr::copy_nonoverlapping(key.add(start), bytes.as_mut_ptr(), len);
+                u64::from_be_bytes(bytes)
+            };
+            (key.cast::<u32>().read_unaligned().swap_bytes(), part)
+        };
+        u128::from(hash) << 96 | u128::from(part) << 32
+    }
+
     /// Up to 12 bytes of a row's key from byte `depth` on, none from `end` on, above 32 bits that are zero.
     ///
     /// # Safety
@@ -208,23 +230,35 @@ impl KeyLayout {
     ///
     /// # Safety
     /// As [`compare`](Self::compare).
+    #[inline]
     pub(crate) unsafe fn compare_until(&self, a: *const u8, b: *const u8, end: usize) -> Ordering {
-        for piece in &self.pieces {
+        // SAFETY: the caller vouches for both rows.
+        unsafe { self.compare_within(a, b, 0, end) }
+    }
+
+    /// The order of two rows by the columns between bytes `start` and `end` of the key, where columns begin or the key ends.
+    ///
+    /// # Safety
+    /// As [`compare`](Self::compare).
+    #[inline]
+    pub(crate) unsafe fn compare_within(&self, a: *const u8, b: *const u8, start: usize, end: usize) -> Ordering {
+        for piece in self.pieces.iter().skip_while(|piece| piece.end <= start) {
             if piece.start >= end {
                 break;
             }
-            let len = piece.end.min(end) - piece.start;
+            let first = piece.start.max(start);
+            let len = piece.end.min(end) - first;
             // SAFETY: the caller vouches for the rows; pieces lie within the key.
             let (x, y) = unsafe {
-                let at = self.offset + piece.start;
+                let at = self.offset + first;
                 (std::slice::from_raw_parts(a.add(at), len), std::slice::from_raw_parts(b.add(at), len))
             };
-            let order = x.cmp(y);
+            let order = compare_bytes(x, y);
             if order.is_ne() {
                 return order;
             }
             let Some(tie) = piece.tie.filter(|_| piece.end <= end) else { continue };
-            if x[tie.marker - piece.start] != VALID {
+            if x[tie.marker - first] != VALID {
                 continue;
             }
             // SAFETY: the caller vouches for the rows and their strings.
@@ -269,6 +303,31 @@ impl KeyLayout {
             let writer = unsafe { Writer { target: target.add(column.offset), stride, rows, column: *column } };
             writer.write(array);
         }
+    }
+}
+
+/// The order of two strings of bytes of one length: word by word, as keys have a few, for which a call would cost more.
+#[inline(always)]
+fn compare_bytes(x: &[u8], y: &[u8]) -> Ordering {
+    let word = |bytes: &[u8], at: usize| {
+        let (word, _) = bytes[at..].split_first_chunk().expect("a whole word");
+        u64::from_be_bytes(*word)
+    };
+    let len = x.len();
+    if len < 8 || y.len() != len {
+        return x.cmp(y);
+    }
+    let mut at = 0;
+    loop {
+        let (a, b) = (word(x, at), word(y, at));
+        if a != b {
+            return a.cmp(&b);
+        }
+        if at + 8 == len {
+            return Ordering::Equal;
+        }
+        // The last word overlaps with what was equal before it.
+        at = (at + 8).min(len - 8);
     }
 }
 
@@ -468,6 +527,26 @@ impl Writer {
                         // SAFETY: as above.
                         unsafe { *self.target.add(row * self.stride) = self.column.null };
                     }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_compare_as_bytes_do() {
+        for len in 0..40 {
+            let x: Vec<u8> = (0..len).map(|i| i * 7).collect();
+            assert_eq!(compare_bytes(&x, &x), Ordering::Equal);
+            for at in 0..usize::from(len) {
+                for change in [1, 0x80, 0xff] {
+                    let mut y = x.clone();
+                    y[at] = y[at].wrapping_add(change);
+                    assert_eq!(compare_bytes(&x, &y), x.cmp(&y), "byte {at} of {len}");
                 }
             }
         }

@@ -274,6 +274,15 @@ impl Merge {
             self.load(self.winner)?;
             self.replay(self.winner);
         }
+        if let [Cursor { run, place: Place::Entries { at, end } }] = self.cursors.as_mut_slice() {
+            // Nothing to merge.
+            let (entries, bases) =
+                self.runs[*run].by_entries(self.plan.layout.width())?.expect("as when it was opened");
+            let last = *end.min(&mut at.saturating_add(limit));
+            rows.extend(entries[*at..last].iter().map(|&entry| bases.row(entry)));
+            *at = last;
+            return Ok(());
+        }
         let width = self.plan.layout.width();
         let retired_max = retired_max(self.cursors.len());
         while rows.len() < limit {

@@ -1,7 +1,7 @@
 //! Sorting that does not care how much memory there is, and the first rows of an order.
 //!
 //! `key` makes keys that are compared byte by byte, `plan` binds a specification to a row layout, `entries` sorts pinned rows. `sink` is the first
-//! phase: runs as large as the grant, or, of rows that are wanted only up to a limit, the best so far. `run` writes them, `merge` merges
+//! phase, in which each lane has a `maker` of runs: as large as the grant, or, of rows that are wanted only up to a limit, the best so far. `run` writes them, `merge` merges
 //! them, `source` is the second phase: ranges of the order, merged side by side. What keeps them in order on their way out is
 //! [`RowOrder`](crate::RowOrder).
 //!
@@ -10,6 +10,7 @@
 
 mod entries;
 mod key;
+mod maker;
 mod merge;
 mod plan;
 mod run;
@@ -20,11 +21,14 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, SchemaRef};
 
+pub use self::run::Wanted;
 use self::source::SortSource;
 pub(crate) use self::{
+    entries::ENTRY_BYTES,
+    maker::RunMaker,
     merge::{Merge, Position},
-    plan::SortPlan,
-    run::Leading,
+    plan::{KeyScratch, SortPlan},
+    run::{Leading, Run},
     sink::SortSink,
     source::{Cut, SortedRows},
 };

@@ -144,6 +144,7 @@ impl SortPlan {
     ) -> Result<Vec<ArrayRef>, ExecError> {
         let rows = chunk.len();
         stage.reset(&self.layout, rows);
+        stage.write_stored_hashes(scratch.stored.iter().copied());
         let mut held = Vec::with_capacity(self.codecs.len());
         for (index, codec) in self.codecs.iter().enumerate() {
             let array = NestedCodec::encoded(chunk.column(index).flatten()?, codec.as_ref())?;

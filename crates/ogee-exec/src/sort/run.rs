@@ -112,37 +112,51 @@ fn only_partition(rows: PartitionedRows) -> RowPartition {
 pub(crate) struct Leading {
     /// Bytes of the key that tell partitions apart.
     pub(crate) partition: usize,
-    /// Bytes of the key that tell peers apart, if a row is wanted where its first peer is.
-    pub(crate) peers: Option<usize>,
-    /// Rows of each partition, at least 1.
+    /// Bytes of the key that tell peers apart.
+    pub(crate) peers: usize,
+    /// What there may be so many of, at least 1.
     pub(crate) rows: usize,
+    pub(crate) wanted: Wanted,
+}
+
+/// Which rows of a partition are wanted, given how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// So many.
+    Rows,
+    /// Those and their peers.
+    Peers,
+    /// So many groups of peers.
+    Groups,
 }
 
 impl Leading {
-    /// Those of `rows`, in order, that are wanted. `last` and `seen` are the row before them, and how many there were in its partition so far
-    /// and before its first peer.
+    /// Whether `row` is wanted, which comes next in order. `last` and `seen` are the row before it, and how many there were in its
+    /// partition so far and before its first peer.
     ///
     /// # Safety
     /// All are rows of the plan's layout on pinned pages, with their strings.
-    unsafe fn retain(
+    #[inline]
+    unsafe fn wants(
         &self,
         plan: &SortPlan,
-        rows: &mut Vec<*const u8>,
+        row: *const u8,
         last: &mut Option<*const u8>,
         seen: &mut (usize, usize),
-    ) {
-        rows.retain(|&row| {
-            // SAFETY: the caller vouches for the rows.
-            let same = |bytes| last.is_some_and(|last| unsafe { plan.keys.compare_until(last, row, bytes) }.is_eq());
-            if !same(self.partition) {
-                *seen = (0, 0);
-            } else if self.peers.is_none_or(|peers| !same(peers)) {
-                seen.1 = seen.0;
-            }
-            seen.0 += 1;
-            *last = Some(row);
-            seen.1 < self.rows
-        });
+    ) -> bool {
+        // SAFETY: the caller vouches for the rows.
+        let same = |bytes| last.is_some_and(|last| unsafe { plan.keys.compare_until(last, row, bytes) }.is_eq());
+        if !same(self.partition) {
+            *seen = (0, 0);
+        } else if self.wanted == Wanted::Rows || !same(self.peers) {
+            seen.1 = match self.wanted {
+                Wanted::Groups => seen.1 + 1,
+                _ => seen.0,
+            };
+        }
+        seen.0 += 1;
+        *last = Some(row);
+        seen.1 < self.rows
     }
 }
 
@@ -172,7 +186,7 @@ pub(crate) fn sorted_first(
         addresses.extend(batch.iter().map(|&entry| bases.row(entry)));
         if let Some(leading) = leading {
             // SAFETY: rows of pages that are pinned.
-            unsafe { leading.retain(plan, &mut addresses, &mut last_row, &mut seen) };
+            addresses.retain(|&row| unsafe { leading.wants(plan, row, &mut last_row, &mut seen) });
         }
         append(&addresses)?;
     }
@@ -190,6 +204,27 @@ impl Run {
         let entries = Entries::sorted(plan, memory, &pin_all(&mut rows)?)?;
         let len = entries.len();
         Ok(Self { rows: Mutex::new(rows), order: Order::Entries { entries, pinned: OnceLock::new() }, len })
+    }
+
+    /// `rows` sorted where they are, which have many groups of few rows: those with equal first `groups` bytes of the key, of which it begins with
+    /// a hash. With `leading`, only the rows that are wanted.
+    pub(crate) fn of_groups(
+        plan: &SortPlan,
+        memory: &Arc<BufferManager>,
+        mut rows: RowPartition,
+        groups: usize,
+        leading: Option<Leading>,
+    ) -> Result<Self, MemoryError> {
+        let pages = pin_all(&mut rows)?;
+        let mut entries = Entries::sorted_in_groups(plan, memory, &pages, groups)?;
+        let unmoved = Unmoved { bases: RowBases::new(&pages, plan.layout.width()), _pages: pages };
+        if let Some(leading) = leading {
+            let (mut last_row, mut seen) = (None, (0, 0));
+            // SAFETY: rows of pages that are pinned.
+            entries.retain(|entry| unsafe { leading.wants(plan, unmoved.bases.row(entry), &mut last_row, &mut seen) });
+        }
+        let len = entries.len();
+        Ok(Self { rows: Mutex::new(rows), order: Order::Entries { entries, pinned: unmoved.into() }, len })
     }
 
     /// One run of the rows of `runs`; of equal rows, those of earlier runs come first.

@@ -1,36 +1,26 @@
 //! First phase: rows into sorted runs, each as large as the lane's grant.
 //!
-//! Rows are appended to pages as they come. When they have filled the grant, they are sorted, and written in order to new pages, which are
-//! unpinned as they fill. A lane whose rows never filled its grant sorts them where they are, and moves none. Runs are merged into longer ones
-//! when there are more of them than one lane could merge in the second phase.
-//!
-//! Of rows that are wanted only up to a limit, a lane keeps so many: each time it has twice as many, it sorts them and drops the worse half. The
-//! key of the last that it kept is a threshold for all lanes: rows beyond it are dropped before they are staged.
+//! Each lane makes runs of its own (`maker`). Of rows that are wanted only up to a limit, the key of the last that a lane kept is a threshold
+//! for all lanes: rows beyond it are dropped before they are staged.
 
 use std::sync::{Arc, OnceLock};
 
 use ogee_memory::PAGE_SIZE;
-use ogee_row::{PartitionedRows, RowStage};
+use ogee_row::RowStage;
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
 use super::{
-    Cancelled,
-    entries::{ENTRY_BYTES, PAGES_MAX},
-    merge::pages_pinned,
+    maker::RunMaker,
     plan::{KeyScratch, SortPlan},
-    run::{Leading, Run, RunWriter, sorted_first, unsorted},
+    run::{Leading, Run},
     source::SortedRows,
 };
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal};
 
 /// Pages of a run at least, where memory is so short that lanes are given up for it.
 const RUN_PAGES_MIN: usize = 32;
-/// Rows beyond the limit that a lane keeps at least before it sorts: few sorts for small limits.
-const SPARE_ROWS: usize = 4096;
-/// Rows among which those that are not wanted of each partition are looked for.
-const PRUNE_ROWS: usize = 1 << 16;
 
 /// First phase of a sort.
 pub(crate) struct SortSink {
@@ -95,13 +85,10 @@ impl Sink for SortSink {
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         let grant = self.grant(ctx.settings.threads.max(1));
         Ok(Box::new(SortLocal {
-            rows: unsorted(&self.plan, &ctx.memory),
+            runs: RunMaker::new(&self.plan, ctx, grant.lane_bytes, self.shared.fetch, self.shared.leading),
             plan: Arc::clone(&self.plan),
             ctx: ctx.clone(),
             shared: Arc::clone(&self.shared),
-            grant: grant.lane_bytes,
-            runs: Vec::new(),
-            prune_at: PRUNE_ROWS,
             scratch: Scratch::default(),
         }))
     }
@@ -124,7 +111,6 @@ impl Sink for SortSink {
 struct Scratch {
     keys: KeyScratch,
     stage: RowStage,
-    addresses: Vec<*mut u8>,
     selected: Vec<u32>,
 }
 
@@ -133,21 +119,13 @@ struct SortLocal {
     plan: Arc<SortPlan>,
     ctx: ExecContext,
     shared: Arc<Shared>,
-    /// Bytes that the lane may keep pinned.
-    grant: usize,
-    rows: PartitionedRows,
-    runs: Vec<Run>,
-    /// Rows at which those that are not wanted of each partition are dropped.
-    prune_at: usize,
+    runs: RunMaker,
     scratch: Scratch,
 }
 
-// SAFETY: addresses in the scratch are not used across calls.
-unsafe impl Send for SortLocal {}
-
 impl SinkLocal for SortLocal {
     fn consume(&mut self, chunk: Chunk, task: &TaskContext) -> Result<Flow, ExecError> {
-        let Scratch { keys, stage, addresses, selected } = &mut self.scratch;
+        let Scratch { keys, stage, selected } = &mut self.scratch;
         self.plan.evaluate(&chunk, self.ctx.settings.hash, keys)?;
         let mut chunk = chunk;
         if let Some(fetch) = self.shared.fetch {
@@ -168,109 +146,17 @@ impl SinkLocal for SortLocal {
         }
         let _held = self.plan.stage(&chunk, keys, stage)?;
         // SAFETY: staged rows, whose strings are in arrays that are held.
-        unsafe { self.rows.append((0..chunk.len()).map(|row| stage.row(row)), addresses)? };
-        self.make_room(&|| task.is_cancelled())?;
-        Ok(Flow::Continue)
-    }
-
-    fn combine(mut self: Box<Self>) -> Result<(), ExecError> {
-        if self.rows.rows() > 0 {
-            if self.runs.is_empty() {
-                let rows = self.take_rows();
-                self.runs.push(Run::unmoved(&self.plan, &self.ctx.memory, rows)?);
-            } else {
-                self.flush(&|| false)?;
-            }
-        }
-        self.shared.done.lock().append(&mut self.runs);
-        Ok(())
-    }
-}
-
-impl SortLocal {
-    fn take_rows(&mut self) -> PartitionedRows {
-        std::mem::replace(&mut self.rows, unsorted(&self.plan, &self.ctx.memory))
-    }
-
-    fn make_room(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
-        let rows = self.rows.rows();
-        if let Some(fetch) = self.shared.fetch
-            && rows >= fetch.saturating_add(fetch.max(SPARE_ROWS))
-            // No use if they fill the grant again at once.
-            && self.rows.allocated_bytes() / rows * fetch < self.grant / 2
-        {
-            return self.keep_first(fetch, cancelled);
-        }
-        if self.shared.leading.is_some() && rows >= self.prune_at {
-            self.keep_first(usize::MAX, cancelled)?;
-            let kept = self.rows.rows();
-            // Where most are wanted there is nothing to win.
-            self.prune_at = if kept > rows / 4 * 3 { usize::MAX } else { PRUNE_ROWS.max(2 * kept) };
-            return Ok(());
-        }
-        // While a run is being written, its rows, its entries and what it is written to are in memory.
-        let spare = 4 * PAGE_SIZE;
-        if self.rows.allocated_bytes() + rows * ENTRY_BYTES + spare >= self.grant
-            || self.rows.rows() / self.rows.rows_per_page() + 2 >= PAGES_MAX
-        {
-            self.flush(cancelled)?;
-        }
-        Ok(())
-    }
-
-    /// Drops all rows but the first `fetch`, and those that are not wanted of their partitions.
-    fn keep_first(&mut self, fetch: usize, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
-        let rows = self.take_rows();
-        let kept = &mut self.rows;
-        let addresses = &mut self.scratch.addresses;
-        let last = sorted_first(&self.plan, &self.ctx.memory, rows, fetch, self.shared.leading, cancelled, |rows| {
-            // SAFETY: rows of pinned pages.
-            unsafe { kept.append(rows.iter().copied(), addresses) }
-        })?;
-        self.lower_threshold(last);
-        Ok(())
-    }
-
-    fn lower_threshold(&self, last: Option<u128>) {
+        let last = unsafe { self.runs.append((0..chunk.len()).map(|row| stage.row(row)), &|| task.is_cancelled())? };
         if let Some(last) = last.filter(|_| self.shared.fetch.is_some()) {
             let mut threshold = self.shared.threshold.lock();
             *threshold = last.min(*threshold);
         }
+        Ok(Flow::Continue)
     }
 
-    /// Makes a run of the rows at hand.
-    fn flush(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
-        let rows = self.take_rows();
-        let limit = self.shared.fetch.unwrap_or(usize::MAX);
-        let mut writer = RunWriter::new(&self.plan, &self.ctx.memory);
-        let last = sorted_first(&self.plan, &self.ctx.memory, rows, limit, self.shared.leading, cancelled, |rows| {
-            // SAFETY: rows of pinned pages, in order.
-            unsafe { writer.append(rows) }
-        })?;
-        self.runs.push(writer.finish());
-        self.lower_threshold(last);
-        self.merge_runs(cancelled)
-    }
-
-    /// Merges the shortest runs if there are more than can be merged at once.
-    fn merge_runs(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
-        let page_bytes = self.runs.iter().map(Run::page_bytes).max().unwrap_or(PAGE_SIZE);
-        // Two pages to write to.
-        let pages = (self.grant / page_bytes).saturating_sub(2);
-        if pages_pinned(self.runs.len() + 1) <= pages || self.runs.len() < 3 {
-            return Ok(());
-        }
-        // The shortest neighbours: of equal rows, those of earlier runs go on to come first.
-        let take = (self.runs.len() / 2).max(2);
-        let lengths: Vec<usize> = self.runs.iter().map(Run::len).collect();
-        let first = (0..=lengths.len() - take)
-            .min_by_key(|&first| lengths[first..first + take].iter().sum::<usize>())
-            .expect("at least as many runs as are taken");
-        let shortest: Vec<Run> = self.runs.drain(first..first + take).collect();
-        let limit = self.shared.fetch.unwrap_or(usize::MAX);
-        let merged = Run::merged(&self.plan, &self.ctx.memory, shortest, limit, cancelled)?;
-        self.runs.insert(first, merged);
-        self.ctx.counters.note_strategy("sort: several passes".to_owned());
+    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+        let mut runs = self.runs.finish(&|| false)?;
+        self.shared.done.lock().append(&mut runs);
         Ok(())
     }
 }

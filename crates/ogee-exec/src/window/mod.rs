@@ -1,14 +1,17 @@
 //! Window functions over sorted rows, in one pass and with bounded state wherever the function allows it.
 //!
-//! Rows are sorted by the hash of the partition's keys, the keys themselves, and the order (`sort`), so that ranges of hashes are independent and
-//! lanes share them. A lane reads its range in order, in pieces, and hands each piece to the state of every function (`state`), which gives back
-//! the results that are final by then: those of the piece itself, of earlier rows, or none yet. Rows wait for their results; if too many of them
+//! Rows are divided by the hash of the partition's keys (`divide`), and sorted by that hash, the keys themselves, and the order (`parts`). Without
+//! partitions they are sorted as a whole (`sort`). A lane reads such a range in order, in pieces, and hands each piece to the state of every
+//! function (`state`), which gives back the results that are final by then: those of the piece itself, of earlier rows, or none yet. Rows wait for their results; if too many of them
 //! would, because a partition is larger than memory and a function needs to see its end, they are not kept but read once more (`source`).
 //!
 //! `ranking`, `shift`, `fold` and `sliding` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
 
+mod divide;
+mod firsts;
 mod fold;
 mod foreign;
+mod parts;
 mod ranking;
 mod results;
 mod shift;
@@ -21,13 +24,18 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, SchemaRef};
 
-use self::source::WindowSource;
+use self::{
+    divide::DivideSink,
+    parts::{Parts, Sorted},
+    source::WindowSource,
+};
 pub use self::{
     foreign::{ForeignWindow, ForeignWindowStream},
     state::supports_call,
 };
+pub use crate::sort::Wanted;
 use crate::{
-    ExecError, Expr, Groups, OpenPipeline, Query, RowOrder,
+    ExecError, Expr, Groups, OpenPipeline, Query, RowOrder, Sink,
     sort::{Leading, SortKey, SortPlan, SortSink, SortSpec, SortedRows, supports},
 };
 
@@ -127,8 +135,8 @@ pub struct WindowSpec {
 pub struct LeadingRows {
     /// How many, at least 1.
     pub rows: usize,
-    /// Peers of such a row are wanted too.
-    pub with_peers: bool,
+    /// Of what.
+    pub wanted: Wanted,
 }
 
 impl WindowSpec {
@@ -152,22 +160,27 @@ pub fn window(query: &mut Query, input: OpenPipeline, spec: WindowSpec) -> Resul
     let hashed = spec.partition_by.iter().map(|key| (key.expr.clone(), key.data_type.clone())).collect();
     let plan = Arc::new(SortPlan::new(Arc::clone(&spec.input), &spec.keys(), hashed)?);
     let ctx = query.ctx().clone();
-    let sorted = Arc::new(SortedRows::default());
     let partition = spec.partition_by.len();
     let is_key = |column| spec.partition_by.iter().any(|key| matches!(key.expr, Expr::Column(key) if key == column));
     let kept = (0..spec.schema.fields().len()).map(|column| is_key(column).then_some(column)).collect();
     let leading = spec.leading.map(|leading| Leading {
         partition: plan.keys.bytes_of(partition),
-        peers: leading.with_peers.then(|| plan.keys.bytes_of(partition + spec.calls[0].order_keys)),
+        peers: plan.keys.bytes_of(partition + spec.calls[0].order_keys),
         rows: leading.rows,
+        wanted: leading.wanted,
     });
-    let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), None, leading, Arc::clone(&sorted));
-    let first = query.add(input, Arc::new(sink));
-    let order = spec.partition_by.is_empty().then(|| {
+    let (sorted, order, sink): (_, _, Arc<dyn Sink>) = if partition == 0 {
+        let sorted = Arc::new(SortedRows::default());
         let order = Arc::new(RowOrder::default());
         order.serialize();
-        order
-    });
+        let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), None, leading, Arc::clone(&sorted));
+        (Sorted::Whole(sorted), Some(order), Arc::new(sink))
+    } else {
+        let parts = Arc::new(Parts::new(&plan, plan.keys.bytes_of(partition), leading));
+        let estimate = input.source.rows_estimate();
+        (Sorted::Parts(Arc::clone(&parts)), None, Arc::new(DivideSink::new(&plan, &ctx, leading, estimate, parts)))
+    };
+    let first = query.add(input, sink);
     let source = WindowSource::new(spec, plan, ctx, sorted, order.clone());
     let mut rows = OpenPipeline::new(Arc::new(source));
     rows.deps.push(first);

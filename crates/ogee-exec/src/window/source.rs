@@ -10,26 +10,24 @@ use ogee_vector::Chunk;
 
 use super::{
     CONSUMER, WindowCall, WindowFunction, WindowSpec,
+    parts::Sorted,
     results::Results,
     state::{Piece, WindowState, state},
 };
 use crate::{
     ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep,
-    sort::{Cut, Merge, Position, SortPlan, SortedRows},
+    sort::{Merge, Position, SortPlan},
 };
 
 /// Chunks that a lane makes between two looks at what else there is to do.
 const MORSEL_CHUNKS: usize = 64;
-
-/// The bits of prefixes that are the hash: ranges are cut nowhere else, so that no partition is.
-const HASH_BITS: u128 = (u32::MAX as u128) << 96;
 
 /// Rows with the values of window functions.
 pub(crate) struct WindowSource {
     spec: Arc<WindowSpec>,
     plan: Arc<SortPlan>,
     ctx: ExecContext,
-    sorted: Arc<SortedRows>,
+    sorted: Sorted,
     /// There are no partitions: rows come in order, from one lane.
     order: Option<Arc<RowOrder>>,
 }
@@ -39,15 +37,11 @@ impl WindowSource {
         spec: WindowSpec,
         plan: Arc<SortPlan>,
         ctx: ExecContext,
-        sorted: Arc<SortedRows>,
+        sorted: Sorted,
         order: Option<Arc<RowOrder>>,
     ) -> Self {
         Self { spec: Arc::new(spec), plan, ctx, sorted, order }
     }
-}
-
-fn cut<'a>(plan: &'a SortPlan, order: &'a Option<Arc<RowOrder>>) -> Cut<'a> {
-    Cut { plan, order: order.as_deref(), mask: HASH_BITS }
 }
 
 impl Source for WindowSource {
@@ -60,12 +54,12 @@ impl Source for WindowSource {
     }
 
     fn lanes(&self, threads: usize) -> usize {
-        self.sorted.lanes(&self.ctx, threads, &cut(&self.plan, &self.order))
+        self.sorted.lanes(&self.ctx, threads, &self.plan, self.order.as_deref())
     }
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         let threads = ctx.settings.threads.max(1);
-        let lanes = self.sorted.lanes(ctx, threads, &cut(&self.plan, &self.order));
+        let lanes = self.sorted.lanes(ctx, threads, &self.plan, self.order.as_deref());
         let columns = |call: &WindowCall| match &call.function {
             WindowFunction::Foreign(function) => function.columns().to_vec(),
             _ => Vec::new(),
@@ -74,7 +68,7 @@ impl Source for WindowSource {
             foreign_columns: self.spec.calls.iter().map(columns).collect(),
             spec: Arc::clone(&self.spec),
             plan: Arc::clone(&self.plan),
-            sorted: Arc::clone(&self.sorted),
+            sorted: self.sorted.clone(),
             order: self.order.clone(),
             budget: ctx.memory.available() / 8 / lanes,
             reservation: ctx.memory.reserve(CONSUMER, 0)?,
@@ -124,7 +118,7 @@ struct WindowLocal {
     spec: Arc<WindowSpec>,
     plan: Arc<SortPlan>,
     ctx: ExecContext,
-    sorted: Arc<SortedRows>,
+    sorted: Sorted,
     order: Option<Arc<RowOrder>>,
     foreign_columns: Vec<Vec<usize>>,
     /// Bytes of rows that may wait, and of a partition that a function may keep.
@@ -147,8 +141,9 @@ impl SourceLocal for WindowLocal {
                 return Err(ExecError::Cancelled);
             }
             let Some(range) = &mut self.range else {
-                let cut = cut(&self.plan, &self.order);
-                let Some((_, merge)) = self.sorted.next_range(&self.ctx, &cut, &self.plan)? else {
+                let cancelled = || task.is_cancelled();
+                let next = self.sorted.next(&self.ctx, &self.plan, self.order.as_deref(), &cancelled)?;
+                let Some(merge) = next else {
                     return Ok(SourceStep::Exhausted);
                 };
                 self.range = Some(self.open(merge));

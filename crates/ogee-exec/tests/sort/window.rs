@@ -9,7 +9,8 @@ use arrow_schema::{DataType, Field, Schema};
 use ogee_exec::{
     ExecError, Expr,
     window::{
-        Extent, ForeignWindow, ForeignWindowStream, LeadingRows, WindowCall, WindowFunction as W, WindowSpec, window,
+        Extent, ForeignWindow, ForeignWindowStream, LeadingRows, Wanted, WindowCall, WindowFunction as W, WindowSpec,
+        window,
     },
 };
 
@@ -264,13 +265,14 @@ fn functions_see_their_partitions_under_every_setup() {
 
 #[test]
 fn a_partition_larger_than_memory_is_read_twice() {
-    let columns = rows(2, 60_000, 40);
+    let columns = rows(2, 120_000, 40);
     // Functions that keep little while they wait for the end of a partition, and one that is streamed.
     let mut calls = calls();
     calls.retain(|call| match &call.function {
         W::Foreign(function) => function.stream().unwrap().is_some(),
         W::Shift { offset, .. } => offset.abs() < 10,
-        W::RowNumber | W::PercentRank | W::CumeDist | W::Ntile(_) | W::LastValue(_) | W::Sum(_) => true,
+        W::RowNumber | W::PercentRank | W::Ntile(_) | W::LastValue(Extent::Partition) => true,
+        W::Sum(extent) => matches!(extent, Extent::Row | Extent::Partition),
         _ => false,
     });
     for (limit, threads) in [(16 << 20, 1), (24 << 20, 2)] {
@@ -283,56 +285,76 @@ fn a_partition_larger_than_memory_is_read_twice() {
 
 #[test]
 fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
-    let columns = rows(3, 200_000, 50);
     let call = |function| WindowCall { function, arg: None, order_keys: 1, output: DataType::UInt64 };
     for setup in SETUPS.iter().filter(|setup| setup.chunk > 100) {
-        for with_peers in [false, true] {
-            let mut fields: Vec<Field> = schema(&columns).fields().iter().map(|field| field.as_ref().clone()).collect();
-            fields.push(Field::new("n", DataType::UInt64, true));
-            let spec = WindowSpec {
-                partition_by: keys(&columns, &[(0, false, true)]),
-                order_by: keys(&columns, &[(1, false, false)]),
-                calls: vec![call(if with_peers { W::Rank } else { W::RowNumber })],
-                leading: Some(LeadingRows { rows: 100, with_peers }),
-                input: schema(&columns),
-                schema: Arc::new(Schema::new(fields)),
-            };
-            let (chunks, _) = setup.run(&columns, |query, input| window(query, input, spec));
-            let int = |column: usize, row: usize| {
-                let array = columns[column].as_primitive::<types::Int64Type>();
-                array.is_valid(row).then(|| array.value(row))
-            };
-            let mut got = Vec::new();
-            let mut all = 0;
-            for chunk in &chunks {
-                all += chunk.len();
-                let order = chunk.column(1).array.as_primitive::<types::Int64Type>();
-                for row in 0..chunk.len() {
-                    let n = chunk.column(5).array.as_primitive::<types::UInt64Type>().value(row);
-                    let partition = chunk.column(0).array.as_primitive::<types::Int64Type>().value(row);
-                    if n <= 100 {
-                        got.push((partition, n, order.is_valid(row).then(|| order.value(row))));
+        // Few partitions with many rows, many with few, and strings that rows are kept with or not.
+        for (partitions, most, columns) in [(50, 100, 5), (50, 3, 3), (40_000, 2, 3), (40_000, 1, 5), (3000, 7, 5)] {
+            let columns = &rows(3 + partitions, 80_000, partitions)[..columns];
+            for wanted in [Wanted::Rows, Wanted::Peers, Wanted::Groups] {
+                let mut fields: Vec<Field> =
+                    schema(columns).fields().iter().map(|field| field.as_ref().clone()).collect();
+                fields.push(Field::new("n", DataType::UInt64, true));
+                let function = match wanted {
+                    Wanted::Rows => W::RowNumber,
+                    Wanted::Peers => W::Rank,
+                    Wanted::Groups => W::DenseRank,
+                };
+                let spec = WindowSpec {
+                    partition_by: keys(columns, &[(0, false, true)]),
+                    order_by: keys(columns, &[(1, most == 7, false)]),
+                    calls: vec![call(function)],
+                    leading: Some(LeadingRows { rows: most as usize, wanted }),
+                    input: schema(columns),
+                    schema: Arc::new(Schema::new(fields)),
+                };
+                let (chunks, ctx) = setup.run(columns, |query, input| window(query, input, spec));
+                let int = |column: usize, row: usize| {
+                    let array = columns[column].as_primitive::<types::Int64Type>();
+                    array.is_valid(row).then(|| array.value(row))
+                };
+                let order = |row: usize| {
+                    let value = int(1, row);
+                    (value.is_none(), value.map(|value| if most == 7 { -value } else { value }))
+                };
+                let mut got = Vec::new();
+                let mut all = 0;
+                for chunk in &chunks {
+                    all += chunk.len();
+                    let order = chunk.column(1).array.as_primitive::<types::Int64Type>();
+                    let numbers = chunk.column(columns.len()).array.as_primitive::<types::UInt64Type>();
+                    let partitions = chunk.column(0).array.as_primitive::<types::Int64Type>();
+                    for row in (0..chunk.len()).filter(|&row| numbers.value(row) <= most) {
+                        let value = order.is_valid(row).then(|| order.value(row));
+                        got.push((partitions.value(row), numbers.value(row), value));
                     }
                 }
-            }
-            got.sort();
-            let mut rows: Vec<usize> = (0..columns[0].len()).collect();
-            rows.sort_by_key(|&row| (int(0, row), int(1, row).is_none(), int(1, row)));
-            let mut wanted = Vec::new();
-            for rows in rows.chunk_by(|&a, &b| int(0, a) == int(0, b)) {
-                let mut rank = 0;
-                for (at, &row) in rows.iter().enumerate() {
-                    if !with_peers || at == 0 || int(1, rows[at - 1]) != int(1, row) {
-                        rank = at as u64 + 1;
-                    }
-                    if rank <= 100 {
-                        wanted.push((int(0, row).unwrap(), rank, int(1, row)));
+                got.sort();
+                let mut rows: Vec<usize> = (0..columns[0].len()).collect();
+                rows.sort_by_key(|&row| (int(0, row), order(row)));
+                let mut expected = Vec::new();
+                for rows in rows.chunk_by(|&a, &b| int(0, a) == int(0, b)) {
+                    let mut number = 0;
+                    for (at, &row) in rows.iter().enumerate() {
+                        let peers = at > 0 && int(1, rows[at - 1]) == int(1, row);
+                        number = match wanted {
+                            Wanted::Rows => at as u64 + 1,
+                            _ if peers => number,
+                            Wanted::Peers => at as u64 + 1,
+                            Wanted::Groups => number + 1,
+                        };
+                        if number <= most {
+                            expected.push((int(0, row).unwrap(), number, int(1, row)));
+                        }
                     }
                 }
+                expected.sort();
+                assert!(got == expected, "{setup:?} {partitions} {most} {wanted:?}");
+                // Runs of a part that does not fit have their own first rows each.
+                let few = if setup.limit < 1 << 30 { rows.len() / 4 * 3 } else { got.len() };
+                assert!(all <= few, "{setup:?} {partitions} {most} {wanted:?}: {all} rows came");
+                let stats = ctx.memory.stats();
+                assert_eq!((stats.pinned, stats.temp_bytes, stats.reserved), (0, 0, 0), "{setup:?}: all is given back");
             }
-            wanted.sort();
-            assert!(got == wanted, "{setup:?} {with_peers}");
-            assert!(all < rows.len() / 4 * 3, "{setup:?}: {all} rows came");
         }
     }
 }

@@ -1,0 +1,174 @@
+//! Making sorted runs within a grant of memory.
+//!
+//! Rows are appended to pages as they come. When they have filled the grant, they are sorted, and written in order to new pages, which are
+//! unpinned as they fill. Rows that never filled the grant are sorted where they are, and none moves. Runs are merged into longer ones
+//! when there are more of them than could be merged at once.
+//!
+//! Of rows that are wanted only up to a limit so many are kept: each time there are twice as many, they are sorted and the worse half is dropped.
+
+use std::sync::Arc;
+
+use ogee_memory::PAGE_SIZE;
+use ogee_row::PartitionedRows;
+
+use super::{
+    Cancelled,
+    entries::{ENTRY_BYTES, PAGES_MAX},
+    merge::pages_pinned,
+    plan::SortPlan,
+    run::{Leading, Run, RunWriter, sorted_first, unsorted},
+};
+use crate::{ExecContext, ExecError};
+
+/// Rows beyond the limit that are kept at least before they are sorted: few sorts for small limits.
+const SPARE_ROWS: usize = 4096;
+/// Rows among which those that are not wanted of each partition are looked for.
+const PRUNE_ROWS: usize = 1 << 16;
+
+/// Rows on their way into runs.
+pub(crate) struct RunMaker {
+    plan: Arc<SortPlan>,
+    ctx: ExecContext,
+    /// Bytes that may be pinned.
+    grant: usize,
+    /// Rows wanted.
+    fetch: Option<usize>,
+    /// Rows wanted of each partition.
+    leading: Option<Leading>,
+    rows: PartitionedRows,
+    runs: Vec<Run>,
+    /// Rows at which those that are not wanted of each partition are dropped.
+    prune_at: usize,
+    addresses: Vec<*mut u8>,
+}
+
+// SAFETY: addresses are not used across calls.
+unsafe impl Send for RunMaker {}
+
+impl RunMaker {
+    /// Without rows. `grant`: bytes that may be pinned. Of all rows only the first `fetch` are wanted, of partitions those that are `leading`.
+    pub(crate) fn new(
+        plan: &Arc<SortPlan>,
+        ctx: &ExecContext,
+        grant: usize,
+        fetch: Option<usize>,
+        leading: Option<Leading>,
+    ) -> Self {
+        Self {
+            rows: unsorted(plan, &ctx.memory),
+            plan: Arc::clone(plan),
+            ctx: ctx.clone(),
+            grant,
+            fetch,
+            leading,
+            runs: Vec::new(),
+            prune_at: PRUNE_ROWS,
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Appends the rows at `sources`. What comes back, if it is known, is a prefix such that rows with greater ones are not wanted.
+    ///
+    /// # Safety
+    /// They are rows of the plan's layout, staged or pinned, with their strings.
+    pub(crate) unsafe fn append(
+        &mut self,
+        sources: impl Iterator<Item = *const u8>,
+        cancelled: Cancelled<'_>,
+    ) -> Result<Option<u128>, ExecError> {
+        // SAFETY: the caller vouches for the rows.
+        unsafe { self.rows.append(sources, &mut self.addresses)? };
+        self.make_room(cancelled)
+    }
+
+    /// The runs of all rows, in the order in which equal rows came.
+    pub(crate) fn finish(mut self, cancelled: Cancelled<'_>) -> Result<Vec<Run>, ExecError> {
+        if self.rows.rows() > 0 {
+            if self.runs.is_empty() {
+                let rows = self.take_rows();
+                self.runs.push(Run::unmoved(&self.plan, &self.ctx.memory, rows)?);
+            } else {
+                self.flush(cancelled)?;
+            }
+        }
+        Ok(self.runs)
+    }
+
+    fn take_rows(&mut self) -> PartitionedRows {
+        std::mem::replace(&mut self.rows, unsorted(&self.plan, &self.ctx.memory))
+    }
+
+    fn make_room(&mut self, cancelled: Cancelled<'_>) -> Result<Option<u128>, ExecError> {
+        let rows = self.rows.rows();
+        if let Some(fetch) = self.fetch
+            && rows >= fetch.saturating_add(fetch.max(SPARE_ROWS))
+            // No use if they fill the grant again at once.
+            && self.rows.allocated_bytes() / rows * fetch < self.grant / 2
+        {
+            return self.keep_first(fetch, cancelled);
+        }
+        if self.leading.is_some() && rows >= self.prune_at {
+            self.keep_first(usize::MAX, cancelled)?;
+            let kept = self.rows.rows();
+            // Where most are wanted there is nothing to win.
+            self.prune_at = if kept > rows / 4 * 3 { usize::MAX } else { PRUNE_ROWS.max(2 * kept) };
+            return Ok(None);
+        }
+        // While a run is being written, its rows, its entries and what it is written to are in memory.
+        let spare = 4 * PAGE_SIZE;
+        if self.rows.allocated_bytes() + rows * ENTRY_BYTES + spare >= self.grant
+            || self.rows.rows() / self.rows.rows_per_page() + 2 >= PAGES_MAX
+        {
+            return self.flush(cancelled);
+        }
+        Ok(None)
+    }
+
+    /// Drops all rows but the first `fetch`, and those that are not wanted of their partitions.
+    fn keep_first(&mut self, fetch: usize, cancelled: Cancelled<'_>) -> Result<Option<u128>, ExecError> {
+        let rows = self.take_rows();
+        let kept = &mut self.rows;
+        let addresses = &mut self.addresses;
+        let last = sorted_first(&self.plan, &self.ctx.memory, rows, fetch, self.leading, cancelled, |rows| {
+            // SAFETY: rows of pinned pages.
+            unsafe { kept.append(rows.iter().copied(), addresses) }
+        })?;
+        Ok(last)
+    }
+
+    /// Makes a run of the rows at hand.
+    fn flush(&mut self, cancelled: Cancelled<'_>) -> Result<Option<u128>, ExecError> {
+        let rows = self.take_rows();
+        let limit = self.fetch.unwrap_or(usize::MAX);
+        let mut writer = RunWriter::new(&self.plan, &self.ctx.memory);
+        let last = sorted_first(&self.plan, &self.ctx.memory, rows, limit, self.leading, cancelled, |rows| {
+            // SAFETY: rows of pinned pages, in order.
+            unsafe { writer.append(rows) }
+        })?;
+        self.runs.push(writer.finish());
+        self.merge_runs(cancelled)?;
+        Ok(last)
+    }
+
+    /// Merges the shortest runs if there are more than can be merged at once.
+    fn merge_runs(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
+        let page_bytes = self.runs.iter().map(Run::page_bytes).max().unwrap_or(PAGE_SIZE);
+        // Two pages to write to.
+        let pages = (self.grant / page_bytes).saturating_sub(2);
+        if pages_pinned(self.runs.len() + 1) <= pages || self.runs.len() < 3 {
+            return Ok(());
+        }
+        // The shortest neighbours: of equal rows, those of earlier runs go on to come first.
+        let take = (self.runs.len() / 2).max(2);
+        let lengths: Vec<usize> = self.runs.iter().map(Run::len).collect();
+        let first = (0..=lengths.len() - take)
+            .min_by_key(|&first| lengths[first..first + take].iter().sum::<usize>())
+            .expect("at least as many runs as are taken");
+        let shortest: Vec<Run> = self.runs.drain(first..first + take).collect();
+        let limit = self.fetch.unwrap_or(usize::MAX);
+        let merged = Run::merged(&self.plan, &self.ctx.memory, shortest, limit, cancelled)?;
+        self.runs.insert(first, merged);
+        self.ctx.counters.note_strategy("sort: several passes".to_owned());
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! First phase of windows over partitions: rows are divided by the hash of their partition keys, so that whatever there is of them each is written
+//! once at most, and sorted in a part that fits into memory (`parts`). Nothing is compared but where only the first rows of
+//! partitions are wanted (`firsts`).
+
+use std::sync::{Arc, OnceLock};
+
+use ogee_memory::{NeededAt, PAGE_SIZE};
+use ogee_row::{PartitionedRows, RadixBits, RowPartition, RowStage};
+use ogee_scheduler::TaskContext;
+use ogee_vector::Chunk;
+use parking_lot::Mutex;
+
+use super::{CONSUMER, firsts::Firsts, parts::Parts};
+use crate::{
+    ExecContext, ExecError, Flow, Sink, SinkLocal,
+    sort::{KeyScratch, Leading, SortPlan},
+};
+
+/// Parts to start with, if there is memory for so many: the fewest that let eight lanes share the second phase.
+const INITIAL_BITS: u32 = 3;
+/// Parts at most: 1,024 row pages for each lane are 256 MiB.
+const MAX_BITS: u32 = 10;
+/// Parts that are worth giving up lanes for where memory is short.
+const WANTED_PARTS: usize = 16;
+/// Bytes of rows that a part should have: with its entries it fits the L2 cache of today's cores.
+const PART_BYTES: usize = 1 << 20;
+/// Rows to expect where the source cannot tell.
+const UNKNOWN_ROWS: u64 = 1 << 24;
+/// Rows of a lane before it decides how many parts there are to be.
+const SETTLE_ROWS: usize = 1 << 16;
+
+/// First phase of windows over partitions.
+pub(super) struct DivideSink {
+    plan: Arc<SortPlan>,
+    ctx: ExecContext,
+    rows_estimate: Option<u64>,
+    leading: Option<Leading>,
+    shared: Arc<Shared>,
+    parts: Arc<Parts>,
+}
+
+#[derive(Default)]
+struct Shared {
+    grant: OnceLock<Grant>,
+    /// Decided by the first lane that has many rows.
+    radix: OnceLock<RadixBits>,
+    done: Mutex<Vec<PartitionedRows>>,
+}
+
+#[derive(Clone, Copy)]
+struct Grant {
+    lanes: usize,
+    /// Bytes that a lane may keep pinned.
+    lane_bytes: usize,
+    /// Bits by which rows are divided before it is known how many there are, and at most.
+    initial_bits: u32,
+    max_bits: u32,
+}
+
+impl DivideSink {
+    pub(super) fn new(
+        plan: &Arc<SortPlan>,
+        ctx: &ExecContext,
+        leading: Option<Leading>,
+        rows_estimate: Option<u64>,
+        parts: Arc<Parts>,
+    ) -> Self {
+        Self { plan: Arc::clone(plan), ctx: ctx.clone(), rows_estimate, leading, shared: Arc::default(), parts }
+    }
+
+    /// Half of the memory that is to be had is for the lanes, the other half for those who feed them.
+    fn grant(&self, threads: usize) -> Grant {
+        *self.shared.grant.get_or_init(|| {
+            let half = self.ctx.memory.available() / 2;
+            let open = self.plan.layout.open_pages() * PAGE_SIZE;
+            let lanes = (half / (WANTED_PARTS * open)).clamp(1, threads);
+            let lane_bytes = half / lanes;
+            // What only the first rows of partitions are chosen with takes as much as open pages do.
+            let open_bytes = if self.leading.is_some() { lane_bytes / 2 } else { lane_bytes };
+            let max_bits = (open_bytes / open).max(1).ilog2().min(MAX_BITS);
+            Grant { lanes, lane_bytes, initial_bits: INITIAL_BITS.min(max_bits), max_bits }
+        })
+    }
+}
+
+impl Sink for DivideSink {
+    fn name(&self) -> &str {
+        if self.leading.is_some() { "top-k by partition" } else { "divide" }
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        self.grant(threads).lanes
+    }
+
+    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
+        let grant = self.grant(ctx.settings.threads.max(1));
+        let firsts = match self.leading {
+            Some(leading) => Firsts::new(&self.plan, ctx, leading, grant.lane_bytes / 2)?,
+            None => None,
+        };
+        let divided = Divided {
+            rows: open(&self.plan, ctx, RadixBits::new(grant.initial_bits)),
+            settled: None,
+            grant,
+            rows_expected: self.rows_estimate.unwrap_or(UNKNOWN_ROWS),
+            plan: Arc::clone(&self.plan),
+            ctx: ctx.clone(),
+            shared: Arc::clone(&self.shared),
+            addresses: Vec::new(),
+        };
+        Ok(Box::new(DivideLocal { divided, firsts, scratch: Scratch::default() }))
+    }
+
+    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
+        let lanes = std::mem::take(&mut *self.shared.done.lock());
+        let initial = RadixBits::new(self.grant(ctx.settings.threads.max(1)).initial_bits);
+        let radix = *self.shared.radix.get().unwrap_or(&initial);
+        let mut parts: Vec<Option<RowPartition>> = (0..radix.fan_out()).map(|_| None).collect();
+        for mut rows in lanes {
+            if rows.radix() != radix {
+                rows = redivided(&self.plan, ctx, rows, radix)?;
+            }
+            for (part, rows) in parts.iter_mut().zip(rows.into_partitions()) {
+                match part {
+                    Some(part) => part.absorb(rows),
+                    none => *none = Some(rows),
+                }
+            }
+        }
+        ctx.counters.note_strategy(format!("window: divided by {}", radix.fan_out()));
+        self.parts.fill(parts.into_iter().flatten().collect());
+        Ok(())
+    }
+}
+
+fn open(plan: &SortPlan, ctx: &ExecContext, radix: RadixBits) -> PartitionedRows {
+    let mut rows = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, false);
+    rows.set_needed(Some(NeededAt::LAST));
+    rows
+}
+
+fn redivided(
+    plan: &SortPlan,
+    ctx: &ExecContext,
+    rows: PartitionedRows,
+    radix: RadixBits,
+) -> Result<PartitionedRows, ExecError> {
+    let mut divided = open(plan, ctx, radix);
+    for part in rows.into_partitions() {
+        divided.append_partition(part)?;
+    }
+    Ok(divided)
+}
+
+/// The rows of a lane, divided.
+pub(super) struct Divided {
+    plan: Arc<SortPlan>,
+    ctx: ExecContext,
+    shared: Arc<Shared>,
+    rows: PartitionedRows,
+    /// By what they are divided to the end, once that is decided.
+    settled: Option<RadixBits>,
+    grant: Grant,
+    /// Rows that are expected of all lanes.
+    rows_expected: u64,
+    addresses: Vec<*mut u8>,
+}
+
+// SAFETY: addresses are not used across calls.
+unsafe impl Send for Divided {}
+
+impl Divided {
+    /// Tells that of `seen` rows only `kept` have been appended, or will be.
+    pub(super) fn expect(&mut self, kept: usize, seen: usize) {
+        let rows = u128::from(self.rows_expected) * kept as u128 / seen.max(1) as u128;
+        self.rows_expected = rows.min(u128::from(self.rows_expected)) as u64;
+    }
+
+    /// Appends the rows at `sources`.
+    ///
+    /// # Safety
+    /// They are rows of the plan's layout, staged or pinned, with hashes and strings.
+    pub(super) unsafe fn append(&mut self, sources: impl Iterator<Item = *const u8>) -> Result<(), ExecError> {
+        // SAFETY: the caller vouches for the rows.
+        unsafe { self.rows.append(sources, &mut self.addresses)? };
+        if self.settled.is_none() && self.rows.rows() >= SETTLE_ROWS {
+            let radix = *self.shared.radix.get_or_init(|| {
+                let bytes = self.rows_expected.saturating_mul(self.plan.layout.width() as u64);
+                let bits = (bytes / PART_BYTES as u64).max(1).ilog2();
+                RadixBits::new(bits.clamp(self.grant.initial_bits, self.grant.max_bits))
+            });
+            self.settled = Some(radix);
+            if radix != self.rows.radix() {
+                let few = std::mem::replace(&mut self.rows, open(&self.plan, &self.ctx, RadixBits::new(0)));
+                self.rows = redivided(&self.plan, &self.ctx, few, radix)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Buffers of a lane, reused for every chunk.
+#[derive(Default)]
+struct Scratch {
+    keys: KeyScratch,
+    stage: RowStage,
+    selected: Vec<u32>,
+}
+
+struct DivideLocal {
+    divided: Divided,
+    firsts: Option<Firsts>,
+    scratch: Scratch,
+}
+
+impl SinkLocal for DivideLocal {
+    fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
+        let Self { divided, firsts, scratch: Scratch { keys, stage, selected } } = self;
+        let plan = Arc::clone(&divided.plan);
+        plan.evaluate(&chunk, divided.ctx.settings.hash, keys)?;
+        let _held = plan.stage(&chunk, keys, stage)?;
+        let rows = chunk.len();
+        // SAFETY: staged rows, whose strings are in arrays that are held.
+        unsafe {
+            match firsts.as_mut().and_then(|firsts| firsts.is_worthwhile(rows).then_some(firsts)) {
+                Some(firsts) => {
+                    firsts.choose(stage, rows, selected, divided)?;
+                    divided.append(selected.iter().map(|&row| stage.row(row as usize)))?;
+                }
+                None => divided.append((0..rows).map(|row| stage.row(row)))?,
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn combine(mut self: Box<Self>) -> Result<(), ExecError> {
+        if let Some(firsts) = &mut self.firsts {
+            firsts.settle(&mut self.divided)?;
+        }
+        let Divided { shared, rows, .. } = self.divided;
+        shared.done.lock().push(rows);
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Rows divided by the hash of their partition keys, and sorted one part after the other: each is small enough to be sorted where it is, mostly in
+//! cache, and is read from the temporary file once at most. A part that is not, because hashes fell badly or a partition is large, is
+//! sorted in runs.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use ogee_memory::{BufferManager, NeededAt, PAGE_SIZE};
+use ogee_row::RowPartition;
+use parking_lot::Mutex;
+
+use crate::{
+    ExecContext, ExecError, RowOrder,
+    sort::{Cancelled, Cut, ENTRY_BYTES, Leading, Merge, Run, RunMaker, SortPlan, SortedRows},
+};
+
+/// Pages that a lane needs to sort a part in runs, at least.
+const LANE_PAGES_MIN: usize = 16;
+
+/// The rows of window functions in the order in which these read them, range by range.
+#[derive(Clone)]
+pub(super) enum Sorted {
+    /// Without partitions: all of them.
+    Whole(Arc<SortedRows>),
+    /// By parts, each of which has whole partitions.
+    Parts(Arc<Parts>),
+}
+
+impl Sorted {
+    /// Lanes that have something to read, at most `threads`.
+    pub(super) fn lanes(&self, ctx: &ExecContext, threads: usize, plan: &SortPlan, order: Option<&RowOrder>) -> usize {
+        match self {
+            Self::Whole(rows) => rows.lanes(ctx, threads, &Cut { plan, order, mask: u128::MAX }),
+            Self::Parts(parts) => parts.lanes(ctx, threads),
+        }
+    }
+
+    /// The next range, for one lane; `None` if there is none left.
+    pub(super) fn next(
+        &self,
+        ctx: &ExecContext,
+        plan: &Arc<SortPlan>,
+        order: Option<&RowOrder>,
+        cancelled: Cancelled<'_>,
+    ) -> Result<Option<Merge>, ExecError> {
+        match self {
+            Self::Whole(rows) => {
+                let range = rows.next_range(ctx, &Cut { plan, order, mask: u128::MAX }, plan)?;
+                Ok(range.map(|(_, merge)| merge))
+            }
+            Self::Parts(parts) => parts.next(ctx, cancelled),
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        match self {
+            Self::Whole(rows) => rows.stop(),
+            Self::Parts(parts) => parts.stopped.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+/// The parts, which lanes take one after the other.
+pub(super) struct Parts {
+    plan: Arc<SortPlan>,
+    /// Bytes of the key that tell partitions apart.
+    partition: usize,
+    leading: Option<Leading>,
+    rows: OnceLock<Vec<Mutex<Option<RowPartition>>>>,
+    grant: OnceLock<Grant>,
+    next: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+struct Grant {
+    lanes: usize,
+    /// Bytes that a lane may pin.
+    share: usize,
+}
+
+/// Bytes that sorting `rows` where they are takes.
+fn footprint(rows: &RowPartition) -> usize {
+    rows.bytes() + rows.rows() * ENTRY_BYTES
+}
+
+impl Parts {
+    pub(super) fn new(plan: &Arc<SortPlan>, partition: usize, leading: Option<Leading>) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            partition,
+            leading,
+            rows: OnceLock::new(),
+            grant: OnceLock::new(),
+            next: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes the parts, in the order in which they will be read.
+    pub(super) fn fill(&self, mut parts: Vec<RowPartition>) {
+        parts.retain(|part| part.rows() > 0);
+        let count = parts.len();
+        let numbered = parts.iter().enumerate();
+        numbered.for_each(|(number, part)| part.set_needed(NeededAt::new(number, count)));
+        let filled = self.rows.set(parts.into_iter().map(|part| Mutex::new(Some(part))).collect()).is_ok();
+        assert!(filled, "rows are divided once");
+    }
+
+    /// Lanes that have something to do. A quarter of the memory that is to be had is theirs; the rest is for rows and values that
+    /// wait, and for what flows onward. A lane that can
+    /// sort what is most of the rows where they are is worth more than two that cannot.
+    fn grant(&self, ctx: &ExecContext, threads: usize) -> Option<Grant> {
+        let parts = self.rows.get()?;
+        Some(*self.grant.get_or_init(|| {
+            let quarter = ctx.memory.available() / 4;
+            let sizes: Vec<usize> = parts.iter().filter_map(|part| part.lock().as_ref().map(footprint)).collect();
+            let total: usize = sizes.iter().sum();
+            let sortable = |lanes: usize| {
+                let fitting = sizes.iter().filter(|&&size| size <= quarter / lanes);
+                2 * fitting.sum::<usize>() >= total && quarter / lanes >= LANE_PAGES_MIN * PAGE_SIZE
+            };
+            let most = threads.min(parts.len()).max(1);
+            let lanes = (1..=most).rev().find(|&lanes| sortable(lanes)).unwrap_or(1);
+            Grant { lanes, share: quarter / lanes }
+        }))
+    }
+
+    fn lanes(&self, ctx: &ExecContext, threads: usize) -> usize {
+        self.grant(ctx, threads).map_or(threads, |grant| grant.lanes)
+    }
+
+    /// Has part `number` read back, if there is room.
+    fn read_ahead(&self, number: usize, memory: &Arc<BufferManager>) {
+        let Some(part) = self.rows.get().and_then(|parts| parts.get(number)) else { return };
+        if let Some(rows) = part.lock().as_ref().filter(|rows| rows.bytes_evicted() <= memory.room()) {
+            memory.prefetch(rows.pages());
+        }
+    }
+
+    /// The rows of the next part, in order.
+    fn next(&self, ctx: &ExecContext, cancelled: Cancelled<'_>) -> Result<Option<Merge>, ExecError> {
+        let parts = self.rows.get().expect("rows are divided before they are read");
+        let grant = self.grant(ctx, ctx.settings.threads.max(1)).expect("there are parts");
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(part) = parts.get(number).filter(|_| !self.stopped.load(Ordering::Relaxed)) else {
+            return Ok(None);
+        };
+        let rows = part.lock().take().expect("each part is taken once");
+        let memory = &ctx.memory;
+        let runs: Arc<[Run]> = if footprint(&rows) <= grant.share {
+            // Pins read what is missing at once; the parts after it are read meanwhile.
+            memory.prefetch(rows.pages());
+            self.read_ahead(number + grant.lanes, memory);
+            Arc::new([Run::of_groups(&self.plan, memory, rows, self.partition, self.leading)?])
+        } else {
+            ctx.counters.note_strategy("window: partitions in runs".to_owned());
+            self.in_runs(ctx, rows, grant.share, cancelled)?.into()
+        };
+        Ok(Some(Merge::new(&self.plan, memory, &runs, None, None)?))
+    }
+
+    /// Sorts `rows` in runs of half of `share`; the other half is for merging them.
+    fn in_runs(
+        &self,
+        ctx: &ExecContext,
+        mut rows: RowPartition,
+        share: usize,
+        cancelled: Cancelled<'_>,
+    ) -> Result<Vec<Run>, ExecError> {
+        let mut maker = RunMaker::new(&self.plan, ctx, share / 2, None, self.leading);
+        while rows.num_pages() > 0 {
+            if cancelled() {
+                return Err(ExecError::Cancelled);
+            }
+            let page = rows.pin_page(rows.num_pages() - 1)?;
+            // SAFETY: rows of a pinned page.
+            unsafe { maker.append((0..page.len()).map(|row| page.row(row).cast_const()), cancelled)? };
+            drop(page);
+            rows.pop_page();
+        }
+        maker.finish(cancelled)
+    }
+}
