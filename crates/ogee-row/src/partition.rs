@@ -6,6 +6,9 @@ use ogee_memory::{MemoryError, NeededAt, PageHandle, PinnedPage};
 
 use crate::{RowLayout, RowView, row_hash};
 
+/// In place of the number of a heap page: the strings are on the page of their rows.
+pub(crate) const OWN_PAGE: u32 = u32::MAX;
+
 /// Rows `first_row .. first_row + rows` of a row page have their long strings on heap page `heap_page`, which was at `base` when
 /// the rows' pointers were last right.
 #[derive(Debug)]
@@ -22,6 +25,23 @@ pub(crate) struct RowPage {
     pub(crate) page: PageHandle,
     pub(crate) rows: u32,
     pub(crate) segments: Vec<Segment>,
+}
+
+impl RowPage {
+    /// Books the strings of row `row`, the last one, on heap page `heap_page`, which is at `base`.
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, row: u32, heap_page: u32, base: usize) {
+        match self.segments.last_mut() {
+            // Rows without long strings in between do not matter to any segment.
+            Some(last) if last.heap_page == heap_page => last.rows = row + 1 - last.first_row,
+            _ => self.segments.push(Segment { first_row: row, rows: 1, heap_page, base }),
+        }
+    }
+
+    /// The heap pages that its rows' strings are on.
+    fn heap_pages(&self) -> impl Iterator<Item = usize> + '_ {
+        self.segments.iter().filter(|segment| segment.heap_page != OWN_PAGE).map(|segment| segment.heap_page as usize)
+    }
 }
 
 /// Rows of one radix partition on pages that need not be in memory. Dropping it destroys the pages.
@@ -53,7 +73,8 @@ impl RowPartition {
         assert!(Arc::ptr_eq(&other.layout, &self.layout), "rows of one layout");
         let heap_before = self.heap_pages.len() as u32;
         self.row_pages.extend(other.row_pages.into_iter().map(|mut page| {
-            page.segments.iter_mut().for_each(|segment| segment.heap_page += heap_before);
+            let elsewhere = page.segments.iter_mut().filter(|segment| segment.heap_page != OWN_PAGE);
+            elsewhere.for_each(|segment| segment.heap_page += heap_before);
             page
         }));
         self.heap_pages.extend(other.heap_pages);
@@ -69,14 +90,14 @@ impl RowPartition {
     /// Bytes that pinning row page `index` pins: its own and those of its strings' heap pages.
     pub fn page_bytes(&self, index: usize) -> usize {
         let row_page = &self.row_pages[index];
-        let heap = row_page.segments.iter().map(|segment| self.heap_pages[segment.heap_page as usize].len());
+        let heap = row_page.heap_pages().map(|heap_page| self.heap_pages[heap_page].len());
         row_page.page.len() + heap.sum::<usize>()
     }
 
     /// Row page `index` and the heap pages of its strings: for reading ahead.
     pub fn pages_of(&self, index: usize) -> impl Iterator<Item = PageHandle> + '_ {
         let row_page = &self.row_pages[index];
-        let heap = row_page.segments.iter().map(|segment| self.heap_pages[segment.heap_page as usize].clone());
+        let heap = row_page.heap_pages().map(|heap_page| self.heap_pages[heap_page].clone());
         std::iter::once(row_page.page.clone()).chain(heap)
     }
 
@@ -110,14 +131,19 @@ impl RowPartition {
         let page = row_page.page.pin()?;
         let mut heap: Vec<PinnedPage> = Vec::with_capacity(row_page.segments.len());
         for segment in &mut row_page.segments {
-            let pinned = self.heap_pages[segment.heap_page as usize].pin()?;
-            let base = pinned.as_ptr() as usize;
+            let base = match segment.heap_page {
+                OWN_PAGE => page.as_ptr() as usize,
+                elsewhere => {
+                    let pinned = self.heap_pages[elsewhere as usize].pin()?;
+                    heap.push(pinned);
+                    heap[heap.len() - 1].as_ptr() as usize
+                }
+            };
             if base != segment.base {
                 // SAFETY: both pages are pinned, the segment's rows lie on the row page, and `&mut self` keeps others away.
                 unsafe { rebase(layout, page.as_ptr(), segment, base) };
                 segment.base = base;
             }
-            heap.push(pinned);
         }
         Ok(PinnedRows { rows: row_page.rows as usize, width: layout.width(), page, _heap: heap })
     }
@@ -126,9 +152,8 @@ impl RowPartition {
     pub fn seal(&self) {
         self.heap_pages.iter().for_each(PageHandle::seal);
         // Pointers to strings are made right whenever these come back somewhere else.
-        if self.heap_pages.is_empty() {
-            self.row_pages.iter().for_each(|row_page| row_page.page.seal());
-        }
+        let plain = self.row_pages.iter().filter(|row_page| row_page.segments.is_empty());
+        plain.for_each(|row_page| row_page.page.seal());
     }
 
     /// Whether all rows of a page have the same hash, so that hardly any bits would tell them apart.
@@ -151,13 +176,12 @@ impl RowPartition {
     pub fn pop_page(&mut self) {
         if let Some(page) = self.row_pages.pop() {
             self.rows -= page.rows as usize;
-            // Heap pages beyond those that earlier rows use are not needed any more. Segments name them in rising order.
-            let used = self.row_pages.last().and_then(|p| p.segments.last()).map_or(0, |s| s.heap_page as usize + 1);
-            if self.row_pages.iter().all(|p| p.segments.is_empty()) {
-                self.heap_pages.clear();
-            } else if used > 0 {
-                self.heap_pages.truncate(used);
+            if self.heap_pages.is_empty() {
+                return;
             }
+            // Heap pages beyond those that earlier rows use are not needed any more. Segments name them in rising order.
+            let used = self.row_pages.iter().rev().find_map(|page| page.heap_pages().last());
+            self.heap_pages.truncate(used.map_or(0, |last| last + 1));
         }
     }
 }

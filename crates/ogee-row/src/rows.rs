@@ -6,7 +6,7 @@ use ogee_memory::{BufferManager, MemoryError, NeededAt, PAGE_SIZE, PinnedPage};
 
 use crate::{
     RadixBits, RowLayout, RowPartition, RowView,
-    partition::{RowPage, Segment},
+    partition::{OWN_PAGE, RowPage},
     row_hash,
 };
 
@@ -16,11 +16,11 @@ struct Cursor {
     row_page: Option<PinnedPage>,
     heap_page: Option<PinnedPage>,
     next_row: *mut u8,
+    /// Where the strings on it begin: its end, if they are elsewhere.
+    strings: *mut u8,
     /// Rows that the row page is to have, and those that are missing.
     page_rows: usize,
     rows_left: usize,
-    /// Bytes that its rows have on heap pages.
-    page_heap: usize,
     next_heap: *mut u8,
     heap_left: usize,
 }
@@ -29,10 +29,10 @@ impl Cursor {
     fn closed(page_rows: usize) -> Self {
         Self {
             page_rows,
-            page_heap: 0,
             row_page: None,
             heap_page: None,
             next_row: std::ptr::null_mut(),
+            strings: std::ptr::null_mut(),
             rows_left: 0,
             next_heap: std::ptr::null_mut(),
             heap_left: 0,
@@ -54,7 +54,8 @@ pub struct PartitionedRows {
     retained_bytes: usize,
     needed: Option<NeededAt>,
     allocated_bytes: usize,
-    page_heap_max: usize,
+    /// Strings are at the end of the page of their rows, where they fit there.
+    with_strings: bool,
     rows: usize,
     rows_per_page: usize,
 }
@@ -89,7 +90,7 @@ impl PartitionedRows {
             retained_bytes: 0,
             needed: None,
             allocated_bytes: 0,
-            page_heap_max: usize::MAX,
+            with_strings: false,
             rows: 0,
         }
     }
@@ -131,9 +132,10 @@ impl PartitionedRows {
         self.rows_per_page
     }
 
-    /// Has a row page end when its rows' strings have `bytes`, although more rows would fit: for those who pin pages of many partitions at once.
-    pub fn limit_page_heap(&mut self, bytes: usize) {
-        self.page_heap_max = bytes;
+    /// Has strings come to the end of the page of their rows, which then has fewer of them: one page is pinned for a row and not two, for those
+    /// who pin pages of many partitions at once. Longer strings than fit a page still have one of their own.
+    pub fn keep_strings_with_rows(&mut self) {
+        self.with_strings = true;
     }
 
     /// Bytes of all pages that were allocated so far, also of those taken out since.
@@ -251,19 +253,16 @@ impl PartitionedRows {
                     heap_bytes += view.len();
                 }
             }
+            if self.with_strings && width + heap_bytes <= PAGE_SIZE {
+                return self.append_with_strings(source, width, heap_bytes, partition);
+            }
             if heap_bytes > self.cursors[partition].heap_left {
                 self.new_heap_page(partition, heap_bytes)?;
-            }
-            let cursor = &mut self.cursors[partition];
-            if cursor.page_heap > 0 && cursor.page_heap + heap_bytes > self.page_heap_max {
-                // The page has the rows that it has.
-                cursor.page_rows -= std::mem::take(&mut cursor.rows_left);
             }
             let target = self.next_row(partition)?;
             copy_row(source, target, width);
             if heap_bytes > 0 {
                 let cursor = &mut self.cursors[partition];
-                cursor.page_heap += heap_bytes;
                 for &offset in self.layout.views() {
                     let place = target.add(offset).cast::<RowView>();
                     let view = place.read_unaligned();
@@ -278,6 +277,52 @@ impl PartitionedRows {
             self.extend_segment(partition, heap_bytes > 0);
             Ok(target)
         }
+    }
+
+    /// Appends a row whose strings, of `heap_bytes`, fit on a page with it.
+    ///
+    /// # Safety
+    /// As [`append`](Self::append).
+    unsafe fn append_with_strings(
+        &mut self,
+        source: *const u8,
+        width: usize,
+        heap_bytes: usize,
+        partition: usize,
+    ) -> Result<*mut u8, MemoryError> {
+        let free = |cursor: &Cursor| cursor.strings as usize - cursor.next_row as usize;
+        if self.cursors[partition].rows_left == 0 || free(&self.cursors[partition]) < width + heap_bytes {
+            let cursor = &mut self.cursors[partition];
+            // The page has the rows that it has.
+            cursor.page_rows -= std::mem::take(&mut cursor.rows_left);
+            self.new_row_page(partition)?;
+        }
+        let target = self.next_row(partition)?;
+        let cursor = &mut self.cursors[partition];
+        // SAFETY: the caller vouches for the source and its pointers; the page has room for the row and, before the strings that it has, for
+        // those of this one.
+        unsafe {
+            copy_row(source, target, width);
+            for &offset in self.layout.views() {
+                let place = target.add(offset).cast::<RowView>();
+                let view = place.read_unaligned();
+                if view.is_long() {
+                    cursor.strings = cursor.strings.sub(view.len());
+                    std::ptr::copy_nonoverlapping(view.pointer(), cursor.strings, view.len());
+                    place.write_unaligned(view.with_pointer(cursor.strings));
+                }
+            }
+        }
+        let left = free(cursor) / width;
+        cursor.page_rows -= cursor.rows_left - left.min(cursor.rows_left);
+        cursor.rows_left = left.min(cursor.rows_left);
+        if heap_bytes > 0 {
+            let row = (cursor.page_rows - cursor.rows_left - 1) as u32;
+            let base = cursor.row_page.as_ref().map_or(0, |page| page.as_ptr() as usize);
+            let row_page = self.partitions[partition].row_pages.last_mut().expect("a row was just appended");
+            row_page.extend(row, OWN_PAGE, base);
+        }
+        Ok(target)
     }
 
     /// Room for one more row of the partition, counted as there.
@@ -304,7 +349,7 @@ impl PartitionedRows {
         cursor.next_row = page.as_ptr();
         cursor.page_rows = self.rows_per_page;
         cursor.rows_left = self.rows_per_page;
-        cursor.page_heap = 0;
+        cursor.strings = page.as_ptr().wrapping_add(page.len());
         let row_page = RowPage { page: page.handle().clone(), rows: 0, segments: Vec::new() };
         self.partitions[partition].row_pages.push(row_page);
         if let Some(full) = cursor.row_page.replace(page) {
@@ -354,12 +399,7 @@ impl PartitionedRows {
         }
         let heap_page = partition.heap_pages.len() as u32 - 1;
         let base = cursor.heap_page.as_ref().map_or(0, |page| page.as_ptr() as usize);
-        let row_page = partition.row_pages.last_mut().expect("a row was just appended");
-        match row_page.segments.last_mut() {
-            // Rows without long strings in between do not matter to any segment.
-            Some(last) if last.heap_page == heap_page => last.rows = row + 1 - last.first_row,
-            _ => row_page.segments.push(Segment { first_row: row, rows: 1, heap_page, base }),
-        }
+        partition.row_pages.last_mut().expect("a row was just appended").extend(row, heap_page, base);
     }
 
     /// Books the rows on the partition's last page.

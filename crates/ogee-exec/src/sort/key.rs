@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn words_compare_as_bytes_do() {
         for len in 0..40 {
-            let x: Vec<u8> = (0..len).map(|i| i * 7).collect();
+            let x: Vec<u8> = (0..len).map(|i: u8| i.wrapping_mul(7)).collect();
             assert_eq!(compare_bytes(&x, &x), Ordering::Equal);
             for at in 0..usize::from(len) {
                 for change in [1, 0x80, 0xff] {

@@ -1,8 +1,8 @@
 //! Making sorted runs within a grant of memory.
 //!
 //! Rows are appended to pages as they come. When they have filled the grant, they are sorted, and written in order to new pages, which are
-//! unpinned as they fill. Rows that never filled the grant are sorted where they are, and none moves. Runs are merged into longer ones
-//! when there are more of them than could be merged at once.
+//! unpinned as they fill. Rows that never filled the grant are sorted where they are, and none moves. When all runs are there and they are more than
+//! can be merged at once, as many of them as must be are merged into longer ones, the shortest first.
 //!
 //! Of rows that are wanted only up to a limit so many are kept: each time there are twice as many, they are sorted and the worse half is dropped.
 
@@ -22,6 +22,8 @@ use crate::{ExecContext, ExecError};
 
 /// Rows beyond the limit that are kept at least before they are sorted: few sorts for small limits.
 const SPARE_ROWS: usize = 4096;
+/// Runs that a lane may leave in any case: memory where they could not be merged at once has one lane only.
+const RUNS_MIN: usize = 4;
 /// Rows among which those that are not wanted of each partition are looked for.
 const PRUNE_ROWS: usize = 1 << 16;
 
@@ -31,6 +33,8 @@ pub(crate) struct RunMaker {
     ctx: ExecContext,
     /// Bytes that may be pinned.
     grant: usize,
+    /// Lanes that make runs, and then merge those of all of them, each within such a grant.
+    lanes: usize,
     /// Rows wanted.
     fetch: Option<usize>,
     /// Rows wanted of each partition.
@@ -46,11 +50,11 @@ pub(crate) struct RunMaker {
 unsafe impl Send for RunMaker {}
 
 impl RunMaker {
-    /// Without rows. `grant`: bytes that may be pinned. Of all rows only the first `fetch` are wanted, of partitions those that are `leading`.
+    /// Without rows. `grant`: bytes that each of `lanes` lanes may pin. Of all rows only the first `fetch` are wanted, of partitions those that are `leading`.
     pub(crate) fn new(
         plan: &Arc<SortPlan>,
         ctx: &ExecContext,
-        grant: usize,
+        (grant, lanes): (usize, usize),
         fetch: Option<usize>,
         leading: Option<Leading>,
     ) -> Self {
@@ -59,6 +63,7 @@ impl RunMaker {
             plan: Arc::clone(plan),
             ctx: ctx.clone(),
             grant,
+            lanes,
             fetch,
             leading,
             runs: Vec::new(),
@@ -91,6 +96,7 @@ impl RunMaker {
                 self.flush(cancelled)?;
             }
         }
+        self.merge_runs(cancelled)?;
         Ok(self.runs)
     }
 
@@ -146,29 +152,31 @@ impl RunMaker {
             unsafe { writer.append(rows) }
         })?;
         self.runs.push(writer.finish());
-        self.merge_runs(cancelled)?;
         Ok(last)
     }
 
-    /// Merges the shortest runs if there are more than can be merged at once.
+    /// Merges the shortest runs if there are more than can be merged at once by those who read them.
     fn merge_runs(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
-        let page_bytes = self.runs.iter().map(Run::page_bytes).max().unwrap_or(PAGE_SIZE);
+        let page_bytes = self.runs.iter().map(Run::page_bytes).max().unwrap_or(PAGE_SIZE).max(PAGE_SIZE);
+        let pages = self.grant / page_bytes;
+        // As many as let all lanes merge those of all, but not so few that rows would be moved again and again for it.
+        let for_all = (2..).take_while(|&runs| pages_pinned(runs * self.lanes) <= pages).last().unwrap_or(0);
         // Two pages to write to.
-        let pages = (self.grant / page_bytes).saturating_sub(2);
-        if pages_pinned(self.runs.len() + 1) <= pages || self.runs.len() < 3 {
-            return Ok(());
-        }
-        // The shortest neighbours: of equal rows, those of earlier runs go on to come first.
-        let take = (self.runs.len() / 2).max(2);
-        let lengths: Vec<usize> = self.runs.iter().map(Run::len).collect();
-        let first = (0..=lengths.len() - take)
-            .min_by_key(|&first| lengths[first..first + take].iter().sum::<usize>())
-            .expect("at least as many runs as are taken");
-        let shortest: Vec<Run> = self.runs.drain(first..first + take).collect();
+        let at_once = (2..).take_while(|&runs| pages_pinned(runs) + 2 <= pages).last().unwrap_or(2);
+        let most = for_all.max(at_once.min(RUNS_MIN));
         let limit = self.fetch.unwrap_or(usize::MAX);
-        let merged = Run::merged(&self.plan, &self.ctx.memory, shortest, limit, cancelled)?;
-        self.runs.insert(first, merged);
-        self.ctx.counters.note_strategy("sort: several passes".to_owned());
+        while self.runs.len() > most {
+            // Neighbours: of equal rows, those of earlier runs go on to come first.
+            let take = (self.runs.len() - most + 1).min(at_once);
+            let lengths: Vec<usize> = self.runs.iter().map(Run::len).collect();
+            let first = (0..=lengths.len() - take)
+                .min_by_key(|&first| lengths[first..first + take].iter().sum::<usize>())
+                .expect("at least as many runs as are taken");
+            let shortest: Vec<Run> = self.runs.drain(first..first + take).collect();
+            let merged = Run::merged(&self.plan, &self.ctx.memory, shortest, limit, cancelled)?;
+            self.runs.insert(first, merged);
+            self.ctx.counters.note_strategy("sort: several passes".to_owned());
+        }
         Ok(())
     }
 }

@@ -17,10 +17,6 @@ use crate::ExecError;
 /// Rows that are moved between two looks at cancellation.
 const BATCH_ROWS: usize = 2048;
 
-/// Bytes of strings that the rows of one page of a run may have, so that a merge does not pin many heap pages for each of its runs. Only strings
-/// of hundreds of bytes leave pages half empty for it.
-const PAGE_HEAP_BYTES: usize = 4 * PAGE_SIZE;
-
 /// Sorted rows.
 pub(crate) struct Run {
     rows: Mutex<RowPartition>,
@@ -65,7 +61,8 @@ pub(crate) struct RunWriter<'a> {
 impl<'a> RunWriter<'a> {
     pub(crate) fn new(plan: &'a SortPlan, memory: &Arc<BufferManager>) -> Self {
         let mut rows = unsorted(plan, memory);
-        rows.limit_page_heap(PAGE_HEAP_BYTES);
+        // A merge pins one page of each run.
+        rows.keep_strings_with_rows();
         Self { plan, rows, firsts: Vec::new(), addresses: Vec::new(), last: std::ptr::null_mut(), on_page: 0 }
     }
 

@@ -85,7 +85,13 @@ impl Sink for SortSink {
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         let grant = self.grant(ctx.settings.threads.max(1));
         Ok(Box::new(SortLocal {
-            runs: RunMaker::new(&self.plan, ctx, grant.lane_bytes, self.shared.fetch, self.shared.leading),
+            runs: RunMaker::new(
+                &self.plan,
+                ctx,
+                (grant.lane_bytes, grant.lanes),
+                self.shared.fetch,
+                self.shared.leading,
+            ),
             plan: Arc::clone(&self.plan),
             ctx: ctx.clone(),
             shared: Arc::clone(&self.shared),

@@ -72,12 +72,11 @@ impl DivideSink {
     fn grant(&self, threads: usize) -> Grant {
         *self.shared.grant.get_or_init(|| {
             let half = self.ctx.memory.available() / 2;
-            let open = self.plan.layout.open_pages() * PAGE_SIZE;
-            let lanes = (half / (WANTED_PARTS * open)).clamp(1, threads);
+            let lanes = (half / (WANTED_PARTS * PAGE_SIZE)).clamp(1, threads);
             let lane_bytes = half / lanes;
             // What only the first rows of partitions are chosen with takes as much as open pages do.
             let open_bytes = if self.leading.is_some() { lane_bytes / 2 } else { lane_bytes };
-            let max_bits = (open_bytes / open).max(1).ilog2().min(MAX_BITS);
+            let max_bits = (open_bytes / PAGE_SIZE).max(1).ilog2().min(MAX_BITS);
             Grant { lanes, lane_bytes, initial_bits: INITIAL_BITS.min(max_bits), max_bits }
         })
     }
@@ -136,6 +135,7 @@ impl Sink for DivideSink {
 fn open(plan: &SortPlan, ctx: &ExecContext, radix: RadixBits) -> PartitionedRows {
     let mut rows = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, false);
     rows.set_needed(Some(NeededAt::LAST));
+    rows.keep_strings_with_rows();
     rows
 }
 

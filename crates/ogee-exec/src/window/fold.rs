@@ -13,6 +13,7 @@ use super::{
     results::Results,
     sliding::Sliding,
     state::{Piece, WindowState, stretches},
+    text::TextExtremum,
 };
 use crate::ExecError;
 
@@ -49,6 +50,12 @@ pub(crate) fn state(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowS
         (F::Avg(_), DataType::Float64, DataType::Float64) => folded::<AvgFloat>(call, extent),
         (F::Min(_) | F::Max(_), arg, output) if arg == output => {
             let max = matches!(call.function, F::Max(_));
+            match arg {
+                DataType::Utf8View | DataType::BinaryView if matches!(extent, Extent::Rows { .. }) => return None,
+                DataType::Utf8View => return Some(Box::new(TextExtremum::<types::StringViewType>::new(extent, max))),
+                DataType::BinaryView => return Some(Box::new(TextExtremum::<types::BinaryViewType>::new(extent, max))),
+                _ => {}
+            }
             macro_rules! extremum {
                 ($t:ty) => {
                     if max {

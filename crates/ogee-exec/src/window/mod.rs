@@ -5,7 +5,7 @@
 //! function (`state`), which gives back the results that are final by then: those of the piece itself, of earlier rows, or none yet. Rows wait for their results; if too many of them
 //! would, because a partition is larger than memory and a function needs to see its end, they are not kept but read once more (`source`).
 //!
-//! `ranking`, `shift`, `fold` and `sliding` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
+//! `ranking`, `shift`, `fold`, `text` and `sliding` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
 
 mod divide;
 mod firsts;
@@ -18,6 +18,7 @@ mod shift;
 mod sliding;
 mod source;
 mod state;
+mod text;
 
 use std::sync::Arc;
 

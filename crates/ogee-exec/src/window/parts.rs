@@ -170,7 +170,7 @@ impl Parts {
         share: usize,
         cancelled: Cancelled<'_>,
     ) -> Result<Vec<Run>, ExecError> {
-        let mut maker = RunMaker::new(&self.plan, ctx, share / 2, None, self.leading);
+        let mut maker = RunMaker::new(&self.plan, ctx, (share / 2, 1), None, self.leading);
         while rows.num_pages() > 0 {
             if cancelled() {
                 return Err(ExecError::Cancelled);

@@ -25,7 +25,7 @@ pub(crate) fn state(offset: i64, default: &ArrayRef) -> Box<dyn WindowState> {
 }
 
 /// The rows `indices` of `values`, copied, so that they keep nothing else alive.
-fn gather(values: &ArrayRef, indices: Vec<u32>) -> Result<ArrayRef, ExecError> {
+pub(super) fn gather(values: &ArrayRef, indices: Vec<u32>) -> Result<ArrayRef, ExecError> {
     Ok(take(values, &UInt32Array::from(indices), None)?)
 }
 

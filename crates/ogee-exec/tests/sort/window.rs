@@ -91,8 +91,12 @@ fn calls() -> Vec<WindowCall> {
         call(W::Shift { offset: -2, default: Arc::new(Int64Array::from(vec![7])) }, int(), DataType::Int64),
         call(W::Shift { offset: -100_000, default: Arc::new(Int64Array::from(vec![9])) }, int(), DataType::Int64),
         call(W::FirstValue, text.clone(), DataType::Utf8View),
-        call(W::LastValue(Extent::Partition), text, DataType::Utf8View),
+        call(W::LastValue(Extent::Partition), text.clone(), DataType::Utf8View),
     ];
+    for extent in [Extent::Row, Extent::Peers, Extent::Partition] {
+        calls.push(call(W::Min(extent), text.clone(), DataType::Utf8View));
+        calls.push(call(W::Max(extent), text.clone(), DataType::Utf8View));
+    }
     let rows = |start, end| Extent::Rows { start, end };
     let extents =
         [rows(Some(-2), 1), rows(Some(1), 3), rows(Some(-5), -2), rows(None, 2), rows(None, -3), rows(Some(0), 0)];
@@ -156,6 +160,11 @@ fn value(call: &W, at: usize, ranks: &[usize], values: &[Option<i64>], strings: 
         W::LastValue(extent) => text(values[end(extent)]),
         W::Count(extent) => seen(extent).count().to_string(),
         W::Sum(extent) => text((seen(extent).count() > 0).then(|| seen(extent).sum())),
+        W::Min(extent) | W::Max(extent) if strings.len() == rows => {
+            let seen = strings[frame(extent)].iter().flatten();
+            let best = if matches!(call, W::Min(_)) { seen.min() } else { seen.max() };
+            best.cloned().unwrap_or_else(|| "NULL".to_owned())
+        }
         W::Min(extent) => text(seen(extent).min()),
         W::Max(extent) => text(seen(extent).max()),
         W::Foreign(_) => values[at.saturating_sub(2)..=at].iter().flatten().sum::<i64>().to_string(),
