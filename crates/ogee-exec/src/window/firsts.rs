@@ -19,6 +19,10 @@ use crate::{
 /// Partitions in the table at most, and at least for it to be worth having.
 const GROUPS_MAX: usize = 1 << 17;
 const GROUPS_MIN: usize = 64;
+/// Bytes of the table at most, without rows.
+const TABLE_BYTES_MAX: usize = 64 << 20;
+/// Groups of peers that are wanted of a partition, at most.
+const PEER_GROUPS_MAX: usize = 64;
 /// Rows that are dropped, of a hundred, for the table to be worth it: a lookup costs about a third of what sorting a row does.
 const DROPPED_MIN: usize = 30;
 /// Rows that go past the table when it was not.
@@ -73,8 +77,10 @@ impl Firsts {
     ) -> Result<Option<Self>, MemoryError> {
         // Two slots, a count and a heap for each partition, in half of the memory; in the other half are rows.
         let group_bytes = (3 + leading.rows).saturating_mul(8);
-        let groups_max = bytes / 2 / group_bytes;
-        if groups_max < GROUPS_MIN {
+        let groups_max = (bytes / 2).min(TABLE_BYTES_MAX) / group_bytes;
+        // Whether a row has peers is asked of all rows of a heap.
+        let too_many = leading.wanted == Wanted::Groups && leading.rows > PEER_GROUPS_MAX;
+        if groups_max < GROUPS_MIN || too_many {
             return Ok(None);
         }
         let groups_max = (1 << groups_max.ilog2()).min(GROUPS_MAX);
@@ -132,7 +138,7 @@ impl Firsts {
                 let group = match self.find(hash, source) {
                     Ok(group) => group,
                     Err(mut slot) => {
-                        if self.groups == self.groups_max || self.rows.retained_bytes() > self.rows_bytes_max {
+                        if self.groups == self.groups_max {
                             self.make_room(divided)?;
                             // Which may have emptied the table.
                             slot = self.find(hash, source).expect_err("not found before");
@@ -151,6 +157,8 @@ impl Firsts {
         self.hashes.clear();
         if self.dead > DEAD_ROWS_MIN.max(4 * self.live) {
             self.compact()?;
+        } else if self.rows.retained_bytes() > self.rows_bytes_max {
+            self.make_room(divided)?;
         }
         Ok(())
     }
