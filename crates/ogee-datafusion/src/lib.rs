@@ -14,6 +14,7 @@
 mod checked;
 mod checked_sum;
 mod ctes;
+mod dialect;
 mod engine;
 mod error;
 mod expr;
@@ -22,6 +23,7 @@ mod functions;
 mod island;
 mod join_order;
 mod names;
+mod null_equality;
 mod order;
 mod page_chain;
 mod pool;

@@ -27,10 +27,7 @@ use datafusion::{
         ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
     },
     prelude::{SessionConfig, SessionContext},
-    sql::{
-        parser::{DFParserBuilder, Statement as ParsedStatement},
-        sqlparser::dialect::GenericDialect,
-    },
+    sql::parser::{DFParserBuilder, Statement as ParsedStatement},
 };
 use futures::TryStreamExt;
 
@@ -39,12 +36,14 @@ use crate::{
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
     ctes,
+    dialect::OgeeDialect,
     engine::{Engine, StatementContext},
     files::FileTables,
     functions::functions,
     island::OgeeRule,
     join_order::{JoinOrder, Samples},
     names::name_apart,
+    null_equality::optimizer_rules,
     order::ClearOrderings,
     pool::{OgeePool, PoolFiles},
     scan_filters::ScanFilters,
@@ -106,7 +105,7 @@ impl Statement {
 /// # Errors
 /// [`Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    let statements = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build()?.parse_statements()?;
+    let statements = DFParserBuilder::new(sql).with_dialect(&OgeeDialect).build()?.parse_statements()?;
     Ok(statements.into_iter().map(Statement).collect())
 }
 
@@ -153,6 +152,7 @@ impl Session {
             .with_config(config())
             .with_runtime_env(runtime)
             .with_default_features()
+            .with_optimizer_rules(optimizer_rules())
             .with_physical_optimizer_rules(rules)
             .build();
         let files = Arc::new(FileTables::default());

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::{DataType, Field, FieldRef},
+    arrow::datatypes::{DataType, Field, FieldRef, Schema},
     common::{
         JoinSide, JoinType, NullEquality,
         tree_node::{Transformed, TransformedResult, TreeNode},
@@ -320,11 +320,33 @@ impl Region {
 
     fn add_predicate(&mut self, predicate: &Expr) {
         for part in split_conjunction(predicate) {
+            if self.add_null_equality(part) {
+                continue;
+            }
             let needs = self.needs(part);
             // What reads no column decides about any relation.
             let needs = if needs.is_empty() { RelationSet::single(0) } else { needs };
             self.predicates.push(Predicate { expr: Arc::clone(part), needs });
         }
+    }
+
+    /// Takes `part` as an equality for which NULL equals NULL, if it is one between relations.
+    fn add_null_equality(&mut self, part: &Expr) -> bool {
+        let Some(both) = part.downcast_ref::<BinaryExpr>() else { return false };
+        if *both.op() != Operator::IsNotDistinctFrom {
+            return false;
+        }
+        let schema = Schema::new(self.globals.iter().map(|global| Arc::clone(&global.field)).collect::<Vec<_>>());
+        let (left, right) = (both.left(), both.right());
+        let same_type =
+            left.data_type(&schema).ok().is_some_and(|of| right.data_type(&schema).is_ok_and(|to| of == to));
+        let sides = (self.needs(left), self.needs(right));
+        if !same_type || sides.0.intersects(sides.1) || sides.0.is_empty() || sides.1.is_empty() {
+            return false;
+        }
+        let (left, right) = (Arc::clone(left), Arc::clone(right));
+        self.equalities.push(Equality { left, right, sides, null_equality: NullEquality::NullEqualsNull });
+        true
     }
 
     fn add_equality(&mut self, left: Expr, right: Expr, null_equality: NullEquality) {

@@ -3,6 +3,7 @@
 
 mod common;
 mod differential;
+mod differential_joins;
 mod islands;
 mod join_order;
 mod joins;
