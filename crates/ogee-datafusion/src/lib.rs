@@ -27,6 +27,7 @@ mod null_equality;
 mod order;
 mod page_chain;
 mod pool;
+mod recursion;
 mod scan_filters;
 mod session;
 mod table;

@@ -54,7 +54,7 @@ use crate::{
 const BATCH_ROWS: usize = 8192;
 
 /// A block is closed at about the rows of a morsel, or before, so that wide tables have morsels of bounded size.
-const BLOCK_ROWS: usize = 15 * BATCH_ROWS;
+pub(crate) const BLOCK_ROWS: usize = 15 * BATCH_ROWS;
 const BLOCK_BYTES: usize = 16 << 20;
 
 /// A table whose rows are pages of the pool.
@@ -69,13 +69,25 @@ pub(crate) struct PagedTable {
 
 /// Some batches of a table.
 #[derive(Debug)]
-struct Block {
+pub(crate) struct Block {
     /// Told once: which rows a sample was taken of.
     number: u64,
     bytes: PageChain,
     rows: usize,
     /// Bytes of the largest batch when it is decoded.
     batch_bytes: usize,
+}
+
+impl Block {
+    /// How many rows it has.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// All columns of its rows.
+    pub(crate) fn batches(&self) -> Result<StreamReader<ChainReader>> {
+        Ok(StreamReader::try_new(self.bytes.reader(), None)?)
+    }
 }
 
 impl PagedTable {
@@ -204,7 +216,8 @@ impl DataSink for PagedSink {
     }
 }
 
-struct BlockWriter {
+/// Writes rows into blocks.
+pub(crate) struct BlockWriter {
     schema: SchemaRef,
     memory: Arc<BufferManager>,
     done: Vec<Arc<Block>>,
@@ -219,11 +232,13 @@ struct OpenBlock {
 }
 
 impl BlockWriter {
-    fn new(schema: &SchemaRef, memory: &Arc<BufferManager>) -> Self {
+    /// A writer of rows of `schema`.
+    pub(crate) fn new(schema: &SchemaRef, memory: &Arc<BufferManager>) -> Self {
         Self { schema: Arc::clone(schema), memory: Arc::clone(memory), done: Vec::new(), open: None }
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+    /// Appends the rows of `batch`.
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut block = match self.open.take() {
             Some(block) => block,
             None => {
@@ -251,7 +266,8 @@ impl BlockWriter {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<Arc<Block>>> {
+    /// The blocks, none of which is empty if no batch was.
+    pub(crate) fn finish(mut self) -> Result<Vec<Arc<Block>>> {
         self.close()?;
         Ok(self.done)
     }
@@ -267,6 +283,27 @@ pub(crate) struct TableScan {
 }
 
 impl TableScan {
+    /// Columns `projection`, which are those of `schema`, of the rows in `blocks`.
+    pub(crate) fn new(
+        blocks: Arc<[Arc<Block>]>,
+        projection: Vec<usize>,
+        schema: SchemaRef,
+        memory: Arc<BufferManager>,
+    ) -> Self {
+        Self { blocks, projection, schema, memory }
+    }
+
+    /// Its rows outside of an island.
+    pub(crate) fn stream(&self) -> SendableRecordBatchStream {
+        let scan = self.clone();
+        let blocks: Vec<_> = scan.blocks.iter().cloned().collect();
+        let batches = blocks.into_iter().flat_map(move |block| match scan.reader(&block) {
+            Ok(reader) => boxed(reader.map(|batch| batch.map_err(DataFusionError::from))),
+            Err(error) => boxed(std::iter::once(Err(error))),
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
+    }
+
     fn rows(&self) -> usize {
         self.blocks.iter().map(|block| block.rows).sum()
     }
@@ -371,13 +408,7 @@ impl ExecutionPlan for TableExec {
     }
 
     fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let scan = self.scan.clone();
-        let blocks: Vec<_> = scan.blocks.iter().cloned().collect();
-        let batches = blocks.into_iter().flat_map(move |block| match scan.reader(&block) {
-            Ok(reader) => boxed(reader.map(|batch| batch.map_err(DataFusionError::from))),
-            Err(error) => boxed(std::iter::once(Err(error))),
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.scan.schema), futures::stream::iter(batches))))
+        Ok(self.scan.stream())
     }
 }
 

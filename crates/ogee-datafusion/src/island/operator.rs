@@ -35,6 +35,7 @@ use ogee_vector::normalize_schema;
 use super::{aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series, sort::Sort, window::Window};
 use crate::{
     expr::{translate, translate_predicate},
+    recursion::WorkTableScan,
     table::TableScan,
 };
 
@@ -45,6 +46,8 @@ pub(crate) enum Op {
     Scan(ParquetScan),
     /// Reads a table whose rows are pages of the pool.
     Table(TableScan),
+    /// Reads the rows that the last iteration of a recursive query found.
+    WorkTable(WorkTableScan),
     /// Counts in steps.
     Series(Series),
     /// Keeps the rows for which the predicate is true, then the columns of the projection.
@@ -149,7 +152,13 @@ impl OperatorExec {
             Op::Scan(scan) => scan.expressions(),
             Op::Sort(sort) => sort.expressions(),
             Op::Window(window) => window.expressions(),
-            Op::Table(_) | Op::Series(_) | Op::Limit { .. } | Op::Scalars { .. } | Op::Union | Op::Pass => Vec::new(),
+            Op::Table(_)
+            | Op::WorkTable(_)
+            | Op::Series(_)
+            | Op::Limit { .. }
+            | Op::Scalars { .. }
+            | Op::Union
+            | Op::Pass => Vec::new(),
         }
     }
 }
@@ -186,6 +195,7 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
     match &*operator.op {
         Op::Scan(scan) => scan.open(query.ctx()),
         Op::Table(scan) => Ok(OpenPipeline::new(scan.source())),
+        Op::WorkTable(scan) => Ok(OpenPipeline::new(scan.now().source())),
         Op::Series(series) => Ok(OpenPipeline::new(series.source(normalize_schema(&operator.schema())))),
         Op::Filter { predicate, projection } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
@@ -307,6 +317,7 @@ impl OperatorExec {
         match &*self.op {
             Op::Scan(scan) => write!(f, ": {scan}"),
             Op::Table(scan) => write!(f, ": {scan}"),
+            Op::WorkTable(scan) => write!(f, ": {scan}"),
             Op::Series(series) => write!(f, ": {series}"),
             Op::Filter { predicate, projection } => {
                 write!(f, ": {predicate}")?;
@@ -349,6 +360,7 @@ impl ExecutionPlan for OperatorExec {
         match &*self.op {
             Op::Scan(_) => "OgeeScan",
             Op::Table(_) => "OgeeTable",
+            Op::WorkTable(_) => "OgeeWorkTable",
             Op::Series(_) => "OgeeSeries",
             Op::Filter { .. } => "OgeeFilter",
             Op::Project(_) => "OgeeProject",

@@ -18,6 +18,7 @@ use datafusion::{
         limit::{GlobalLimitExec, LocalLimitExec},
         memory::LazyMemoryExec,
         projection::ProjectionExec,
+        recursive_query::RecursiveQueryExec,
         repartition::RepartitionExec,
         replace_children_if_necessary,
         scalar_subquery::ScalarSubqueryExec,
@@ -41,6 +42,7 @@ use crate::{
     engine::Engine,
     join_order::{Estimator, Samples},
     order::{is_ordered, take_asked},
+    recursion::{Recursion, RecursionExec, WorkScanExec},
     table::TableExec,
 };
 
@@ -88,6 +90,13 @@ impl OgeeRule {
         order_matters: bool,
         estimator: &mut Estimator<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(query) = plan.downcast_ref::<RecursiveQueryExec>()
+            && let Some(recursion) = Recursion::of(query, self.engine.memory())?
+        {
+            let first = self.place(&recursion.first, false, true, estimator)?;
+            let term = self.place(&recursion.term, false, true, estimator)?;
+            return Ok(Arc::new(RecursionExec::new(Recursion { first, term, ..recursion }, plan.schema())));
+        }
         let requires = plan.required_input_ordering();
         let maintains = plan.maintains_input_order();
         let children = plan
@@ -216,7 +225,16 @@ fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {
 fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let Some((ops, inputs)) = operators(plan) else { return false };
     ops.iter().any(|op| {
-        matches!(op, Op::Scan(_) | Op::Table(_) | Op::Aggregate(_) | Op::Join(_) | Op::Sort(_) | Op::Window(_))
+        matches!(
+            op,
+            Op::Scan(_)
+                | Op::Table(_)
+                | Op::WorkTable(_)
+                | Op::Aggregate(_)
+                | Op::Join(_)
+                | Op::Sort(_)
+                | Op::Window(_)
+        )
     }) || inputs.into_iter().any(is_worthwhile)
 }
 
@@ -250,6 +268,8 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
         return Some((vec![Op::Scan(ParquetScan::of(source)?)], inputs));
     } else if let Some(table) = plan.downcast_ref::<TableExec>() {
         ops.push(Op::Table(table.scan().clone()));
+    } else if let Some(rows) = plan.downcast_ref::<WorkScanExec>() {
+        ops.push(Op::WorkTable(rows.scan().clone()));
     } else if let Some(generators) = plan.downcast_ref::<LazyMemoryExec>() {
         ops.push(Op::Series(Series::of(generators)?));
     } else if let Some(filter) = plan.downcast_ref::<FilterExec>() {
