@@ -35,6 +35,7 @@ pub mod sort;
 mod source;
 mod stages;
 mod union;
+mod unnest;
 pub mod window;
 
 pub use compare::CompareOp;
@@ -56,3 +57,4 @@ pub use scalar::ScalarSink;
 pub use series::SeriesSource;
 pub use source::{ChannelSender, ChannelSource, ChunksSource};
 pub use union::UnionSource;
+pub use unnest::{EmptyLists, Unnest, UnnestStructs};

@@ -22,6 +22,7 @@ mod rule;
 mod scan;
 mod series;
 mod sort;
+mod unnest;
 mod window;
 
 pub(crate) use exec::IslandExec;

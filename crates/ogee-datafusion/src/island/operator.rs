@@ -32,7 +32,9 @@ use ogee_exec::{
 };
 use ogee_vector::normalize_schema;
 
-use super::{aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series, sort::Sort, window::Window};
+use super::{
+    aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series, sort::Sort, unnest::Unnest, window::Window,
+};
 use crate::{
     expr::{translate, translate_predicate},
     recursion::WorkTableScan,
@@ -66,6 +68,8 @@ pub(crate) enum Op {
     Sort(Box<Sort>),
     /// Computes window functions.
     Window(Box<Window>),
+    /// Gives a row for each element of lists, a column for each field of structs.
+    Unnest(Box<Unnest>),
     /// All rows of all inputs.
     Union,
     /// Nothing: a node that only made sense between DataFusion's operators.
@@ -157,6 +161,7 @@ impl OperatorExec {
             | Op::Series(_)
             | Op::Limit { .. }
             | Op::Scalars { .. }
+            | Op::Unnest(_)
             | Op::Union
             | Op::Pass => Vec::new(),
         }
@@ -213,6 +218,12 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
             let exprs =
                 exprs.iter().map(|(expr, _)| translate(expr, &input)).collect::<Result<Vec<_>>>().map_err(planned)?;
             pipeline.operators.push(Arc::new(Project::new(exprs)) as Arc<dyn Operator>);
+            Ok(pipeline)
+        }
+        Op::Unnest(unnest) => {
+            let mut pipeline = open(&operator.inputs[0], query, feeds)?;
+            pipeline.operators.extend(unnest.operators());
+            pipeline.order = None;
             Ok(pipeline)
         }
         Op::Limit { skip, fetch } => {
@@ -350,6 +361,7 @@ impl OperatorExec {
             Op::Scalars { indexes, .. } => write!(f, ": subqueries={}", indexes.len()),
             Op::Sort(sort) => write!(f, ": {sort}"),
             Op::Window(window) => write!(f, ": {window}"),
+            Op::Unnest(unnest) => write!(f, ": {unnest}"),
             Op::Union | Op::Pass => Ok(()),
         }
     }
@@ -371,6 +383,7 @@ impl ExecutionPlan for OperatorExec {
             Op::Sort(sort) if sort.fetch().is_some() => "OgeeTopK",
             Op::Sort(_) => "OgeeSort",
             Op::Window(_) => "OgeeWindow",
+            Op::Unnest(_) => "OgeeUnnest",
             Op::Union => "OgeeUnion",
             Op::Pass => "OgeePass",
         }

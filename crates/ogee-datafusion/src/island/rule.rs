@@ -25,6 +25,7 @@ use datafusion::{
         sorts::{partial_sort::PartialSortExec, sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
         statistics::{StatisticsArgs, StatisticsContext},
         union::UnionExec,
+        unnest::UnnestExec,
     },
 };
 
@@ -36,6 +37,7 @@ use super::{
     scan::ParquetScan,
     series::Series,
     sort::Sort,
+    unnest::Unnest,
     window::{Window, upper_bounds},
 };
 use crate::{
@@ -310,6 +312,8 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
             ops.push(Op::Project(columns.into_iter().zip(plan.schema().fields()).map(column).collect()));
         }
         inputs = vec![input];
+    } else if let Some(unnest) = plan.downcast_ref::<UnnestExec>() {
+        ops.push(Op::Unnest(Box::new(Unnest::of(unnest)?)));
     } else if plan.is::<UnionExec>() {
         ops.push(Op::Union);
     } else if plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() {

@@ -149,7 +149,6 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
             ".....OgeeScan",
         ]
     );
-    // What the engine has no operator for feeds an island, and is fed by islands.
     assert_eq!(
         names("SELECT u, count(*) FROM (SELECT unnest(make_array(a, b)) AS u FROM t) AS x GROUP BY u ORDER BY 2"),
         [
@@ -158,9 +157,27 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
             "..OgeeSort",
             "...OgeeAggregate",
             "....OgeeProject",
-            ".....UnnestExec",
-            "......OgeeIsland",
-            ".......OgeeScan",
+            ".....OgeeUnnest",
+            "......OgeeScan",
+        ]
+    );
+    // What runs once for each iteration feeds an island, and is fed by islands.
+    assert_eq!(
+        names(
+            "WITH RECURSIVE r(u) AS (SELECT a FROM t UNION ALL SELECT u - 9 FROM r WHERE u > 9) SELECT count(*) FROM r"
+        ),
+        [
+            "OgeeIsland",
+            ".OgeeProject",
+            "..OgeeAggregate",
+            "...OgeeProject",
+            "....OgeeRecursion",
+            ".....OgeeIsland",
+            "......OgeeScan",
+            ".....OgeeIsland",
+            "......OgeeProject",
+            ".......OgeeFilter",
+            "........OgeeWorkTable",
         ]
     );
     // Functions of DataFusion's over values that the engine collects.
