@@ -30,6 +30,7 @@ mod pool;
 mod recursion;
 mod scan_filters;
 mod session;
+mod set_operations;
 mod table;
 
 pub use engine::{Engine, StatementContext};

@@ -47,6 +47,7 @@ use crate::{
     order::ClearOrderings,
     pool::{OgeePool, PoolFiles},
     scan_filters::ScanFilters,
+    set_operations::CountCopies,
     table::PagedTable,
 };
 
@@ -163,6 +164,7 @@ impl Session {
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         functions().into_iter().for_each(|function| context.register_udaf(function));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
+        context.add_analyzer_rule(Arc::new(CountCopies));
         Ok(Self { engine, context, computed: AtomicU64::new(0) })
     }
 

@@ -234,8 +234,17 @@ fn eight_threads() {
 #[test]
 fn hash_collisions() {
     // Probing is quadratic when all hashes are equal; files with many groups keep 12 bits that spread over the table of each phase.
-    let large =
-        ["aggregate_decimals", "distinct", "files_parquet", "joins", "keys_wide", "many_groups", "recursive", "tables"];
+    let large = [
+        "aggregate_decimals",
+        "distinct",
+        "files_parquet",
+        "joins",
+        "keys_wide",
+        "many_groups",
+        "recursive",
+        "sets",
+        "tables",
+    ];
     run_suite("hash_collisions", |file| base().hash_mask(if large.contains(&file) { 0xfff1_ffe0 } else { 0 }));
 }
 
