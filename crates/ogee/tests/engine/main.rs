@@ -1,6 +1,7 @@
 //! The public face, from SQL to Arrow: statements, islands and their plans, random groupings against DataFusion.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod at_once;
 mod common;
 mod differential;
 mod differential_joins;
