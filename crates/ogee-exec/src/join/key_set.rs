@@ -135,9 +135,10 @@ impl KeySet {
                 let column = layout.column(key);
                 macro_rules! of {
                     ($t:ty) => {
-                        // SAFETY: the caller vouches for the rows; the column is of this type.
                         rows.for_each(|row| {
-                            bits.add(unsafe { row.add(column.offset).cast::<$t>().read_unaligned() }.wide())
+                            // SAFETY: the caller vouches for the rows; the column is of this type.
+                            let value = unsafe { row.add(column.offset).cast::<$t>().read_unaligned() };
+                            bits.add(value.wide());
                         })
                     };
                 }
@@ -282,8 +283,8 @@ impl Bits {
 #[inline(always)]
 fn place(stored: u32, words: usize) -> (usize, u64) {
     let hash = spread(stored);
-    let bit = |shift: u32| 1_u64 << (hash >> shift & 63);
-    let word = (hash >> 32) * words as u64 >> 32;
+    let bit = |shift: u32| 1_u64 << ((hash >> shift) & 63);
+    let word = ((hash >> 32) * words as u64) >> 32;
     (word as usize, bit(0) | bit(6) | bit(12) | bit(18))
 }
 

@@ -194,11 +194,11 @@ impl Reaches {
         self.reaches.is_empty()
     }
 
-    /// The sets for keys that must be taken now; `words`, of 64 bits, is how many each may have.
-    pub(crate) fn early(&self, ctx: &ExecContext, words: impl FnOnce() -> usize) -> &KeySets {
+    /// The sets for keys that must be taken now; `words`, of 64 bits, is how many each has, if there are to be any.
+    pub(crate) fn early(&self, ctx: &ExecContext, words: impl FnOnce() -> Option<usize>) -> &KeySets {
         self.early.get_or_init(|| {
             let words = words();
-            let set = |_: &Reach| KeySet::bloom_of(&ctx.memory, words, ctx.settings.hash).map(Arc::new);
+            let set = |_: &Reach| KeySet::bloom_of(&ctx.memory, words?, ctx.settings.hash).map(Arc::new);
             self.reaches.iter().map(set).collect()
         })
     }
@@ -228,8 +228,8 @@ impl Reaches {
         for (reach, set) in self.reaches.iter().zip(sets) {
             let Some(set) = set else { continue };
             let rows = (0..page.len()).map(|row| page.row(row).cast_const());
-            // SAFETY: the rows are on a pinned page and of the layout, of which the keys are the first columns; only sets of one integer have bits.
             if reach.is_whole || matches!(**set, KeySet::Bits(_)) {
+                // SAFETY: the rows are on a pinned page and of the layout, whose first columns are the keys; only sets of one integer have bits.
                 unsafe { set.add_rows(layout, reach.keys[0], rows) };
                 continue;
             }

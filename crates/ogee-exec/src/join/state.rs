@@ -22,13 +22,13 @@ use super::{
 };
 use crate::{ExecContext, ExecError, JoinStrategy, keys::slots_for};
 
-/// Bytes of a set of keys that is made before the keys are counted: 8 bits for each of 32 million.
-const EARLY_SET_MAX: usize = 32 << 20;
-
 /// Partitions of a build side that does not fit, at least: enough to keep some of them.
 const BITS_MIN: u32 = 3;
 /// And at most: 256 open pages for each lane are 64 MiB.
 const BITS_MAX: u32 = 8;
+
+/// Bytes of a set of keys that is begun before it is known whether it will be needed, at most.
+const EARLY_BYTES_MAX: usize = 64 << 20;
 
 /// Shared by the pipelines of one join.
 pub(crate) struct JoinState {
@@ -125,9 +125,13 @@ impl JoinState {
     }
 
     /// The sets of keys for a build side that may be too large to come back to: an eighth of the grant. Of rows of 32 bytes, which fill it four times,
-    /// each key then has 8 bits. Where memory is plenty no more than is worth touching for a side of unknown size.
+    /// each key then has 8 bits. None where that is
+    /// so much that each look at a set is a cache miss, as it is in the table: most sides that are divided then fit in the end.
     pub(crate) fn early_sets(&self) -> &KeySets {
-        self.reaches.early(&self.ctx, || (self.grant() / 8).min(EARLY_SET_MAX) / size_of::<u64>())
+        self.reaches.early(&self.ctx, || match self.grant() / 8 {
+            bytes if bytes > EARLY_BYTES_MAX => None,
+            bytes => Some(bytes / size_of::<u64>()),
+        })
     }
 
     /// The bits that all lanes divide the build side by, decided when it first matters. Both sides have a page open for each partition and
