@@ -33,8 +33,8 @@ impl Operator for Project {
     }
 
     fn origin(&self, column: usize) -> Option<usize> {
-        match self.exprs[column] {
-            Expr::Column(index) => Some(index),
+        match self.exprs.get(column)? {
+            Expr::Column(index) => Some(*index),
             _ => None,
         }
     }
