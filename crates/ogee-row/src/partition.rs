@@ -2,12 +2,26 @@
 
 use std::sync::Arc;
 
-use ogee_memory::{MemoryError, NeededAt, PageHandle, PinnedPage};
+use ogee_memory::{MemoryError, NeededAt, PAGE_SIZE, PageHandle, PinnedPage};
 
 use crate::{RowLayout, RowView, row_hash};
 
 /// In place of the number of a heap page: the strings are on the page of their rows.
 pub(crate) const OWN_PAGE: u32 = u32::MAX;
+/// Such a page ends with the address that the pointers to its strings are right for. So a copy of it in the temporary file stays right, however
+/// often the page is read back to another place.
+pub(crate) const OWN_BASE_BYTES: usize = 8;
+
+/// Where a page keeps the address that its own pointers are right for.
+fn own_base(page: *mut u8) -> *mut u64 {
+    page.wrapping_add(PAGE_SIZE - OWN_BASE_BYTES).cast()
+}
+
+/// Notes that the pointers of `page`, which is pinned and has strings of its own rows, are right.
+pub(crate) fn write_own_base(page: *mut u8) {
+    // SAFETY: the end of a page that the caller has pinned and writes alone.
+    unsafe { own_base(page).write_unaligned(page as u64) };
+}
 
 /// Rows `first_row .. first_row + rows` of a row page have their long strings on heap page `heap_page`, which was at `base` when
 /// the rows' pointers were last right.
@@ -130,6 +144,14 @@ impl RowPartition {
         let row_page = &mut self.row_pages[index];
         let page = row_page.page.pin()?;
         let mut heap: Vec<PinnedPage> = Vec::with_capacity(row_page.segments.len());
+        if row_page.segments.iter().any(|segment| segment.heap_page == OWN_PAGE) {
+            // SAFETY: the page is pinned.
+            let base = unsafe { own_base(page.as_ptr()).read_unaligned() } as usize;
+            row_page.segments.iter_mut().filter(|s| s.heap_page == OWN_PAGE).for_each(|s| s.base = base);
+            if base != page.as_ptr() as usize {
+                write_own_base(page.as_ptr());
+            }
+        }
         for segment in &mut row_page.segments {
             let base = match segment.heap_page {
                 OWN_PAGE => page.as_ptr() as usize,
@@ -151,8 +173,8 @@ impl RowPartition {
     /// Rows and strings do not change any more: what was spilled is not written again when it was read.
     pub fn seal(&self) {
         self.heap_pages.iter().for_each(PageHandle::seal);
-        // Pointers to strings are made right whenever these come back somewhere else.
-        let plain = self.row_pages.iter().filter(|row_page| row_page.segments.is_empty());
+        // Pointers to strings elsewhere are made right whenever these come back to another place.
+        let plain = self.row_pages.iter().filter(|row_page| row_page.heap_pages().next().is_none());
         plain.for_each(|row_page| row_page.page.seal());
     }
 

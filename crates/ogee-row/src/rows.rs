@@ -6,7 +6,7 @@ use ogee_memory::{BufferManager, MemoryError, NeededAt, PAGE_SIZE, PinnedPage};
 
 use crate::{
     RadixBits, RowLayout, RowPartition, RowView,
-    partition::{OWN_PAGE, RowPage},
+    partition::{OWN_BASE_BYTES, OWN_PAGE, RowPage, write_own_base},
     row_hash,
 };
 
@@ -135,7 +135,10 @@ impl PartitionedRows {
     /// Has strings come to the end of the page of their rows, which then has fewer of them: one page is pinned for a row and not two, for those
     /// who pin pages of many partitions at once. Longer strings than fit a page still have one of their own.
     pub fn keep_strings_with_rows(&mut self) {
-        self.with_strings = true;
+        self.with_strings = self.layout.has_heap();
+        if self.with_strings {
+            self.rows_per_page = (PAGE_SIZE - OWN_BASE_BYTES) / self.layout.width();
+        }
     }
 
     /// Bytes of all pages that were allocated so far, also of those taken out since.
@@ -253,7 +256,7 @@ impl PartitionedRows {
                     heap_bytes += view.len();
                 }
             }
-            if self.with_strings && width + heap_bytes <= PAGE_SIZE {
+            if self.with_strings && width + heap_bytes <= PAGE_SIZE - OWN_BASE_BYTES {
                 return self.append_with_strings(source, width, heap_bytes, partition);
             }
             if heap_bytes > self.cursors[partition].heap_left {
@@ -350,6 +353,10 @@ impl PartitionedRows {
         cursor.page_rows = self.rows_per_page;
         cursor.rows_left = self.rows_per_page;
         cursor.strings = page.as_ptr().wrapping_add(page.len());
+        if self.with_strings {
+            cursor.strings = cursor.strings.wrapping_sub(OWN_BASE_BYTES);
+            write_own_base(page.as_ptr());
+        }
         let row_page = RowPage { page: page.handle().clone(), rows: 0, segments: Vec::new() };
         self.partitions[partition].row_pages.push(row_page);
         if let Some(full) = cursor.row_page.replace(page) {
