@@ -13,6 +13,7 @@ use std::{fmt, sync::Arc};
 use datafusion::{
     arrow::{
         array::{RecordBatch, RecordBatchOptions},
+        compute::BatchCoalescer,
         datatypes::{Schema, SchemaRef},
     },
     common::{
@@ -40,7 +41,7 @@ use parking_lot::RwLock;
 
 use crate::{
     island::table_properties,
-    table::{BLOCK_ROWS, Block, BlockWriter, TableScan},
+    table::{BATCH_ROWS, BLOCK_ROWS, Block, BlockWriter, TableScan},
 };
 
 /// Rows that change from one iteration to the next.
@@ -73,10 +74,19 @@ impl WorkTable {
                 continue;
             }
             let mut writer = BlockWriter::new(&self.schema, &self.memory);
+            // Many small batches would take longer to read than their rows.
+            let mut coalescer = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
             for block in all.drain(first..).chain([Arc::clone(block)]) {
                 for batch in block.batches()? {
-                    writer.write(&batch?)?;
+                    coalescer.push_batch(batch?)?;
+                    while let Some(batch) = coalescer.next_completed_batch() {
+                        writer.write(&batch)?;
+                    }
                 }
+            }
+            coalescer.finish_buffered_batch()?;
+            while let Some(batch) = coalescer.next_completed_batch() {
+                writer.write(&batch)?;
             }
             all.extend(writer.finish()?);
         }

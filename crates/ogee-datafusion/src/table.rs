@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// Rows of a batch in a block: what decodes well.
-const BATCH_ROWS: usize = 8192;
+pub(crate) const BATCH_ROWS: usize = 8192;
 
 /// A block is closed at about the rows of a morsel, or before, so that wide tables have morsels of bounded size.
 pub(crate) const BLOCK_ROWS: usize = 15 * BATCH_ROWS;
