@@ -50,7 +50,9 @@ impl OpenPipeline {
     pub fn filter(&mut self, predicate: Expr, is_pure: bool) {
         let mut columns = Vec::new();
         predicate.columns(&mut columns);
-        let passes = |column: &usize| self.operators.iter().all(|operator| operator.origin(*column) == Some(*column));
+        // From the last operator on: the numbers of columns are those before it only where it leaves them as they are.
+        let is_kept = |operator: &Arc<dyn Operator>, column| operator.origin(column) == Some(column);
+        let passes = |&column: &usize| self.operators.iter().rev().all(|operator| is_kept(operator, column));
         if !is_pure || !columns.iter().all(passes) || !self.source.filter(&predicate) {
             self.operators.push(Arc::new(Filter::new(predicate)));
         }
