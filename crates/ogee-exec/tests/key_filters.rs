@@ -257,8 +257,11 @@ fn spec(kind: JoinKind, keys: usize, probe: SchemaRef, groups_wait: bool) -> Joi
     }
 }
 
+/// The two numbers of a result.
+type Row = (Option<i64>, Option<i64>);
+
 /// The rows of the join, and how many rows were dropped before groups were made of them.
-fn run(setup: Setup, kind: JoinKind, what: Below, keys: usize, wait: bool) -> (Vec<(Option<i64>, Option<i64>)>, u64) {
+fn run(setup: Setup, kind: JoinKind, what: Below, keys: usize, wait: bool) -> (Vec<Row>, u64) {
     let scheduler = Scheduler::new(setup.threads);
     let mut query = Query::new(context(setup));
     let build = open(build_rows(), setup.chunk);
