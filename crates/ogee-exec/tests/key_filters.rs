@@ -201,7 +201,7 @@ fn below_by_hand(below: Below) -> Vec<[Option<i64>; 3]> {
 const OUTER: [JoinKind; 3] = [JoinKind::ProbeOuter, JoinKind::ProbeAnti, JoinKind::FullOuter];
 
 /// The rows that `kind` gives, as (value of the build side, number of the probe side), by `keys` keys.
-fn expected(kind: JoinKind, below: Below, keys: usize) -> Vec<(Option<i64>, Option<i64>)> {
+fn expected(kind: JoinKind, below: Below, keys: usize) -> Vec<Row> {
     let probe = below_by_hand(below);
     let build: Vec<_> = build_rows().collect();
     let matches = |b: &[Option<i64>; 3], p: &[Option<i64>; 3]| (0..keys).all(|at| b[at].is_some() && b[at] == p[at]);

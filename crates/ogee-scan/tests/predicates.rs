@@ -167,6 +167,14 @@ impl ForeignExpr for Function {
         &self.columns
     }
 
+    fn is_volatile(&self) -> bool {
+        false
+    }
+
+    fn can_fail(&self) -> bool {
+        true
+    }
+
     fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {
         assert_eq!(columns[0].len(), rows);
         self.asked.fetch_add(rows, Ordering::Relaxed);
