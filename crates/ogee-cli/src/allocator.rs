@@ -38,3 +38,17 @@ pub fn release() {
     // SAFETY: takes no pointer; mimalloc collects the calling thread's heap and purges its arenas under its own locks.
     unsafe { mi_collect(true) }
 }
+
+/// Below this limit the pool does without huge pages, and so should the heap: a thread that has a few small objects would hold 2 MiB.
+const HUGE_PAGE_LIMIT: usize = 512_000_000;
+
+/// Fits the heap to a memory limit, in bytes, before threads start.
+pub fn fit_to_limit(limit: usize) {
+    #[cfg(target_os = "linux")]
+    if limit < HUGE_PAGE_LIMIT {
+        // A kernel that has no huge pages has none to turn off.
+        let _ = rustix::thread::disable_transparent_huge_pages(true);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = limit < HUGE_PAGE_LIMIT;
+}

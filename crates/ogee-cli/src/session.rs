@@ -68,7 +68,9 @@ impl From<ogee::Error> for RunError {
 pub fn open(limits: &Limits) -> Result<Database, ogee::Error> {
     let mut config = Config::default().release_memory(crate::allocator::release);
     if let Some(size) = &limits.memory_limit {
-        config = config.memory_limit(ogee::parse_memory_limit(size)?);
+        let limit = ogee::parse_memory_limit(size)?;
+        crate::allocator::fit_to_limit(limit);
+        config = config.memory_limit(limit);
     }
     if let Some(size) = &limits.max_temp_size {
         config = config.max_temp_size(ogee::parse_size(size)?);

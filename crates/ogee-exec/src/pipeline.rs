@@ -43,9 +43,11 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
-    /// Told before the query begins: rows need not be given that do not matter by `restriction`, which is about `columns`.
-    fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) {
+    /// Told before the query begins: rows need not be given that do not matter by `restriction`, which is about `columns`. Whether the source asks it
+    /// about the rows that it gives; if not, it may still leave out what it knows not to matter.
+    fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) -> bool {
         let _ = (columns, restriction);
+        false
     }
 
     /// Told before the first morsel, at most once: only rows for which `predicate` is true are wanted. Whether the source leaves out all others; if

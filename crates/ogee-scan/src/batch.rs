@@ -1,4 +1,4 @@
-//! Batches: columns that predicates read are decoded first, all others only for the rows that are left.
+//! Batches: columns that predicates and joins read are decoded first, all others only for the rows that are left.
 //!
 //! ```text
 //!  8,192 rows ── columns of a conjunct ──> rows that pass ── columns of the next, for those ──> … ── all other columns, for those
@@ -161,6 +161,17 @@ impl BatchDecoder {
                 _ => false,
             };
             if let Some(keep) = filter.select(conjunct, &batch.columns, batch.left, is_coded)? {
+                batch.narrow(keep);
+            }
+        }
+        for join in 0..filter.joins() {
+            if batch.left == 0 {
+                break;
+            }
+            for &column in filter.keys(join) {
+                self.decode(file, &mut batch, column)?;
+            }
+            if let Some(keep) = filter.select_keys(join, &batch.columns, batch.left)? {
                 batch.narrow(keep);
             }
         }

@@ -1,4 +1,4 @@
-//! Predicates of those who read the scan, applied while it decodes.
+//! Predicates of those who read the scan, and the keys that joins have for its rows, applied while it decodes.
 //!
 //! Conjuncts are applied one after the other, each to the rows that the ones before left. Those that cannot fail come first, in the order that leaves
 //! out most rows for their cost, as it was seen so far; the others keep their order, so that none meets a row which the one before would have
@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Instant};
 
 use arrow_array::{ArrayRef, new_null_array};
 use arrow_schema::DataType;
-use ogee_exec::{ExecError, Expr};
+use ogee_exec::{ExecError, Expr, Restriction, RestrictionLocal};
 use ogee_vector::{Chunk, Column};
 
 /// Batches after which the order is looked at again.
@@ -92,9 +92,16 @@ impl Seen {
     }
 }
 
-/// A lane's use of a filter.
+/// What a lane asks of the keys of a join.
+struct LaneKeys {
+    columns: Box<[usize]>,
+    restriction: RestrictionLocal,
+}
+
+/// A lane's use of a filter, and of the keys of joins.
 pub(crate) struct LaneFilter {
     filter: Arc<ScanFilter>,
+    keys: Box<[LaneKeys]>,
     order: Box<[usize]>,
     seen: Box<[Seen]>,
     /// Place in the order of the next conjunct for the batch at hand.
@@ -105,9 +112,14 @@ pub(crate) struct LaneFilter {
 }
 
 impl LaneFilter {
-    pub(crate) fn new(filter: Arc<ScanFilter>) -> Self {
+    /// For a lane that begins now: what is to be known about keys is known.
+    pub(crate) fn new(filter: Arc<ScanFilter>, keys: &[(Box<[usize]>, Arc<Restriction>)]) -> Self {
         let count = filter.conjuncts.len();
+        let keys = keys.iter().filter_map(|(columns, restriction)| {
+            Some(LaneKeys { columns: columns.clone(), restriction: restriction.local()? })
+        });
         Self {
+            keys: keys.collect(),
             filter,
             order: (0..count).collect(),
             seen: (0..count).map(|_| Seen::default()).collect(),
@@ -178,6 +190,38 @@ impl LaneFilter {
         seen.passed += keep.len() as u64;
         seen.nanoseconds += self.started.map_or(0, |started| started.elapsed().as_nanos() as u64);
         Ok((keep.len() < rows).then_some(&keep[..]))
+    }
+}
+
+/// Keys of joins: asked about after the conjuncts, which cost less.
+impl LaneFilter {
+    /// Whether a join has no keys at all.
+    pub(crate) fn wants_nothing(&self) -> bool {
+        self.keys.iter().any(|keys| keys.restriction.is_empty())
+    }
+
+    /// Of how many joins there are keys.
+    pub(crate) fn joins(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The columns that are keys of join `join`.
+    pub(crate) fn keys(&self, join: usize) -> &[usize] {
+        &self.keys[join].columns
+    }
+
+    /// Which of `rows` rows, of which the keys are there, may have a mate in join `join`, unless all may.
+    pub(crate) fn select_keys(
+        &mut self,
+        join: usize,
+        columns: &[Option<Column>],
+        rows: usize,
+    ) -> Result<Option<&[u32]>, ExecError> {
+        let LaneKeys { columns: keys, restriction } = &mut self.keys[join];
+        let values: Vec<Column> =
+            keys.iter().map(|&key| columns[key].clone().expect("keys are decoded first")).collect();
+        let asked = restriction.select(&values, rows, &mut self.keep)?;
+        Ok((asked && self.keep.len() < rows).then_some(&self.keep[..]))
     }
 }
 

@@ -51,6 +51,8 @@ struct Shared {
     wanted: AtomicU64,
     /// What those who read the scan learnt before it began.
     restricted: Mutex<Vec<RestrictedColumn>>,
+    /// The same for the rows that are read, by the columns of the scan that it is about.
+    keys: Mutex<Vec<(Box<[usize]>, Arc<Restriction>)>>,
     /// Which rows those who read the scan want at all.
     filter: OnceLock<Arc<ScanFilter>>,
 }
@@ -71,6 +73,7 @@ impl ParquetSource {
             admission: Admission::new(Arc::clone(&ctx.memory)),
             wanted: AtomicU64::new(spec.limit.unwrap_or(u64::MAX)),
             restricted: Mutex::default(),
+            keys: Mutex::default(),
             filter: OnceLock::new(),
             spec,
         };
@@ -95,16 +98,18 @@ impl Source for ParquetSource {
         self.shared.spec.domains.clone()
     }
 
-    fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) {
-        let Shared { spec, restricted, .. } = &*self.shared;
+    fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) -> bool {
+        let Shared { spec, restricted, keys, .. } = &*self.shared;
         if spec.limit.is_some() {
             // Whoever wants any few rows is given the first.
-            return;
+            return false;
         }
         let column = |(number, &column): (usize, &usize)| {
             RestrictedColumn::new(&spec.file_schema, spec.projection[column], restriction, number)
         };
         restricted.lock().extend(columns.iter().enumerate().filter_map(column));
+        keys.lock().push((columns.into(), Arc::clone(restriction)));
+        true
     }
 
     fn filter(&self, predicate: &Expr) -> bool {
@@ -121,10 +126,14 @@ impl Source for ParquetSource {
     }
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        let filter = LaneFilter::new(self.shared.filter(), &self.shared.keys.lock());
+        if filter.wants_nothing() {
+            self.shared.stop();
+        }
         Ok(Box::new(ParquetLocal {
             shared: Arc::clone(&self.shared),
             capacity: ctx.settings.chunk_capacity.max(1),
-            filter: LaneFilter::new(self.shared.filter()),
+            filter,
             columns: Vec::new(),
             rows: 0,
             offset: 0,

@@ -181,8 +181,8 @@ impl Reaches {
                     earlier
                 }
             };
-            if site.is_source {
-                pipeline.source.restrict(&site.columns, restriction);
+            if site.is_source && pipeline.source.restrict(&site.columns, restriction) {
+                continue;
             }
             let filter = KeyFilter::new(Arc::clone(restriction), &site.columns, site.is_next);
             pipeline.operators.insert(site.at, Arc::new(filter));
