@@ -345,7 +345,8 @@ fn without_keys_nothing_is_grouped() {
     let counters = Arc::clone(&query.ctx().counters);
     let joined =
         hash_join(&mut query, build, probe, spec(JoinKind::Inner, 1, numbers(&["k", "j", "v"]), true)).unwrap();
-    let mut stream = query.stream(joined, &Scheduler::new(2), 4);
+    let scheduler = Scheduler::new(2);
+    let mut stream = query.stream(joined, &scheduler, 4);
     let mut cx = Context::from_waker(Waker::noop());
     loop {
         match stream.poll_next(&mut cx) {
