@@ -92,6 +92,12 @@ impl Seen {
     }
 }
 
+/// The columns of the scan that are keys of a join, and which of their values matter.
+pub(crate) struct JoinKeys {
+    pub(crate) columns: Box<[usize]>,
+    pub(crate) restriction: Arc<Restriction>,
+}
+
 /// What a lane asks of the keys of a join.
 struct LaneKeys {
     columns: Box<[usize]>,
@@ -113,9 +119,9 @@ pub(crate) struct LaneFilter {
 
 impl LaneFilter {
     /// For a lane that begins now: what is to be known about keys is known.
-    pub(crate) fn new(filter: Arc<ScanFilter>, keys: &[(Box<[usize]>, Arc<Restriction>)]) -> Self {
+    pub(crate) fn new(filter: Arc<ScanFilter>, keys: &[JoinKeys]) -> Self {
         let count = filter.conjuncts.len();
-        let keys = keys.iter().filter_map(|(columns, restriction)| {
+        let keys = keys.iter().filter_map(|JoinKeys { columns, restriction }| {
             Some(LaneKeys { columns: columns.clone(), restriction: restriction.local()? })
         });
         Self {

@@ -27,7 +27,7 @@ use crate::{
     columns::BATCH_ROWS_MAX,
     error::ScanError,
     estimate::Estimate,
-    filter::{LaneFilter, ScanFilter},
+    filter::{JoinKeys, LaneFilter, ScanFilter},
     footer,
     reader::{Read, Reader},
     restrict::RestrictedColumn,
@@ -52,7 +52,7 @@ struct Shared {
     /// What those who read the scan learnt before it began.
     restricted: Mutex<Vec<RestrictedColumn>>,
     /// The same for the rows that are read, by the columns of the scan that it is about.
-    keys: Mutex<Vec<(Box<[usize]>, Arc<Restriction>)>>,
+    keys: Mutex<Vec<JoinKeys>>,
     /// Which rows those who read the scan want at all.
     filter: OnceLock<Arc<ScanFilter>>,
 }
@@ -108,7 +108,7 @@ impl Source for ParquetSource {
             RestrictedColumn::new(&spec.file_schema, spec.projection[column], restriction, number)
         };
         restricted.lock().extend(columns.iter().enumerate().filter_map(column));
-        keys.lock().push((columns.into(), Arc::clone(restriction)));
+        keys.lock().push(JoinKeys { columns: columns.into(), restriction: Arc::clone(restriction) });
         true
     }
 
