@@ -207,7 +207,8 @@ impl Session {
             // What is wrong with it is told where it is used.
             let Ok(plan) = state.statement_to_plan(body).await else { continue };
             let mut names = std::collections::HashSet::new();
-            if !ctes::is_worthwhile(&plan)
+            let again = !ctes::is_worthwhile(&plan) || ctes::is_divided(query, index);
+            if again && !ctes::is_volatile(&plan)
                 || !plan.schema().fields().iter().all(|field| names.insert(field.name().as_str()))
             {
                 continue;
