@@ -276,7 +276,7 @@ fn a_truncated_parquet_file_is_an_error_that_names_it() {
     }
 }
 
-/// A grouping whose state is well above what a limit of 150 MB leaves.
+/// A grouping whose state is well above what a limit of 100 MB leaves.
 const LARGE: &str =
     "SELECT count(*), max(n), min(t) FROM (SELECT t, i, count(*) AS n FROM 'large.parquet' GROUP BY t, i)";
 const LARGE_ROWS: usize = 1_500_000;
@@ -285,21 +285,21 @@ const LARGE_ROWS: usize = 1_500_000;
 fn what_does_not_fit_is_spilled() {
     let place = Place::new();
     place.parquet("large.parquet", LARGE_ROWS);
-    let output = place.run(&["--format", "csv", "--stats", "--memory-limit", "150MB", "-c", LARGE]);
+    let output = place.run(&["--format", "csv", "--stats", "--memory-limit", "100MB", "-c", LARGE]);
     assert_success(&output);
     assert_eq!(stdout(&output).lines().nth(1), Some("1500000,1,\"a text of some length, number 1\""));
     let stats: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
     assert!(stats["spilled_bytes"].as_u64().unwrap() > 10_000_000, "{stats}");
     assert!(stats["temp_peak_bytes"].as_u64().unwrap() > 10_000_000, "{stats}");
-    let excess = stats["peak_rss_bytes"].as_i64().unwrap() - 150_000_000;
+    let excess = stats["peak_rss_bytes"].as_i64().unwrap() - 100_000_000;
     assert!(excess < 64 << 20, "{excess} bytes beyond the limit");
 
     // The same with too little temporary space, and with none that can be had.
-    let output = place.run(&["--memory-limit", "150MB", "--max-temp-size", "2MB", "-c", LARGE]);
+    let output = place.run(&["--memory-limit", "100MB", "--max-temp-size", "2MB", "-c", LARGE]);
     assert_query_error(&output, &["temp"]);
     std::fs::write(place.path("file"), "in the way").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
-    command.current_dir(place.directory.path()).args(["--memory-limit", "150MB", "--temp-directory", "file/below"]);
+    command.current_dir(place.directory.path()).args(["--memory-limit", "100MB", "--temp-directory", "file/below"]);
     let output = command.args(["-c", LARGE]).stdin(Stdio::null()).output().unwrap();
     assert_ne!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("file/below"), "{}", stderr(&output));
@@ -307,7 +307,7 @@ fn what_does_not_fit_is_spilled() {
     // After such an error the handle is usable.
     let script = format!("{LARGE};\n");
     let mut child = place
-        .command(&["--memory-limit", "150MB", "--max-temp-size", "2MB", "--format", "csv", "-f", "/dev/stdin"])
+        .command(&["--memory-limit", "100MB", "--max-temp-size", "2MB", "--format", "csv", "-f", "/dev/stdin"])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
