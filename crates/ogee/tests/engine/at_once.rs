@@ -4,7 +4,7 @@ use ogee::Config;
 
 use crate::common::{open, query};
 
-/// Each keeps more than the limits below in rows.
+/// Four of them keep more than the limits below in rows.
 fn queries() -> Vec<String> {
     let rows = 300_000;
     let of = |mix: u64| {
@@ -36,7 +36,7 @@ fn queries_at_once_share_what_there_is() {
     let queries = queries();
     let alone = open(Config::default().threads(2)).connect();
     let expected: Vec<Vec<String>> = queries.iter().map(|sql| query(&alone, sql)).collect();
-    for (threads, limit) in [(2, 24), (4, 32), (8, 48)] {
+    for (threads, limit) in [(2, 48), (4, 64), (8, 96)] {
         let database = open(Config::default().threads(threads).memory_limit(limit << 20).counts_process(false));
         std::thread::scope(|scope| {
             for first in 0..4 {
