@@ -172,6 +172,11 @@ pub(crate) fn is_volatile(plan: &LogicalPlan) -> bool {
     has(plan, |node| node.expressions().iter().any(datafusion::logical_expr::Expr::is_volatile))
 }
 
+/// Whether it takes some of its rows, which could be others the next time.
+pub(crate) fn is_cut(plan: &LogicalPlan) -> bool {
+    has(plan, |node| matches!(node, LogicalPlan::Limit(_)))
+}
+
 /// Whether `is` holds for a node of `plan` or of its subqueries.
 fn has(plan: &LogicalPlan, is: impl Fn(&LogicalPlan) -> bool) -> bool {
     let mut found = false;

@@ -207,7 +207,7 @@ impl Session {
             // What is wrong with it is told where it is used.
             let Ok(plan) = state.statement_to_plan(body).await else { continue };
             let mut names = std::collections::HashSet::new();
-            let again = !ctes::is_worthwhile(&plan) || ctes::is_divided(query, index);
+            let again = !ctes::is_worthwhile(&plan) || ctes::is_divided(query, index) && !ctes::is_cut(&plan);
             if again && !ctes::is_volatile(&plan)
                 || !plan.schema().fields().iter().all(|field| names.insert(field.name().as_str()))
             {

@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::cmp;
-use ogee_vector::{Column, ColumnRef, gather_array};
+use ogee_vector::{Column, ColumnRef, gather_array, keep_rows};
 
 use crate::ExecError;
 
@@ -127,18 +127,6 @@ fn select_positions(booleans: &BooleanArray, positions: &[u32], rows: &mut Vec<u
 /// The bits of values that are true.
 pub(crate) fn truth(booleans: &BooleanArray) -> BooleanBuffer {
     booleans.nulls().map_or_else(|| booleans.values().clone(), |nulls| booleans.values() & nulls.inner())
-}
-
-/// The rows below `len` that `keep` is true for, ascending, without a branch on that.
-#[inline(always)]
-fn keep_rows(len: usize, rows: &mut Vec<u32>, mut keep: impl FnMut(usize) -> bool) {
-    rows.resize(len, 0);
-    let mut count = 0;
-    for row in 0..len {
-        rows[count] = row as u32;
-        count += usize::from(keep(row));
-    }
-    rows.truncate(count);
 }
 
 /// The numbers of the bits that are set, ascending, into `rows`.

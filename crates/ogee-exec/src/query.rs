@@ -46,14 +46,14 @@ impl OpenPipeline {
         self.operators.iter().fold(self.source.schema().fields().len(), |columns, op| op.columns(columns))
     }
 
-    /// Keeps the rows for which `predicate` is true; the source does if it can. `is_pure`: nothing but its columns decides what `predicate` is.
-    pub fn filter(&mut self, predicate: Expr, is_pure: bool) {
+    /// Keeps the rows for which `predicate` is true; the source does if it can.
+    pub fn filter(&mut self, predicate: Expr) {
         let mut columns = Vec::new();
         predicate.columns(&mut columns);
         // From the last operator on: the numbers of columns are those before it only where it leaves them as they are.
         let is_kept = |operator: &Arc<dyn Operator>, column| operator.origin(column) == Some(column);
         let passes = |&column: &usize| self.operators.iter().rev().all(|operator| is_kept(operator, column));
-        if !is_pure || !columns.iter().all(passes) || !self.source.filter(&predicate) {
+        if predicate.is_volatile() || !columns.iter().all(passes) || !self.source.filter(&predicate) {
             self.operators.push(Arc::new(Filter::new(predicate)));
         }
     }

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Instant};
 use arrow_array::{ArrayRef, new_null_array};
 use arrow_schema::DataType;
 use ogee_exec::{ExecError, Expr, Restriction, RestrictionLocal};
-use ogee_vector::{Chunk, Column};
+use ogee_vector::{Chunk, Column, keep_rows};
 
 /// Batches after which the order is looked at again.
 const ORDER_BATCHES: usize = 16;
@@ -176,19 +176,14 @@ impl LaneFilter {
         let Conjunct { expr, columns: reads, .. } = &self.filter.conjuncts[conjunct];
         let (seen, keep) = (&mut self.seen[conjunct], &mut self.keep);
         let coded = match **reads {
-            [column] if is_coded(column) && !expr.is_volatile() => columns[column].as_ref(),
+            [column] if is_coded(column) => columns[column].as_ref(),
             _ => None,
         };
         let passes = coded.and_then(|column| seen.lookup(expr, reads[0], column, rows));
         match (passes, coded.and_then(|column| column.selection.as_ref())) {
             (Some(passes), Some(codes)) => {
-                keep.resize(rows, 0);
-                let mut kept = 0;
-                for (row, &code) in codes.positions().iter().enumerate() {
-                    keep[kept] = row as u32;
-                    kept += usize::from(passes[code as usize]);
-                }
-                keep.truncate(kept);
+                let codes = codes.positions();
+                keep_rows(rows, keep, |row| passes[codes[row] as usize]);
             }
             _ => expr.select(&chunk(columns, rows), keep)?,
         }

@@ -26,7 +26,7 @@ pub use domain::{Domain, integer_range};
 pub use hash::{HashSeed, hash_bytes, hash_column, integer_values};
 pub use integers::{BitsUsed, Distances, Integer, Offset};
 pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type};
-pub use selection::{Selection, gather_array};
+pub use selection::{Selection, gather_array, keep_rows};
 
 /// Rows of a chunk, at most (SIGMOD 2025, section 2).
 pub const CHUNK_CAPACITY: usize = 2048;

@@ -42,6 +42,18 @@ impl From<ScalarBuffer<u32>> for Selection {
     }
 }
 
+/// The rows below `len` that `keep` is true for, ascending, into `rows`: without a branch on what it says.
+#[inline(always)]
+pub fn keep_rows(len: usize, rows: &mut Vec<u32>, mut keep: impl FnMut(usize) -> bool) {
+    rows.resize(len, 0);
+    let mut kept = 0;
+    for row in 0..len {
+        rows[kept] = row as u32;
+        kept += usize::from(keep(row));
+    }
+    rows.truncate(kept);
+}
+
 /// The values at `positions`, as a flat array of their own.
 ///
 /// # Errors

@@ -18,7 +18,6 @@ use datafusion::{
     execution::{SendableRecordBatchStream, TaskContext},
     logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex},
     physical_expr::{EquivalenceProperties, PhysicalExpr, expressions::Column},
-    physical_expr_common::physical_expr::is_volatile,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         ReplaceChildrenOptions, apply_expression_roots,
@@ -204,8 +203,7 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
         Op::Series(series) => Ok(OpenPipeline::new(series.source(normalize_schema(&operator.schema())))),
         Op::Filter { predicate, projection } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
-            let is_pure = !is_volatile(predicate);
-            pipeline.filter(translate_predicate(predicate, &declared()).map_err(planned)?, is_pure);
+            pipeline.filter(translate_predicate(predicate, &declared()).map_err(planned)?);
             if let Some(columns) = projection {
                 let columns = columns.iter().map(|&column| ogee_exec::Expr::Column(column)).collect();
                 pipeline.operators.push(Arc::new(Project::new(columns)));

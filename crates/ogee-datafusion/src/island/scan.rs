@@ -17,7 +17,6 @@ use datafusion::{
     },
     error::Result,
     physical_expr::{PhysicalExpr, expressions::Column},
-    physical_expr_common::physical_expr::is_volatile,
 };
 use ogee_exec::{ExecContext, ExecError, Expr, Limit, OpenPipeline, Project};
 use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource as Source, RowPruner};
@@ -128,7 +127,7 @@ impl ParquetScan {
         let mut pipeline = OpenPipeline::new(Source::new(ctx, spec));
         if let Some(filter) = &self.filter {
             let predicate = translate_predicate(filter, &self.read_schema).map_err(crate::error::to_exec)?;
-            pipeline.filter(predicate, !is_volatile(filter));
+            pipeline.filter(predicate);
         }
         if let Some(limit) = self.limit {
             pipeline.operators.push(Arc::new(Limit::new(0, Some(limit))));

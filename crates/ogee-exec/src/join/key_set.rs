@@ -14,7 +14,7 @@ use std::sync::{
 
 use ogee_memory::{BufferManager, NonPaged};
 use ogee_row::{RadixBits, RowLayout};
-use ogee_vector::{Column, ColumnRef, HashSeed, Integer, PhysicalType, hash_column, integer_values};
+use ogee_vector::{Column, ColumnRef, HashSeed, Integer, PhysicalType, hash_column, integer_values, keep_rows};
 
 use super::CONSUMER;
 use crate::{ExecError, keys::spread};
@@ -212,7 +212,7 @@ impl KeySet {
             scratch.rows = held;
             known?;
             let (positions, holds) = (selection.positions(), &scratch.holds);
-            keep(selected, rows, |row| holds[positions[row] as usize]);
+            keep_rows(rows, selected, |row| holds[positions[row] as usize]);
             return Ok(());
         }
         match self {
@@ -222,7 +222,7 @@ impl KeySet {
                 bloom.hash(columns, rows, scratch)?;
                 let words = bloom.words.as_atomic_u64_slice();
                 let hashes = scratch.hashes.as_slice();
-                keep(selected, rows, |row| {
+                keep_rows(rows, selected, |row| {
                     let (word, bits) = place(RadixBits::stored_hash(hashes[row]), words.len());
                     words[word].load(Ordering::Relaxed) & bits == bits
                 });
@@ -239,19 +239,6 @@ fn allocate(memory: &Arc<BufferManager>, words: usize) -> Option<NonPaged> {
         return None;
     }
     memory.allocate_non_paged(CONSUMER, bytes).ok()
-}
-
-/// The rows of which `holds` is true, without a branch on that.
-#[inline(always)]
-fn keep(selected: &mut Vec<u32>, rows: usize, holds: impl Fn(usize) -> bool) {
-    selected.clear();
-    selected.resize(rows, 0);
-    let mut kept = 0;
-    for row in 0..rows {
-        selected[kept] = row as u32;
-        kept += usize::from(holds(row));
-    }
-    selected.truncate(kept);
 }
 
 impl Bits {
@@ -272,8 +259,8 @@ impl Bits {
             inside & (words[(at / 64) as usize].load(Ordering::Relaxed) >> (at % 64) & 1 != 0)
         };
         with_integers!(column.array, values => match column.selection {
-            None => keep(selected, rows, |row| holds(values[row].wide())),
-            Some(positions) => keep(selected, rows, |row| holds(values[positions[row] as usize].wide())),
+            None => keep_rows(rows, selected, |row| holds(values[row].wide())),
+            Some(positions) => keep_rows(rows, selected, |row| holds(values[positions[row] as usize].wide())),
         });
         Ok(())
     }

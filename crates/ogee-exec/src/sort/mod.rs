@@ -27,9 +27,9 @@ pub(crate) use self::{
     entries::ENTRY_BYTES,
     maker::RunMaker,
     merge::{Merge, Position},
-    plan::{KeyScratch, SortPlan},
+    plan::SortPlan,
     run::{Leading, Run},
-    sink::SortSink,
+    sink::{Scratch, SortSink},
     source::{Cut, SortedRows},
 };
 use crate::{ExecError, Expr, Limit, OpenPipeline, Query, RowOrder};

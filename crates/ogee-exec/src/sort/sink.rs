@@ -114,10 +114,10 @@ impl Sink for SortSink {
 
 /// Buffers of a lane, reused for every chunk.
 #[derive(Default)]
-struct Scratch {
-    keys: KeyScratch,
-    stage: RowStage,
-    selected: Vec<u32>,
+pub(crate) struct Scratch {
+    pub(crate) keys: KeyScratch,
+    pub(crate) stage: RowStage,
+    pub(crate) selected: Vec<u32>,
 }
 
 /// One lane of the first phase.

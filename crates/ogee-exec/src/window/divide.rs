@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ogee_memory::{NeededAt, PAGE_SIZE};
-use ogee_row::{PartitionedRows, RadixBits, RowPartition, RowStage};
+use ogee_row::{PartitionedRows, RadixBits, RowPartition};
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{CONSUMER, firsts::Firsts, parts::Parts};
 use crate::{
     ExecContext, ExecError, Flow, Sink, SinkLocal,
-    sort::{KeyScratch, Leading, SortPlan},
+    sort::{Leading, Scratch, SortPlan},
 };
 
 /// Parts to start with, if there is memory for so many: the fewest that let eight lanes share the second phase.
@@ -197,14 +197,6 @@ impl Divided {
         }
         Ok(())
     }
-}
-
-/// Buffers of a lane, reused for every chunk.
-#[derive(Default)]
-struct Scratch {
-    keys: KeyScratch,
-    stage: RowStage,
-    selected: Vec<u32>,
 }
 
 struct DivideLocal {
