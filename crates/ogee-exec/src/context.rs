@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use ogee_memory::BufferManager;
+use ogee_memory::{BufferManager, MemoryShare};
 use ogee_vector::HashSeed;
 use parking_lot::Mutex;
 
@@ -104,6 +104,8 @@ pub struct ExecContext {
     pub memory: Arc<BufferManager>,
     /// Settings as they were when the query started.
     pub settings: Arc<ExecSettings>,
+    /// What of the pool its operators may plan with.
+    pub share: Arc<MemoryShare>,
     /// What happened.
     pub counters: Arc<QueryCounters>,
     /// Joins whose build sides are not complete: each gets its share of what memory there is then.
@@ -113,6 +115,12 @@ pub struct ExecContext {
 impl ExecContext {
     /// A context with counters of its own.
     pub fn new(memory: Arc<BufferManager>, settings: ExecSettings) -> Self {
-        Self { memory, settings: Arc::new(settings), counters: Arc::default(), pending_builds: Arc::default() }
+        Self {
+            share: Arc::new(MemoryShare::new(Arc::clone(&memory))),
+            memory,
+            settings: Arc::new(settings),
+            counters: Arc::default(),
+            pending_builds: Arc::default(),
+        }
     }
 }

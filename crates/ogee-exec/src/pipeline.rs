@@ -340,6 +340,8 @@ impl Job for PipelineJob {
     }
 
     fn finish(&self, _task: &TaskContext) -> Result<(), JobError> {
-        Ok(self.sink.finish(&self.ctx)?)
+        self.sink.finish(&self.ctx)?;
+        self.ctx.share.end_phase();
+        Ok(())
     }
 }

@@ -178,8 +178,13 @@ impl Query {
             let pipeline = Pipeline::new(open.source, open.operators, sink);
             ids[number] = Some(builder.add_job(Arc::new(pipeline.into_job(self.ctx.clone())), &deps));
         }
-        let handle = scheduler
-            .submit(builder, Box::new(move |result| on_done(result.map_err(|error| ExecError::from_query(&error)))));
+        let share = Arc::clone(&self.ctx.share);
+        share.begin(ids.len());
+        let on_done = move |result: Result<(), QueryError>| {
+            share.end();
+            on_done(result.map_err(|error| ExecError::from_query(&error)));
+        };
+        let handle = scheduler.submit(builder, Box::new(on_done));
         RunningQuery { handle }
     }
 }

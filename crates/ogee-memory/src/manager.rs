@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::account::is_due;
 use crate::config::{EvictionPolicy, MemoryConfig, TempCompression};
 use crate::error::MemoryError;
+use crate::governor::Governor;
 use crate::non_paged::NonPaged;
 use crate::page::{PageHandle, PinnedPage};
 use crate::pool::Pool;
@@ -28,6 +29,7 @@ const TRIM_KEEP_BYTES: usize = 16 << 20;
 pub struct BufferManager {
     pool: Arc<Pool>,
     policy: EvictionPolicy,
+    governor: Governor,
     revised_ns: AtomicU64,
 }
 
@@ -75,7 +77,12 @@ impl BufferManager {
         }
         let pool = Pool::new(&config);
         pool.revise_budget();
-        Ok(Arc::new(Self { pool, policy: config.eviction_policy, revised_ns: AtomicU64::new(0) }))
+        Ok(Arc::new(Self {
+            pool,
+            policy: config.eviction_policy,
+            governor: Governor::default(),
+            revised_ns: AtomicU64::new(0),
+        }))
     }
 
     /// A new page of [`PAGE_SIZE`], pinned once. Its contents are whatever the memory held before.
@@ -138,6 +145,10 @@ impl BufferManager {
     pub fn available(&self) -> usize {
         let ledger = &self.pool.ledger;
         ledger.budget().saturating_sub(ledger.pinned() + ledger.non_paged())
+    }
+
+    pub(crate) fn governor(&self) -> &Governor {
+        &self.governor
     }
 
     /// What could be had without evicting anything.

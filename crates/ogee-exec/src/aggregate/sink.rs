@@ -101,7 +101,7 @@ impl AggregateSink {
     /// lane is worth having if it can keep a reasonable number of partitions open; more lanes than that would only split again.
     fn grant(&self, threads: usize) -> Grant {
         *self.shared.grant.get_or_init(|| {
-            let half = self.ctx.memory.available() / 2;
+            let half = self.ctx.share.claim() / 2;
             let plan = self.shared.generations.latest();
             let wanted = LOCAL_ENTRIES * 8 + 2 * WANTED_PARTITIONS * plan.layout.open_pages() * PAGE_SIZE;
             let lanes = match plan.layout.num_keys() {

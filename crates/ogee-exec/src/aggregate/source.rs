@@ -248,7 +248,7 @@ impl Source for AggregateSource {
     fn lanes(&self, threads: usize) -> usize {
         *self.lanes.get_or_init(|| {
             let mut state = self.partitions.state.lock();
-            let available = self.ctx.memory.available();
+            let available = self.ctx.share.claim();
             let largest = state.queue.iter().map(Partition::footprint).max().unwrap_or(0);
             // A lane that must split needs its open pages; any other its partition. Half is left for what flows onward.
             let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));

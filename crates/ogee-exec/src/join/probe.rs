@@ -85,7 +85,7 @@ impl Operator for Probe {
     fn lanes(&self, threads: usize) -> usize {
         self.state.absent_partitions().map_or(threads, |absent| {
             let open = absent * open_bytes(&self.state.plan.probe);
-            (self.state.ctx.memory.available() / 2 / open.max(1)).clamp(1, threads.max(1))
+            (self.state.ctx.share.claim() / 2 / open.max(1)).clamp(1, threads.max(1))
         })
     }
 

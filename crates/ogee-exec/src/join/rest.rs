@@ -197,7 +197,7 @@ impl Source for RestSource {
     fn lanes(&self, threads: usize) -> usize {
         let rest = &self.state.rest;
         let queue = rest.queue.lock();
-        let available = rest.ctx.memory.available();
+        let available = rest.ctx.share.claim();
         let footprints = queue.iter().filter_map(|work| match work {
             Work::Absent(partition) => Some(footprint(&partition.build)),
             _ => None,

@@ -121,7 +121,7 @@ impl JoinState {
     /// Bytes that the build side may keep in memory: half of what there is, shared with the builds that are still to come. What those do not
     /// need is there for the others, and the other half for what the rows meet further on.
     pub(crate) fn grant(&self) -> usize {
-        self.ctx.memory.available() / 2 / self.ctx.pending_builds.load(Ordering::Relaxed).max(1)
+        self.ctx.share.claim() / 2 / self.ctx.pending_builds.load(Ordering::Relaxed).max(1)
     }
 
     /// The sets of keys for a build side that may be too large to come back to: an eighth of the grant. Of rows of 32 bytes, which fill it four times,

@@ -65,7 +65,7 @@ impl SortSink {
     /// run is written.
     fn grant(&self, threads: usize) -> Grant {
         *self.shared.grant.get_or_init(|| {
-            let half = self.ctx.memory.available() / 2;
+            let half = self.ctx.share.claim() / 2;
             let pages = self.plan.layout.open_pages();
             let lanes = (half / (RUN_PAGES_MIN * pages * PAGE_SIZE)).clamp(1, threads);
             Grant { lanes, lane_bytes: half / lanes }

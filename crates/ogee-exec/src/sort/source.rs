@@ -108,7 +108,7 @@ impl Ranges {
         // Now, and not with the first row: the sink of this pipeline is asked next how much memory it may take. What cannot be pinned is
         // reported by the lane that needs it.
         runs.iter().for_each(|run| drop(run.by_entries(cut.plan.layout.width())));
-        let available = ctx.memory.available();
+        let available = ctx.share.claim();
         // Half for the pages that merges pin, a quarter for rows that wait for their turn.
         let pins = pages_pinned(moved) * page_bytes + PAGE_SIZE;
         let serial = cut.order.is_some_and(RowOrder::is_serial);

@@ -71,7 +71,7 @@ impl DivideSink {
     /// Half of the memory that is to be had is for the lanes, the other half for those who feed them.
     fn grant(&self, threads: usize) -> Grant {
         *self.shared.grant.get_or_init(|| {
-            let half = self.ctx.memory.available() / 2;
+            let half = self.ctx.share.claim() / 2;
             let lanes = (half / (WANTED_PARTS * PAGE_SIZE)).clamp(1, threads);
             let lane_bytes = half / lanes;
             // What only the first rows of partitions are chosen with takes as much as open pages do.

@@ -115,7 +115,7 @@ impl Parts {
     fn grant(&self, ctx: &ExecContext, threads: usize) -> Option<Grant> {
         let parts = self.rows.get()?;
         Some(*self.grant.get_or_init(|| {
-            let quarter = ctx.memory.available() / 4;
+            let quarter = ctx.share.claim() / 4;
             let sizes: Vec<usize> = parts.iter().filter_map(|part| part.lock().as_ref().map(footprint)).collect();
             let total: usize = sizes.iter().sum();
             let sortable = |lanes: usize| {

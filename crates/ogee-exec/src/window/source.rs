@@ -70,7 +70,7 @@ impl Source for WindowSource {
             plan: Arc::clone(&self.plan),
             sorted: self.sorted.clone(),
             order: self.order.clone(),
-            budget: ctx.memory.available() / 8 / lanes,
+            budget: ctx.share.claim() / 8 / lanes,
             reservation: ctx.memory.reserve(CONSUMER, 0)?,
             ctx: ctx.clone(),
             range: None,

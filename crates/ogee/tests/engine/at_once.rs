@@ -36,7 +36,7 @@ fn queries_at_once_share_what_there_is() {
     let queries = queries();
     let alone = open(Config::default().threads(2)).connect();
     let expected: Vec<Vec<String>> = queries.iter().map(|sql| query(&alone, sql)).collect();
-    for (threads, limit) in [(2, 48), (4, 64), (8, 96)] {
+    for (threads, limit) in [(2, 24), (4, 32), (8, 64)] {
         let database = open(Config::default().threads(threads).memory_limit(limit << 20).counts_process(false));
         std::thread::scope(|scope| {
             for first in 0..4 {
