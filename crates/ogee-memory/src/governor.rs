@@ -116,7 +116,7 @@ mod tests {
     fn who_is_alone_has_all_and_several_share() {
         const MIB: usize = 1 << 20;
         let config = MemoryConfig { limit: 64 * MIB, counts_process: false, ..MemoryConfig::default() };
-        let memory = BufferManager::new(config).unwrap();
+        let memory = BufferManager::new(config).expect("a limit large enough");
         let [a, b, c] = [(); 3].map(|()| MemoryShare::new(Arc::clone(&memory)));
         a.begin(2);
         assert_eq!(a.claim(), 64 * MIB);
@@ -135,7 +135,7 @@ mod tests {
         b.end();
         assert_eq!(b.claim(), 64 * MIB);
         // What is pinned is had by nobody.
-        let page = memory.allocate("test").unwrap();
+        let page = memory.allocate("test").expect("room for a page");
         assert_eq!(b.claim(), 64 * MIB - page.len());
     }
 }
