@@ -151,6 +151,12 @@ bench-h2o: release $(VENV)/.done ## The H2O.ai group-by queries on ROWS rows bes
 	for step in answers check race; do $(VENV)/bin/python $(COMPARE) $$step --suite h2o \
 		--data data/h2o-$(ROWS) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || exit 1; done
 
+.PHONY: bench-blocking
+bench-blocking: release $(VENV)/.done ## Joins, sorts, windows and distinct values beside DuckDB, to be given little memory (SCALE, LIMITS, THREADS, ARGS)
+	test -d data/blocking-$(SCALE)/orders || target/release/ogee-bench generate tpch --tables lineitem,orders,partsupp --scale $(SCALE) --out data/blocking-$(SCALE)
+	for step in answers check race; do $(VENV)/bin/python $(COMPARE) $$step --suite blocking \
+		--data data/blocking-$(SCALE) --limits $(LIMITS) --threads $(THREADS) $(ARGS) || exit 1; done
+
 .PHONY: bench-sums
 bench-sums: release $(VENV)/.done ## Sums by key over ROWS rows of five distributions beside DuckDB (ROWS, LIMITS, THREADS, ARGS)
 	test -d data/sums-$(ROWS) || target/release/ogee-bench generate sums --rows $(ROWS) --out data/sums-$(ROWS)

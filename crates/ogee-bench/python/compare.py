@@ -266,7 +266,7 @@ def race(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("command", choices=["answers", "check", "race"])
-    parser.add_argument("--suite", default="groupings", help="queries: groupings, h2o, sums, tpch, tpcds, ssb or job")
+    parser.add_argument("--suite", default="groupings", help="queries: groupings, h2o, sums, blocking, tpch, tpcds, ssb or job")
     parser.add_argument("--data", required=True, help="directory with the tables, made by `ogee-bench generate`")
     parser.add_argument("--answers", help="file of known answers (default: in the data directory)")
     parser.add_argument("--bench", default="target/release/ogee-bench")

@@ -5,6 +5,7 @@
 //!
 //! Not here: anything that ships to users.
 
+mod blocking;
 mod child;
 mod experiment;
 mod files;

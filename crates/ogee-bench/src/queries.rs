@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::{groupings, h2o, job, ssb, sums, tpcds, tpch};
+use crate::{blocking, groupings, h2o, job, ssb, sums, tpcds, tpch};
 
 /// A query over files and its check: an aggregate over all of its rows, the first column their number.
 pub struct Query {
@@ -31,6 +31,8 @@ enum Suite {
     H2o,
     /// Sums by key
     Sums,
+    /// Joins, sorts, windows and distinct values, to be run with little memory
+    Blocking,
     /// TPC-H, 22 queries
     Tpch,
     /// TPC-DS, 99 queries
@@ -57,7 +59,7 @@ type Standard = (&'static [&'static str], &'static [(&'static str, &'static str)
 
 fn standard(suite: Suite) -> Option<Standard> {
     match suite {
-        Suite::Groupings | Suite::H2o | Suite::Sums => None,
+        Suite::Groupings | Suite::H2o | Suite::Sums | Suite::Blocking => None,
         Suite::Tpch => Some((&tpch::TABLES, texts::TPCH)),
         Suite::Tpcds => Some((&tpcds::TABLES, texts::TPCDS)),
         Suite::Ssb => Some((&ssb::TABLES, texts::SSB)),
@@ -70,6 +72,7 @@ fn over_files(suite: Suite, data: &Path) -> Vec<Query> {
         Suite::Groupings => groupings::all(data),
         Suite::H2o => h2o::queries(data),
         Suite::Sums => sums::queries(data),
+        Suite::Blocking => blocking::queries(data),
         Suite::Tpch | Suite::Tpcds | Suite::Ssb | Suite::Job => Vec::new(),
     }
 }
