@@ -6,6 +6,9 @@ use crate::dispatch::Kernel;
 pub trait Integer: Copy {
     /// The value with its sign, or the same bits where the type has none.
     fn wide(self) -> i64;
+
+    /// Bits that are all zero if [`wide`](Self::wide) is the value.
+    fn beyond(self) -> i64;
 }
 
 /// Unsigned integers that distances are stored in.
@@ -18,9 +21,36 @@ macro_rules! integers {
     ($($t:ty),*) => {$(impl Integer for $t {
         #[inline(always)]
         fn wide(self) -> i64 { self as i64 }
+
+        #[inline(always)]
+        fn beyond(self) -> i64 { 0 }
     })*};
 }
-integers!(i8, u8, i16, u16, i32, u32, i64, i128);
+integers!(i8, u8, i16, u16, i32, u32, i64);
+
+impl Integer for i128 {
+    #[inline(always)]
+    fn wide(self) -> i64 {
+        self as i64
+    }
+
+    #[inline(always)]
+    fn beyond(self) -> i64 {
+        (self >> 64) as i64 ^ (self as i64 >> 63)
+    }
+}
+
+impl Integer for u64 {
+    #[inline(always)]
+    fn wide(self) -> i64 {
+        self as i64
+    }
+
+    #[inline(always)]
+    fn beyond(self) -> i64 {
+        (self as i64) >> 63
+    }
+}
 
 macro_rules! offsets {
     ($($t:ty),*) => {$(impl Offset for $t {
@@ -84,6 +114,36 @@ impl<S: Integer> Kernel for BitsUsed<'_, S> {
     }
 }
 
+/// Stores each value in 64 bits with a sign; the bits that occur in any, of negative ones those of the complement, with the highest set if a value
+/// has no room.
+///
+/// # Panics
+/// When run, if there are not as many places as values.
+#[derive(Debug)]
+pub struct Widened<'a, S> {
+    /// The values.
+    pub values: &'a [S],
+    /// Where they go.
+    pub stored: &'a mut [i64],
+}
+
+impl<S: Integer> Kernel for Widened<'_, S> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        assert_eq!(self.values.len(), self.stored.len());
+        let (mut bits, mut beyond) = (0, 0);
+        for (stored, value) in self.stored.iter_mut().zip(self.values) {
+            let wide = value.wide();
+            *stored = wide;
+            bits |= wide ^ (wide >> 63);
+            beyond |= value.beyond();
+        }
+        bits as u64 | u64::from(beyond != 0) << 63
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +188,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_has_no_room_in_64_bits_is_told() {
+        let widened = |values: &[i128]| {
+            let mut stored = vec![0; values.len()];
+            let bits = Level::available()
+                .into_iter()
+                .map(|level| dispatch_at(level, Widened { values, stored: &mut stored }))
+                .collect::<Vec<_>>();
+            assert!(bits.iter().all(|&other| other == bits[0]));
+            (bits[0], stored)
+        };
+        let many = |value: i128| [vec![1, -2, 3].repeat(7), vec![value]].concat();
+        assert_eq!(widened(&many(-1000)), (999, many(-1000).iter().map(|&value| value as i64).collect()));
+        for (value, fits) in
+            [(i64::MAX as i128, true), (i64::MIN as i128, true), (1 << 63, false), (-(1 << 63) - 1, false)]
+        {
+            let (bits, _) = widened(&many(value));
+            assert_eq!(bits >> 63 == 0, fits, "{value}");
+            assert!(bits >> 62 != 0);
+        }
+        let mut stored = [0; 2];
+        assert_eq!(dispatch_at(Level::BASELINE, Widened { values: &[1, u64::MAX], stored: &mut stored }) >> 63, 1);
+        assert_eq!(dispatch_at(Level::BASELINE, Widened { values: &[1, 6_u64], stored: &mut stored }), 7);
+        assert_eq!(stored, [1, 6]);
     }
 }

@@ -24,7 +24,7 @@ pub use chunk::{Chunk, Column, ColumnRef};
 pub use dispatch::{Kernel, Level, dispatch, dispatch_at};
 pub use domain::{Domain, integer_range};
 pub use hash::{HashSeed, hash_bytes, hash_column, integer_values};
-pub use integers::{BitsUsed, Distances, Integer, Offset};
+pub use integers::{BitsUsed, Distances, Integer, Offset, Widened};
 pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type};
 pub use selection::{Selection, gather_array, keep_rows};
 

@@ -13,7 +13,7 @@ use arrow_array::{
 use arrow_buffer::i256;
 use arrow_schema::DataType;
 
-use super::kernel::Accumulator;
+use super::{kernel::Accumulator, totals::Takes};
 use crate::ExecError;
 
 fn overflow(operation: &'static str, data_type: &DataType) -> ExecError {
@@ -60,6 +60,14 @@ impl<T: WideInteger> Accumulator for SumInteger<T> {
     #[inline(always)]
     fn add(&mut self, value: T::Native) {
         self.sum = self.sum.wrapping_add(T::wide(value));
+        self.seen = true;
+    }
+
+    const TAKES: Takes = Takes::Integers;
+
+    fn add_integers(&mut self, sum: i64, count: u64) {
+        debug_assert!(count > 0);
+        self.sum = self.sum.wrapping_add(i128::from(sum));
         self.seen = true;
     }
 
@@ -147,6 +155,13 @@ impl<T: WideInteger> Accumulator for ShortSum<T> {
         self.sum += T::wide(value) as i64;
     }
 
+    const TAKES: Takes = Takes::Integers;
+
+    fn add_integers(&mut self, sum: i64, count: u64) {
+        debug_assert!(count > 0);
+        self.sum += sum;
+    }
+
     #[inline(always)]
     fn merge(&mut self, other: &Self) {
         self.sum += other.sum;
@@ -182,6 +197,13 @@ impl Accumulator for SumDecimal {
     fn add(&mut self, value: i128) {
         self.sum = { self.sum }.wrapping_add(i256::from_i128(value));
         self.seen = true;
+    }
+
+    const TAKES: Takes = Takes::Integers;
+
+    fn add_integers(&mut self, sum: i64, count: u64) {
+        debug_assert!(count > 0);
+        self.add(i128::from(sum));
     }
 
     fn merge(&mut self, other: &Self) {
@@ -224,6 +246,13 @@ impl Accumulator for AvgDecimal {
     fn add(&mut self, value: i128) {
         self.sum = { self.sum }.wrapping_add(i256::from_i128(value));
         self.count += 1;
+    }
+
+    const TAKES: Takes = Takes::Integers;
+
+    fn add_integers(&mut self, sum: i64, count: u64) {
+        self.sum = { self.sum }.wrapping_add(i256::from_i128(i128::from(sum)));
+        self.count += count;
     }
 
     fn merge(&mut self, other: &Self) {
@@ -285,6 +314,13 @@ impl Accumulator for ShortAvg {
         self.count += 1;
     }
 
+    const TAKES: Takes = Takes::Integers;
+
+    fn add_integers(&mut self, sum: i64, count: u64) {
+        self.sum += sum;
+        self.count += count;
+    }
+
     #[inline(always)]
     fn merge(&mut self, other: &Self) {
         self.sum += other.sum;
@@ -328,6 +364,13 @@ impl<const AVG: bool> Accumulator for SumFloat<AVG> {
         self.count += 1;
     }
 
+    const TAKES: Takes = Takes::Floats;
+
+    fn add_floats(&mut self, sum: f64, count: u64) {
+        self.sum += sum;
+        self.count += count;
+    }
+
     #[inline(always)]
     fn merge(&mut self, other: &Self) {
         self.sum += other.sum;
@@ -368,6 +411,13 @@ impl Accumulator for ShortSumFloat {
     #[inline(always)]
     fn add(&mut self, value: f64) {
         self.sum += value;
+    }
+
+    const TAKES: Takes = Takes::Floats;
+
+    fn add_floats(&mut self, sum: f64, count: u64) {
+        debug_assert!(count > 0);
+        self.sum += sum;
     }
 
     #[inline(always)]

@@ -10,7 +10,10 @@ use arrow_array::{
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
-use super::kernel::{Kernel, Targets, for_each_valid};
+use super::{
+    kernel::{Kernel, Targets, for_each_valid},
+    totals::{Takes, Totals},
+};
 use crate::ExecError;
 
 /// Number of rows whose argument is not NULL; of all rows if there is no argument. `C` is the state: 32 bits for up to
@@ -55,6 +58,17 @@ impl<C: ArrowNativeType> Kernel for CountKernel<C> {
             }
         }
         Ok(())
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Counts
+    }
+
+    unsafe fn add_totals(&self, _totals: &Totals, counts: &[u64], groups: &[u64]) {
+        for (&count, &row) in counts.iter().zip(groups) {
+            // SAFETY: the caller vouches for the rows.
+            unsafe { self.add(row as usize as *mut u8, count) };
+        }
     }
 
     unsafe fn merge(&self, states: &[ArrayRef], targets: Targets<'_>) -> Result<(), ExecError> {

@@ -6,6 +6,7 @@
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, cast::AsArray};
 use arrow_schema::DataType;
 
+use super::totals::{Takes, Totals};
 use crate::ExecError;
 
 /// The rows whose states are changed: one for each value, or the same for all.
@@ -25,6 +26,21 @@ pub(crate) trait Kernel: Send + Sync {
     /// Targets are rows of the layout that the kernel was bound to, on pinned pages or staged, owned by the caller; in
     /// [`Targets::Each`] there is one for each value.
     unsafe fn update(&self, args: &[ArrayRef], targets: Targets<'_>) -> Result<(), ExecError>;
+
+    /// What it can do with many rows of a group at once.
+    fn takes(&self) -> Takes {
+        Takes::Values
+    }
+
+    /// Adds to the state of each of `groups`, which are addresses of rows, so many rows as `counts` says; if it takes sums, `totals` has those of their
+    /// values, of that kind. Values it must not be given.
+    ///
+    /// # Safety
+    /// As for [`update`](Self::update).
+    unsafe fn add_totals(&self, totals: &Totals, counts: &[u64], groups: &[u64]) {
+        let _ = (totals, counts, groups);
+        unreachable!("it takes values");
+    }
 
     /// Adds states that a partial aggregation put out.
     ///
@@ -58,6 +74,19 @@ pub(crate) trait Accumulator: Copy + Send + Sync + 'static {
 
     /// Adds a value. Must leave the all-zero state behind only if that means empty.
     fn add(&mut self, value: <Self::Input as ArrowPrimitiveType>::Native);
+
+    /// Which sums of values it can add at once.
+    const TAKES: Takes = Takes::Values;
+
+    /// Adds `count` values, at least one, whose sum is `sum`; only if it takes integers.
+    fn add_integers(&mut self, sum: i64, count: u64) {
+        unreachable!("{count} values are added one by one, not {sum}");
+    }
+
+    /// Adds `count` values, at least one, whose sum is `sum`; only if it takes floats.
+    fn add_floats(&mut self, sum: f64, count: u64) {
+        unreachable!("{count} values are added one by one, not {sum}");
+    }
 
     /// Adds another state.
     fn merge(&mut self, other: &Self);
@@ -137,6 +166,23 @@ impl<A: Accumulator> Kernel for StateKernel<A> {
             },
         }
         Ok(())
+    }
+
+    fn takes(&self) -> Takes {
+        A::TAKES
+    }
+
+    unsafe fn add_totals(&self, totals: &Totals, counts: &[u64], groups: &[u64]) {
+        for (group, (&count, &row)) in counts.iter().zip(groups).enumerate().filter(|(_, (count, _))| **count > 0) {
+            // SAFETY: the caller vouches for the rows.
+            unsafe {
+                self.change(row as usize as *mut u8, |state| match totals {
+                    Totals::None => unreachable!("it takes sums"),
+                    Totals::Integers(sums) => state.add_integers(sums[group], count),
+                    Totals::Floats(sums) => state.add_floats(sums[group], count),
+                });
+            }
+        }
     }
 
     unsafe fn merge(&self, states: &[ArrayRef], targets: Targets<'_>) -> Result<(), ExecError> {

@@ -7,7 +7,10 @@ use ogee_memory::{BufferManager, MemoryError, NonPaged};
 use ogee_row::RowLayout;
 use ogee_vector::{CHUNK_CAPACITY, PhysicalType};
 
-use super::table::{Found, LOCAL_ENTRIES, SaltedTable};
+use super::{
+    table::{Found, LOCAL_ENTRIES, SaltedTable},
+    totals::{FEW, FewGroups},
+};
 
 /// Entries that the table begins with: room for a chunk of groups, and no more memory to touch than most queries need.
 const FIRST_ENTRIES: usize = 1 << 12;
@@ -58,6 +61,10 @@ pub(crate) struct PerfectTable {
     offset: usize,
     bytes: usize,
     len: usize,
+    /// The slot of each group, in the order in which they were found.
+    found: Vec<u16>,
+    /// The place in that order of the group of a slot, as long as they are few.
+    numbers: Vec<u8>,
     /// Scratch: the slot of each row.
     slots: Vec<u16>,
 }
@@ -75,7 +82,9 @@ impl Lookup {
                 let bytes = keys.len();
                 let mut groups = memory.allocate_non_paged(consumer, 8 << (8 * bytes))?;
                 groups.as_u64_slice_mut().fill(0);
-                Self::Perfect(PerfectTable { groups, offset: keys.start, bytes, len: 0, slots: Vec::new() })
+                let numbers = vec![0; 1 << (8 * bytes)];
+                let (found, slots) = (Vec::new(), Vec::new());
+                Self::Perfect(PerfectTable { groups, offset: keys.start, bytes, len: 0, found, numbers, slots })
             }
             None => {
                 const { assert!(room(FIRST_ENTRIES) >= CHUNK_CAPACITY) };
@@ -152,6 +161,7 @@ impl Lookup {
             Self::Perfect(table) => {
                 table.groups.as_u64_slice_mut().fill(0);
                 table.len = 0;
+                table.found.clear();
             }
         }
     }
@@ -231,11 +241,35 @@ impl PerfectTable {
                 let slot = usize::from(self.slots[row]);
                 if groups[slot] == 0 {
                     groups[slot] = found.claim(row, slot);
+                    if self.found.len() < FEW {
+                        self.numbers[slot] = self.found.len() as u8;
+                        self.found.push(slot as u16);
+                    }
                 }
                 found.groups[row] = groups[slot];
             }
         }
         self.len += found.new.len();
+    }
+
+    /// The groups of the rows that were looked up last, by `keys`, and have addresses since, if there are few in all; whether there are.
+    pub(crate) fn number(&mut self, layout: &RowLayout, keys: &[ArrayRef], rows: usize, few: &mut FewGroups) -> bool {
+        if self.len > self.found.len() || !FewGroups::pays(rows, self.len) {
+            return false;
+        }
+        few.groups.clear();
+        let groups = self.groups.as_u64_slice_mut();
+        few.groups.extend(self.found.iter().map(|&slot| groups[usize::from(slot)]));
+        few.numbers.clear();
+        if self.len > 1 {
+            let numbers = self.numbers.as_slice();
+            match only_bytes(layout, keys, rows) {
+                Some(codes) => few.numbers.extend(codes.iter().map(|&code| numbers[usize::from(code)])),
+                None => few.numbers.extend(self.slots.iter().map(|&slot| numbers[usize::from(slot)])),
+            }
+        }
+        few.begin(rows);
+        true
     }
 
     /// Writes to `slots` the bytes that the keys of each row will have there.

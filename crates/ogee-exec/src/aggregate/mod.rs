@@ -26,6 +26,7 @@ mod plan;
 mod sink;
 mod source;
 mod table;
+mod totals;
 
 use std::sync::Arc;
 

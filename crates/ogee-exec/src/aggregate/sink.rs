@@ -23,6 +23,7 @@ use super::{
     plan::{AggregatePlan, Evaluated, Guess},
     source::{Partition, Partitions},
     table::{Found, LOCAL_ENTRIES},
+    totals::FewGroups,
 };
 use crate::{AggregateStrategy, ExecContext, ExecError, Flow, Sink, SinkLocal};
 
@@ -229,6 +230,7 @@ struct Scratch {
     targets: Vec<u64>,
     /// Rows whose group must be materialized once more.
     again: Vec<u32>,
+    few: FewGroups,
 }
 
 /// One lane of the first phase.
@@ -415,7 +417,7 @@ impl AggregateLocal {
         }
         // SAFETY: the targets are the staged rows; they were staged just now, with valid pointers into the chunk's arrays.
         unsafe {
-            update_states(plan, &scratch.evaluated, Targets::Each(targets))?;
+            update_states(plan, &scratch.evaluated, Targets::Each(targets), None)?;
             let stage = &scratch.stage;
             store.append((0..rows).map(|row| stage.row(row)), &mut scratch.addresses)?;
         }
@@ -440,8 +442,13 @@ impl AggregateLocal {
             self.scratch.stage_pairs(&self.plan, &self.ctx, rows)?;
             self.update_extrema()?;
         }
+        let Scratch { evaluated, few, .. } = &mut self.scratch;
+        few.groups.clear();
+        few.groups.push(self.only as u64);
+        few.numbers.clear();
+        few.begin(rows);
         // SAFETY: the group's row is on a retained page.
-        unsafe { update_states(&self.plan, &self.scratch.evaluated, Targets::One(self.only)) }
+        unsafe { update_states(&self.plan, evaluated, Targets::One(self.only), Some(few)) }
     }
 
     /// Offers the values of `scratch.old` rows to their groups' extremes.
@@ -543,8 +550,16 @@ impl AggregateLocal {
         if plan.keeps_values() && !scratch.old.is_empty() {
             self.update_extrema()?;
         }
+        let Self { plan, scratch, lookup, .. } = self;
+        let Scratch { evaluated, found, few, .. } = scratch;
+        let is_few = match lookup {
+            Some(Lookup::Perfect(table)) => {
+                table.number(&plan.layout, &evaluated.stored[..plan.layout.num_keys()], rows, few)
+            }
+            _ => false,
+        };
         // SAFETY: as above.
-        unsafe { update_states(&self.plan, &self.scratch.evaluated, Targets::Each(&self.scratch.found.groups)) }
+        unsafe { update_states(plan, evaluated, Targets::Each(&found.groups), is_few.then_some(few)) }
     }
 }
 
@@ -633,17 +648,24 @@ fn stage_payload(plan: &AggregatePlan, scratch: &mut Scratch, rows: Option<&[u32
     }
 }
 
-/// Adds the chunk's values to the states of their groups.
+/// Adds the chunk's values to the states of their groups, as far as they can be by sums of `few` groups where those are told.
 ///
 /// # Safety
-/// `targets` are rows of the plan's layout, staged or on pinned pages, owned by the caller, one for each row of the chunk.
+/// `targets`, and the rows of `few` groups, are rows of the plan's layout, staged or on pinned pages, owned by the caller, one for each row of the chunk.
 pub(crate) unsafe fn update_states(
     plan: &AggregatePlan,
     evaluated: &Evaluated,
     targets: Targets<'_>,
+    mut few: Option<&mut FewGroups>,
 ) -> Result<(), ExecError> {
     let mut args = Vec::with_capacity(2);
     for bound in &plan.kernels {
+        if let (Some(few), false, &[input]) = (&mut few, bound.merges, bound.inputs.as_slice())
+            // SAFETY: the caller vouches for the rows.
+            && unsafe { few.add(&*bound.kernel, input, &evaluated.inputs[input])? }
+        {
+            continue;
+        }
         args.clear();
         for &input in &bound.inputs {
             args.push(evaluated.inputs[input].flatten()?);

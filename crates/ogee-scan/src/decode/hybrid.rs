@@ -136,6 +136,21 @@ impl Hybrid {
         Ok(())
     }
 
+    /// Appends the next `count` values.
+    fn read_all(&mut self, page: &[u8], mut count: usize, out: &mut Vec<u32>) -> Result<(), ParquetError> {
+        while count > 0 {
+            self.begin_run(page)?;
+            let here = count.min(self.left);
+            match self.run {
+                Run::Repeated(value) => out.resize(out.len() + here, value),
+                Run::Packed { at, next } => unpack(page, at, self.width, next, here, out),
+            }
+            self.pass_in_run(here);
+            count -= here;
+        }
+        Ok(())
+    }
+
     /// Passes `count` values and appends those of `picks`.
     pub(super) fn read(
         &mut self,
@@ -144,19 +159,18 @@ impl Hybrid {
         picks: Picks<'_>,
         out: &mut Vec<u32>,
     ) -> Result<(), ParquetError> {
-        let Picks::At { mut rows, mut base } = picks else {
-            while count > 0 {
-                self.begin_run(page)?;
-                let here = count.min(self.left);
-                match self.run {
-                    Run::Repeated(value) => out.resize(out.len() + here, value),
-                    Run::Packed { at, next } => unpack(page, at, self.width, next, here, out),
-                }
-                self.pass_in_run(here);
-                count -= here;
+        let Picks::At { mut rows, mut base } = picks else { return self.read_all(page, count, out) };
+        // Groups are unpacked several times as fast as values one by one.
+        if rows.len() * DENSE > count {
+            let mut unpacked = std::mem::take(&mut self.unpacked);
+            unpacked.clear();
+            let read = self.read_all(page, count, &mut unpacked);
+            if read.is_ok() {
+                out.extend(rows.iter().map(|&row| unpacked[(row - base) as usize]));
             }
-            return Ok(());
-        };
+            self.unpacked = unpacked;
+            return read;
+        }
         while count > 0 {
             if rows.is_empty() {
                 return self.skip(page, count);
@@ -164,15 +178,11 @@ impl Hybrid {
             self.begin_run(page)?;
             let here = count.min(self.left);
             let end = base + here as u32;
-            let (now, later) = rows.split_at(rows.partition_point(|&row| row < end));
+            // Not more rows than values.
+            let upto = &rows[..rows.len().min(here)];
+            let (now, later) = rows.split_at(upto.partition_point(|&row| row < end));
             match self.run {
                 Run::Repeated(value) => out.resize(out.len() + now.len(), value),
-                // Most are wanted: groups are unpacked several times as fast as values one by one.
-                Run::Packed { at, next } if now.len() * DENSE > here => {
-                    self.unpacked.clear();
-                    unpack(page, at, self.width, next, here, &mut self.unpacked);
-                    out.extend(now.iter().map(|&row| self.unpacked[(row - base) as usize]));
-                }
                 Run::Packed { at, next } => {
                     let (width, mask) = (self.width, mask(self.width));
                     out.extend(now.iter().map(|&row| packed(page, at, width, mask, next + (row - base) as usize)));

@@ -1,0 +1,294 @@
+//! What the rows of a chunk come to in each of few groups.
+//!
+//! Where a state is changed once for each row, rows of one group wait for one another: a sum is loaded from where it was stored just before. Of few
+//! groups values are therefore added up apart from the groups' rows, and what comes of a chunk is added to a state once. Up to eight groups are told
+//! apart by comparing their numbers, a vector of rows at a time; for more there are four copies of the sums, so that neighbours do not meet.
+//!
+//! Sums of integers are 64 bits: that they cannot overflow is seen from the values of the chunk, and of others there are none here.
+//!
+//! Not here: which group a row is of (`lookup`), and what a state does with a sum (`kernel`).
+
+use std::ops::AddAssign;
+
+use arrow_array::{Array, ArrayRef, cast::AsArray, types::Float64Type};
+use arrow_schema::DataType;
+use ogee_vector::{
+    Column, Integer, Kernel as Dispatched, PhysicalType, VectorError, Widened, dispatch, integer_values,
+};
+
+use super::kernel::Kernel;
+
+/// Groups that a chunk is added up for: their numbers are bytes.
+pub(crate) const FEW: usize = 1 << 8;
+/// Groups that are compared one after the other: four take about as long as it takes to find the place of a sum for each row.
+const COMPARED: usize = 8;
+/// Groups that are compared in one pass over the values.
+const TOGETHER: usize = 4;
+/// Sums that a loop adds to at once: a vector of the widest.
+const WIDTH: usize = 8;
+/// Copies of all sums for neighbours that may be of one group.
+const COPIES: usize = 4;
+/// A chunk has at least so many rows for each group, or the sums are more work than the rows.
+const ROWS_MIN: usize = 8;
+
+/// What a kernel can do with all rows of a chunk that are of one group, none of them NULL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Only one value after the other.
+    Values,
+    /// Their number.
+    Counts,
+    /// Their number, and the sum of what are integers of some type.
+    Integers,
+    /// Their number, and the sum of floats.
+    Floats,
+}
+
+/// Sums by number of the group.
+pub(crate) enum Totals {
+    None,
+    Integers(Vec<i64>),
+    Floats(Vec<f64>),
+}
+
+/// The groups of a chunk's rows, and what was added up for them.
+#[derive(Default)]
+pub(crate) struct FewGroups {
+    /// The group of each row by number; none if there is only one.
+    pub(crate) numbers: Vec<u8>,
+    /// The address of each group's row.
+    pub(crate) groups: Vec<u64>,
+    counts: Vec<u64>,
+    /// The sums of an input of the plan; `None` if they may not fit.
+    totals: Vec<(usize, Option<Totals>)>,
+    wide: Vec<i64>,
+}
+
+impl FewGroups {
+    /// Whether it is worth it for `rows` rows of `groups` groups.
+    pub(crate) fn pays(rows: usize, groups: usize) -> bool {
+        groups <= FEW && rows >= ROWS_MIN * groups
+    }
+
+    /// Begins with `rows` rows, whose groups are there.
+    pub(crate) fn begin(&mut self, rows: usize) {
+        self.totals.clear();
+        self.counts.clear();
+        self.counts.resize(self.groups.len(), 0);
+        match self.groups.len() {
+            1 => self.counts[0] = rows as u64,
+            groups if groups <= COMPARED => {
+                for (number, count) in self.counts.iter_mut().enumerate() {
+                    *count = dispatch(Count { numbers: &self.numbers, number: number as u8 }).into();
+                }
+            }
+            _ => scattered(&self.numbers, std::iter::repeat(1), &mut self.counts),
+        }
+    }
+
+    /// Adds to the states of all groups what the rows come to, whose values are `column`, input `input` of the plan; whether it could.
+    ///
+    /// # Safety
+    /// The groups' rows are of the layout that `kernel` was bound to, on pinned pages, owned by the caller.
+    pub(crate) unsafe fn add(
+        &mut self,
+        kernel: &dyn Kernel,
+        input: usize,
+        column: &Column,
+    ) -> Result<bool, VectorError> {
+        let takes = kernel.takes();
+        if takes == Takes::Values {
+            return Ok(false);
+        }
+        if column.array.logical_null_count() > 0 {
+            return Ok(false);
+        }
+        if takes != Takes::Counts && !self.totals.iter().any(|(known, _)| *known == input) {
+            let totals = self.add_up(&column.flatten()?);
+            self.totals.push((input, totals));
+        }
+        let totals = match takes {
+            Takes::Counts => Some(&Totals::None),
+            _ => self.totals.iter().find(|(known, _)| *known == input).and_then(|(_, totals)| totals.as_ref()),
+        };
+        let Some(totals) = totals else { return Ok(false) };
+        // SAFETY: the caller vouches for the rows.
+        unsafe { kernel.add_totals(totals, &self.counts, &self.groups) };
+        Ok(true)
+    }
+
+    /// The sums of `array`, which has no NULLs.
+    fn add_up(&mut self, array: &ArrayRef) -> Option<Totals> {
+        use PhysicalType as P;
+        let (numbers, groups) = (self.numbers.as_slice(), self.groups.len());
+        if *array.data_type() == DataType::Float64 {
+            let values = array.as_primitive::<Float64Type>().values();
+            return Some(Totals::Floats(sums(numbers, values, groups)));
+        }
+        let wide = &mut self.wide;
+        wide.resize(array.len(), 0);
+        let bits = match PhysicalType::of(array.data_type()).ok()? {
+            P::I8 => widen::<i8>(array, wide),
+            P::I16 => widen::<i16>(array, wide),
+            P::I32 => widen::<i32>(array, wide),
+            P::I64 => widen::<i64>(array, wide),
+            P::U8 => widen::<u8>(array, wide),
+            P::U16 => widen::<u16>(array, wide),
+            P::U32 => widen::<u32>(array, wide),
+            P::U64 => widen::<u64>(array, wide),
+            _ if matches!(array.data_type(), DataType::Decimal128(..)) => widen::<i128>(array, wide),
+            _ => return None,
+        };
+        // No value is further from zero than this.
+        let farthest = u128::from(bits) + 1;
+        let fits = farthest * array.len() as u128 <= i64::MAX as u128;
+        fits.then(|| Totals::Integers(sums(numbers, wide, groups)))
+    }
+}
+
+fn widen<S: Integer + arrow_buffer::ArrowNativeType>(array: &ArrayRef, wide: &mut [i64]) -> u64 {
+    let values = integer_values::<S>(array);
+    dispatch(Widened { values: &values, stored: wide })
+}
+
+/// The sums of `values` for `groups` groups, which `numbers` tells apart.
+fn sums<T: Copy + Default + AddAssign>(numbers: &[u8], values: &[T], groups: usize) -> Vec<T> {
+    let mut sums = vec![T::default(); groups.next_multiple_of(TOGETHER)];
+    match groups {
+        1 => sums[0] = dispatch(All { values }),
+        _ if groups <= COMPARED => {
+            for (first, sums) in sums.chunks_exact_mut(TOGETHER).enumerate() {
+                let first = (first * TOGETHER) as u8;
+                sums.copy_from_slice(&dispatch(Compared { numbers, values, first }));
+            }
+        }
+        _ => scattered(numbers, values.iter().copied(), &mut sums),
+    }
+    sums
+}
+
+/// Rows of group `number`.
+struct Count<'a> {
+    numbers: &'a [u8],
+    number: u8,
+}
+
+impl Dispatched for Count<'_> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn run(self) -> u32 {
+        self.numbers.iter().map(|&number| u32::from(number == self.number)).sum()
+    }
+}
+
+/// The sum of all values.
+struct All<'a, T> {
+    values: &'a [T],
+}
+
+impl<T: Copy + Default + AddAssign> Dispatched for All<'_, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn run(self) -> T {
+        let mut sums = [T::default(); WIDTH];
+        let mut blocks = self.values.chunks_exact(WIDTH);
+        for values in &mut blocks {
+            for lane in 0..WIDTH {
+                sums[lane] += values[lane];
+            }
+        }
+        let mut all = T::default();
+        sums.iter().chain(blocks.remainder()).for_each(|&sum| all += sum);
+        all
+    }
+}
+
+/// The sums of [`TOGETHER`] groups, from number `first` on.
+struct Compared<'a, T> {
+    numbers: &'a [u8],
+    values: &'a [T],
+    first: u8,
+}
+
+impl<T: Copy + Default + AddAssign> Dispatched for Compared<'_, T> {
+    type Output = [T; TOGETHER];
+
+    #[inline(always)]
+    fn run(self) -> [T; TOGETHER] {
+        let zero = T::default();
+        let mut sums = [[zero; WIDTH]; TOGETHER];
+        let mut numbers = self.numbers.chunks_exact(WIDTH);
+        let mut values = self.values.chunks_exact(WIDTH);
+        for (numbers, values) in (&mut numbers).zip(&mut values) {
+            for (group, sums) in sums.iter_mut().enumerate() {
+                for lane in 0..WIDTH {
+                    sums[lane] += if numbers[lane] == self.first + group as u8 { values[lane] } else { zero };
+                }
+            }
+        }
+        let mut all = [zero; TOGETHER];
+        for (group, (all, sums)) in all.iter_mut().zip(sums).enumerate() {
+            sums.into_iter().for_each(|sum| *all += sum);
+            for (number, value) in numbers.remainder().iter().zip(values.remainder()) {
+                if *number == self.first + group as u8 {
+                    *all += *value;
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Adds each of `values` to the sum of its group.
+fn scattered<T: Copy + Default + AddAssign>(numbers: &[u8], values: impl Iterator<Item = T>, sums: &mut [T]) {
+    let mut copies = [[T::default(); FEW]; COPIES];
+    for (row, (&number, value)) in numbers.iter().zip(values).enumerate() {
+        copies[row % COPIES][usize::from(number)] += value;
+    }
+    for copy in copies {
+        sums.iter_mut().zip(copy).for_each(|(sum, part)| *sum += part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_each_group() {
+        for groups in [1, 2, 4, 5, 8, 9, 200, 256] {
+            for rows in [0, 1, 7, 8, 100, 2048] {
+                let numbers: Vec<u8> = (0..rows).map(|row| (row * 7 % groups) as u8).collect();
+                let values: Vec<i64> = (0..rows as i64).map(|row| row * row - 1000).collect();
+                let mut expected = vec![0; groups];
+                let mut counts = vec![0; groups];
+                for (&number, value) in numbers.iter().zip(&values) {
+                    expected[usize::from(number)] += value;
+                    counts[usize::from(number)] += 1;
+                }
+                assert_eq!(sums(&numbers, &values, groups)[..groups], expected, "{groups} groups, {rows} rows");
+                let floats: Vec<f64> = values.iter().map(|&value| value as f64).collect();
+                let expected: Vec<f64> = expected.iter().map(|&sum| sum as f64).collect();
+                assert_eq!(super::sums(&numbers, &floats, groups)[..groups], expected);
+                let mut few = FewGroups { numbers, groups: vec![0; groups], ..FewGroups::default() };
+                few.begin(rows);
+                assert_eq!(few.counts, counts);
+            }
+        }
+    }
+
+    #[test]
+    fn sums_that_may_not_fit_are_none() {
+        use arrow_array::{Decimal128Array, Int64Array};
+        let mut few = FewGroups { groups: vec![0], ..FewGroups::default() };
+        let mut fits = |array: ArrayRef| few.add_up(&array).is_some();
+        assert!(fits(std::sync::Arc::new(Int64Array::from(vec![i64::MAX / 4, 1]))));
+        assert!(!fits(std::sync::Arc::new(Int64Array::from(vec![i64::MAX, 1]))));
+        assert!(!fits(std::sync::Arc::new(Int64Array::from(vec![i64::MIN, -1]))));
+        assert!(fits(std::sync::Arc::new(Decimal128Array::from(vec![1 << 50; 100]))));
+        assert!(!fits(std::sync::Arc::new(Decimal128Array::from(vec![1 << 60; 100]))));
+        assert!(!fits(std::sync::Arc::new(Decimal128Array::from(vec![1 << 64, 1]))));
+    }
+}
