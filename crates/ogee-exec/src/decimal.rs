@@ -1,14 +1,16 @@
 //! Arithmetic of decimals, over selection vectors.
 //!
-//! Decimals are 128 bits wide in a vector, but most have at most 18 digits: two of these are multiplied by one instruction. Where the digits of
-//! both sides together fit the type nothing can overflow, and nothing is checked.
+//! Decimals are 128 bits wide in a vector, but most values are small. Operations on columns and constants are therefore done in 64 bits, vector by vector,
+//! as long as the values of the chunk at hand show that nothing on the way can have more; that takes no statistics, which could be wrong. Otherwise two values
+//! of at most 18 digits are multiplied by one instruction, and where the digits of both sides together fit the type nothing can overflow, and
+//! nothing is checked.
 
 use std::sync::Arc;
 
 use arrow_array::{Array, Decimal128Array, cast::AsArray, types::Decimal128Type};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{Chunk, Column};
+use ogee_vector::{Chunk, Column, Kernel, Widened, dispatch};
 
 use crate::{ExecError, Expr};
 
@@ -47,6 +49,8 @@ pub struct DecimalArithmetic {
     is_short: bool,
     /// No result leaves 128 bits.
     is_safe: bool,
+    /// Below are columns and constants only, and operations on them.
+    is_plain: bool,
     output: DataType,
 }
 
@@ -68,6 +72,11 @@ impl DecimalArithmetic {
                 ((factor(s1)?, factor(s2)?), exact, digits(p1, s1).max(digits(p2, s2)).saturating_add(1))
             }
         };
+        let is_plain = [&left.0, &right.0].into_iter().all(|side| match side {
+            Expr::Column(_) | Expr::Literal(_) => true,
+            Expr::Decimal(arithmetic) => arithmetic.is_plain,
+            _ => false,
+        });
         (exact == scale).then(|| Self {
             op,
             left: left.0,
@@ -75,6 +84,7 @@ impl DecimalArithmetic {
             factors,
             is_short: p1 <= SHORT_DIGITS && p2 <= SHORT_DIGITS,
             is_safe: digits <= DIGITS,
+            is_plain,
             output: output.clone(),
         })
     }
@@ -94,6 +104,14 @@ impl DecimalArithmetic {
     /// # Errors
     /// [`ExecError::Overflow`], and those of the sides.
     pub(crate) fn evaluate(&self, chunk: &Chunk) -> Result<Column, ExecError> {
+        if let Some(short) = self.short(chunk) {
+            let values: Vec<i128> = match short.values {
+                ShortValues::Same(value) => vec![value.into(); chunk.len()],
+                ShortValues::Each(values) => values.into_iter().map(i128::from).collect(),
+            };
+            let array = Decimal128Array::new(values.into(), short.nulls).with_data_type(self.output.clone());
+            return Ok(Column::flat(Arc::new(array)));
+        }
         let (left, right) = (Side::new(&self.left, chunk)?, Side::new(&self.right, chunk)?);
         let rows = chunk.len();
         let nulls = NullBuffer::union(left.nulls(rows).as_ref(), right.nulls(rows).as_ref());
@@ -128,6 +146,146 @@ impl DecimalArithmetic {
         };
         let array = Decimal128Array::new(values.into(), nulls).with_data_type(self.output.clone());
         Ok(Column::flat(Arc::new(array)))
+    }
+}
+
+/// Values of 64 bits, and how far from zero they are at most.
+struct Short {
+    values: ShortValues,
+    farthest: u64,
+    nulls: Option<NullBuffer>,
+}
+
+enum ShortValues {
+    Same(i64),
+    Each(Vec<i64>),
+}
+
+impl DecimalArithmetic {
+    /// The value for each row of `chunk`, if all that it is made of is columns and constants whose values, those of this chunk, are so small that nothing
+    /// on the way has more than 64 bits.
+    fn short(&self, chunk: &Chunk) -> Option<Short> {
+        if !self.is_plain {
+            return None;
+        }
+        let (left, right) = (Short::of(&self.left, chunk)?, Short::of(&self.right, chunk)?);
+        let (f, g) = (i64::try_from(self.factors.0).ok()?, i64::try_from(self.factors.1).ok()?);
+        let (a, b) = (u128::from(left.farthest), u128::from(right.farthest));
+        let farthest = match self.op {
+            DecimalOp::Multiply => a * b,
+            _ => a.checked_mul(f as u128)?.checked_add(b.checked_mul(g as u128)?)?,
+        };
+        let farthest = u64::try_from(farthest).ok().filter(|&farthest| i64::try_from(farthest).is_ok())?;
+        let g = if self.op == DecimalOp::Subtract { -g } else { g };
+        use ShortValues::{Each, Same};
+        let values = match (self.op, left.values, right.values) {
+            (DecimalOp::Multiply, Same(a), Same(b)) => Same(a * b),
+            (DecimalOp::Multiply, Each(values), Same(b)) | (DecimalOp::Multiply, Same(b), Each(values)) => {
+                linear(values, b, 0)
+            }
+            (DecimalOp::Multiply, Each(mut values), Each(with)) => {
+                dispatch(Product { values: &mut values, with: &with });
+                Each(values)
+            }
+            (_, Same(a), Same(b)) => Same(a * f + b * g),
+            (_, Each(values), Same(b)) => linear(values, f, b * g),
+            (_, Same(a), Each(values)) => linear(values, g, a * f),
+            (_, Each(mut values), Each(with)) => {
+                dispatch(Sum { values: &mut values, with: &with, factors: (f, g) });
+                Each(values)
+            }
+        };
+        Some(Short { values, farthest, nulls: NullBuffer::union(left.nulls.as_ref(), right.nulls.as_ref()) })
+    }
+}
+
+impl Short {
+    fn of(expr: &Expr, chunk: &Chunk) -> Option<Self> {
+        if let Expr::Decimal(arithmetic) = expr {
+            return arithmetic.short(chunk);
+        }
+        let rows = chunk.len();
+        let side = match expr {
+            Expr::Literal(array) => Side { column: Column::flat(Arc::clone(array)), is_constant: true },
+            Expr::Column(index) => Side { column: chunk.to_column(*index), is_constant: false },
+            _ => return None,
+        };
+        let all = side.values();
+        if side.is_constant {
+            let value = i64::try_from(all[0]).ok()?;
+            return Some(Self {
+                values: ShortValues::Same(value),
+                farthest: value.unsigned_abs(),
+                nulls: side.nulls(rows),
+            });
+        }
+        let mut values = vec![0; rows];
+        let bits = match &side.column.selection {
+            None => dispatch(Widened { values: &all[..rows], stored: &mut values }),
+            Some(selection) => {
+                let positions = &selection.positions()[..rows];
+                let picked: Vec<i128> = positions.iter().map(|&position| all[position as usize]).collect();
+                dispatch(Widened { values: &picked, stored: &mut values })
+            }
+        };
+        // The complement of a negative value is one nearer to zero.
+        let farthest = bits.checked_add(1).filter(|_| bits >> 63 == 0)?;
+        Some(Self { values: ShortValues::Each(values), farthest, nulls: side.nulls(rows) })
+    }
+}
+
+fn linear(mut values: Vec<i64>, factor: i64, addend: i64) -> ShortValues {
+    dispatch(Linear { values: &mut values, factor, addend });
+    ShortValues::Each(values)
+}
+
+/// Multiplies by a factor and adds.
+struct Linear<'a> {
+    values: &'a mut [i64],
+    factor: i64,
+    addend: i64,
+}
+
+impl Kernel for Linear<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.values.iter_mut().for_each(|value| *value = value.wrapping_mul(self.factor).wrapping_add(self.addend));
+    }
+}
+
+/// Multiplies by the values of another column.
+struct Product<'a> {
+    values: &'a mut [i64],
+    with: &'a [i64],
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.values.iter_mut().zip(self.with).for_each(|(value, with)| *value = value.wrapping_mul(*with));
+    }
+}
+
+/// Adds the values of another column, both multiplied by a factor.
+struct Sum<'a> {
+    values: &'a mut [i64],
+    with: &'a [i64],
+    factors: (i64, i64),
+}
+
+impl Kernel for Sum<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (f, g) = self.factors;
+        for (value, with) in self.values.iter_mut().zip(self.with) {
+            *value = value.wrapping_mul(f).wrapping_add(with.wrapping_mul(g));
+        }
     }
 }
 
@@ -232,6 +390,53 @@ mod tests {
         let chunk = chunk.select(&[2, 0, 1]);
         assert_eq!(result(DecimalOp::Subtract, &chunk, types, (23, 2)).unwrap(), [Some(-775), Some(-150), None]);
         assert_eq!(result(DecimalOp::Multiply, &chunk, types, (35, 2)).unwrap(), [Some(-1375), Some(450), None]);
+    }
+
+    #[test]
+    fn small_values_and_large_ones_agree() {
+        let literal = |value: i128| (Expr::Literal(decimals(&[Some(value)], 3, 1).0), DataType::Decimal128(3, 1));
+        // (2.5 - a) * b and (a * b) * a, where neither, one or both have values that 64 bits cannot take on the way.
+        for (small, large) in [(7, 11), (1 << 31, 1 << 32), (1 << 62, -3), (i128::from(i64::MIN), 2), (1 << 70, -5)] {
+            let values: Vec<_> = [Some(small), None, Some(-3), Some(large), Some(0)].into_iter().collect();
+            let (a, a_type) = decimals(&values, 38, 1);
+            let mut reversed = values.clone();
+            reversed.reverse();
+            let (b, _) = decimals(&reversed, 38, 1);
+            let (two, three) = (DataType::Decimal128(38, 2), DataType::Decimal128(38, 3));
+            let new = |op, left, right, output| {
+                Expr::Decimal(Box::new(DecimalArithmetic::new(op, left, right, output).unwrap()))
+            };
+            let columns = || ((Expr::Column(0), &a_type), (Expr::Column(1), &a_type));
+            let (constant, constant_type) = literal(25);
+            let difference = new(DecimalOp::Subtract, (constant, &constant_type), columns().0, &a_type);
+            let product = new(DecimalOp::Multiply, columns().0, columns().1, &two);
+            let exprs = [
+                new(DecimalOp::Multiply, (difference, &a_type), columns().1, &two),
+                new(DecimalOp::Multiply, (product, &two), columns().0, &three),
+                new(DecimalOp::Add, columns().0, columns().1, &a_type),
+            ];
+            let chunk = Chunk::new(vec![a, b], 5);
+            for (chunk, order) in [(chunk.clone(), [0, 1, 2, 3, 4]), (chunk.select(&[4, 1, 3, 0, 2]), [4, 1, 3, 0, 2])]
+            {
+                for (number, expr) in exprs.iter().enumerate() {
+                    let expected: Option<Vec<Option<i128>>> = order
+                        .iter()
+                        .map(|&row: &usize| {
+                            let (Some(a), Some(b)) = (values[row], reversed[row]) else { return Some(None) };
+                            Some(Some(match number {
+                                0 => (25 - a).checked_mul(b)?,
+                                1 => a.checked_mul(b)?.checked_mul(a)?,
+                                _ => a + b,
+                            }))
+                        })
+                        .collect();
+                    let found = expr.evaluate(&chunk).ok().map(|column| {
+                        column.flatten().unwrap().as_primitive::<Decimal128Type>().iter().collect::<Vec<_>>()
+                    });
+                    assert_eq!(found, expected, "{number} of {small} and {large}");
+                }
+            }
+        }
     }
 
     #[test]
