@@ -175,7 +175,7 @@ pub(crate) struct ColumnChunk {
     is_compressed: bool,
     /// Pages are found through the offset index and read with their header in front.
     indexed: bool,
-    /// Bytes of a plain value.
+    /// Bytes of a plain value; 0 if each has its length before it.
     pub(crate) plain_width: usize,
     buffer: Arc<PageBuffer>,
     state: Mutex<Window>,
@@ -321,7 +321,7 @@ impl RowGroupPages {
     }
 
     /// The pages of column `leaf`, but those of Snappy columns as they are in the file, and where they come from. Plain values take `plain_width`
-    /// bytes.
+    /// bytes, or 0 if each has its length before it.
     pub(crate) fn raw_pages(
         &self,
         leaf: usize,

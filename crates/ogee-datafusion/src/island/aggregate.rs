@@ -7,7 +7,11 @@ use datafusion::{
         array::{ArrayRef, UInt8Array, UInt16Array, UInt32Array, UInt64Array},
         datatypes::{DataType, Schema},
     },
-    physical_expr::{PhysicalExpr, aggregate::AggregateFunctionExpr, expressions::Literal},
+    physical_expr::{
+        PhysicalExpr,
+        aggregate::AggregateFunctionExpr,
+        expressions::{CastExpr, Literal},
+    },
     physical_plan::{
         ExecutionPlan,
         aggregates::{AggregateExec, AggregateInputMode, AggregateMode as DataFusionMode, PhysicalGroupBy},
@@ -177,7 +181,8 @@ fn calls(node: &AggregateExec, mode: AggregateMode, keys: usize) -> Option<Vec<A
                 Some(filter) => Some(translate_predicate(filter, &input).ok()?),
                 None => None,
             };
-            call_of(function, raw_input(function, filter, &input)?)?
+            let exact = mode == AggregateMode::Single && function.fun().name() == "avg";
+            call_of(function, raw_input(function, filter, &input, exact)?)?
         };
         if !supports(&call, mode) {
             return None;
@@ -194,8 +199,22 @@ struct AggregateCallInput {
     filter: Option<Expr>,
 }
 
-fn raw_input(function: &AggregateFunctionExpr, filter: Option<Expr>, input: &Schema) -> Option<AggregateCallInput> {
-    let exprs = function.expressions();
+/// The arguments of `function` over rows of `input`. `exact`: integers that were to become floats stay what they are, since they are added up exactly.
+fn raw_input(
+    function: &AggregateFunctionExpr,
+    filter: Option<Expr>,
+    input: &Schema,
+    exact: bool,
+) -> Option<AggregateCallInput> {
+    let mut exprs = function.expressions();
+    if exact && let [expr] = exprs.as_mut_slice() {
+        let integer = expr.downcast_ref::<CastExpr>().filter(|cast| *cast.cast_type() == DataType::Float64);
+        let integer = integer.map(|cast| Arc::clone(cast.expr()));
+        let is_integer = |expr: &Arc<dyn PhysicalExpr>| expr.data_type(input).is_ok_and(|of| of.is_integer());
+        if let Some(integer) = integer.filter(is_integer) {
+            *expr = integer;
+        }
+    }
     let arg_types =
         exprs.iter().map(|expr| expr.data_type(input).ok().map(|t| normalize_type(&t))).collect::<Option<Vec<_>>>()?;
     let args = exprs.iter().map(|expr| translate(expr, input).ok()).collect::<Option<Vec<_>>>()?;

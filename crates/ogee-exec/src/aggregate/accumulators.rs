@@ -344,6 +344,59 @@ impl Accumulator for ShortAvg {
     }
 }
 
+/// Average of integers of up to 64 bits as a float: the exact sum, divided at the end. 2^64 rows fit.
+#[repr(C, packed)]
+pub(crate) struct AvgInteger<T> {
+    sum: i128,
+    count: u64,
+    input: PhantomData<T>,
+}
+
+// Not derived: that would ask for a `T` that is `Copy`, of which there is no value here.
+impl<T> Clone for AvgInteger<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for AvgInteger<T> {}
+
+impl<T: WideInteger> Accumulator for AvgInteger<T> {
+    type Input = T;
+
+    #[inline(always)]
+    fn add(&mut self, value: T::Native) {
+        self.sum = self.sum.wrapping_add(T::wide(value));
+        self.count += 1;
+    }
+
+    const TAKES: Takes = Takes::Integers;
+
+    fn add_integers(&mut self, sum: i64, count: u64) {
+        self.sum = self.sum.wrapping_add(i128::from(sum));
+        self.count += count;
+    }
+
+    #[inline(always)]
+    fn merge(&mut self, other: &Self) {
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.count += other.count;
+    }
+
+    fn results(states: &[Self], _output: &DataType) -> Result<ArrayRef, ExecError> {
+        let average = |s: &Self| (s.count > 0).then(|| s.sum as f64 / s.count as f64);
+        Ok(Arc::new(states.iter().map(average).collect::<Float64Array>()))
+    }
+
+    fn to_columns(_states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Err(ExecError::Vector(ogee_vector::VectorError::UnsupportedType(output.clone())))
+    }
+
+    fn from_columns(columns: &[ArrayRef], _row: usize) -> Option<Self> {
+        unreachable!("{columns:?} cannot be states: there are no two steps")
+    }
+}
+
 /// Digits after the point that an average of decimals has beyond its argument.
 pub(crate) const AVG_EXTRA_SCALE: u32 = 4;
 

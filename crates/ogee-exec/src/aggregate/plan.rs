@@ -13,8 +13,9 @@ use ogee_vector::{Chunk, Column, Domain, PhysicalType, VectorError};
 use super::{
     AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, Collected, RegrKind,
     accumulators::{
-        AVG_EXTRA_SCALE, AvgDecimal, BITS_AND, BITS_OR, BITS_XOR, Bits, SHORT_VALUES, STDDEV_POPULATION, STDDEV_SAMPLE,
-        ShortAvg, ShortSum, ShortSumFloat, SumDecimal, SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE, Variance,
+        AVG_EXTRA_SCALE, AvgDecimal, AvgInteger, BITS_AND, BITS_OR, BITS_XOR, Bits, SHORT_VALUES, STDDEV_POPULATION,
+        STDDEV_SAMPLE, ShortAvg, ShortSum, ShortSumFloat, SumDecimal, SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE,
+        Variance,
     },
     arg_extremum::{ArgExtremum, supports_pair},
     counts::{BooleanKernel, CountKernel},
@@ -215,6 +216,7 @@ pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
             _ => false,
         },
         (F::Avg, [DataType::Float64]) => mode != AggregateMode::Final && call.output == DataType::Float64,
+        (F::Avg, [value]) if value.is_integer() => mode == AggregateMode::Single && call.output == DataType::Float64,
         (F::Avg, [DataType::UInt64, DataType::Float64]) => {
             mode == AggregateMode::Final && call.output == DataType::Float64
         }
@@ -546,6 +548,9 @@ fn with_accumulator<V: WithAccumulator>(call: &AggregateCall, short: bool, visit
         (F::Sum, DataType::Float64) => visitor.with::<SumFloat<false>>(),
         (F::Sum, _) if matches!(value, Some(DataType::Decimal128(19.., _))) => visitor.with::<SumDecimal>(),
         (F::Sum, _) => over_integers!(value, visitor, SumInteger),
+        (F::Avg, DataType::Float64) if value.is_some_and(|value| value.is_integer() && call.arg_types.len() == 1) => {
+            over_integers!(value, visitor, AvgInteger)
+        }
         (F::Avg, DataType::Float64) => visitor.with::<SumFloat<true>>(),
         (F::Avg, _) => visitor.with::<AvgDecimal>(),
         (F::BitAnd, _) => over_integers!(value, visitor, Bits, BITS_AND),

@@ -1,8 +1,8 @@
 //! What the rows of a chunk come to in each of few groups.
 //!
 //! Where a state is changed once for each row, rows of one group wait for one another: a sum is loaded from where it was stored just before. Of few
-//! groups values are therefore added up apart from the groups' rows, and what comes of a chunk is added to a state once. Up to eight groups are told
-//! apart by comparing their numbers, a vector of rows at a time; for more there are four copies of the sums, so that neighbours do not meet.
+//! groups values are therefore added up apart from the groups' rows, and what comes of a chunk is added to a state once. Of integers up to eight groups are
+//! told apart by comparing their numbers, a vector of rows at a time; otherwise there are four copies of the sums, so that neighbours do not meet.
 //!
 //! Sums of integers are 64 bits: that they cannot overflow is seen from the values of the chunk, and of others there are none here.
 //!
@@ -142,7 +142,7 @@ impl FewGroups {
         // No value is further from zero than this.
         let farthest = u128::from(bits) + 1;
         let fits = farthest * array.len() as u128 <= i64::MAX as u128;
-        fits.then(|| Totals::Integers(sums(numbers, wide, groups)))
+        fits.then(|| Totals::Integers(integer_sums(numbers, wide, groups)))
     }
 }
 
@@ -152,18 +152,24 @@ fn widen<S: Integer + arrow_buffer::ArrowNativeType>(array: &ArrayRef, wide: &mu
 }
 
 /// The sums of `values` for `groups` groups, which `numbers` tells apart.
-fn sums<T: Copy + Default + AddAssign>(numbers: &[u8], values: &[T], groups: usize) -> Vec<T> {
-    let mut sums = vec![T::default(); groups.next_multiple_of(TOGETHER)];
-    match groups {
-        1 => sums[0] = dispatch(All { values }),
-        _ if groups <= COMPARED => {
-            for (first, sums) in sums.chunks_exact_mut(TOGETHER).enumerate() {
-                let first = (first * TOGETHER) as u8;
-                sums.copy_from_slice(&dispatch(Compared { numbers, values, first }));
-            }
-        }
-        _ => scattered(numbers, values.iter().copied(), &mut sums),
+fn integer_sums(numbers: &[u8], values: &[i64], groups: usize) -> Vec<i64> {
+    if groups == 1 || groups > COMPARED {
+        return sums(numbers, values, groups);
     }
+    let mut sums = vec![0; groups.next_multiple_of(TOGETHER)];
+    for (block, sums) in sums.chunks_exact_mut(TOGETHER).enumerate() {
+        sums.copy_from_slice(&dispatch(Compared { numbers, values, first: (block * TOGETHER) as u8 }));
+    }
+    sums
+}
+
+/// The same for values whose order must not be changed for a loop to be made of vectors.
+fn sums<T: Copy + Default + AddAssign>(numbers: &[u8], values: &[T], groups: usize) -> Vec<T> {
+    if groups == 1 {
+        return vec![dispatch(All { values })];
+    }
+    let mut sums = vec![T::default(); groups];
+    scattered(numbers, values.iter().copied(), &mut sums);
     sums
 }
 
@@ -195,8 +201,8 @@ impl<T: Copy + Default + AddAssign> Dispatched for All<'_, T> {
         let mut sums = [T::default(); WIDTH];
         let mut blocks = self.values.chunks_exact(WIDTH);
         for values in &mut blocks {
-            for lane in 0..WIDTH {
-                sums[lane] += values[lane];
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum += *value;
             }
         }
         let mut all = T::default();
@@ -206,38 +212,27 @@ impl<T: Copy + Default + AddAssign> Dispatched for All<'_, T> {
 }
 
 /// The sums of [`TOGETHER`] groups, from number `first` on.
-struct Compared<'a, T> {
+struct Compared<'a> {
     numbers: &'a [u8],
-    values: &'a [T],
+    values: &'a [i64],
     first: u8,
 }
 
-impl<T: Copy + Default + AddAssign> Dispatched for Compared<'_, T> {
-    type Output = [T; TOGETHER];
+impl Dispatched for Compared<'_> {
+    type Output = [i64; TOGETHER];
 
     #[inline(always)]
-    fn run(self) -> [T; TOGETHER] {
-        let zero = T::default();
-        let mut sums = [[zero; WIDTH]; TOGETHER];
-        let mut numbers = self.numbers.chunks_exact(WIDTH);
-        let mut values = self.values.chunks_exact(WIDTH);
-        for (numbers, values) in (&mut numbers).zip(&mut values) {
-            for (group, sums) in sums.iter_mut().enumerate() {
-                for lane in 0..WIDTH {
-                    sums[lane] += if numbers[lane] == self.first + group as u8 { values[lane] } else { zero };
-                }
-            }
+    fn run(self) -> [i64; TOGETHER] {
+        // Four sums of their own and no choice in the loop, or it is not made of vectors.
+        let (mut a, mut b, mut c, mut d) = (0, 0, 0, 0);
+        for (&number, &value) in self.numbers.iter().zip(self.values) {
+            let group = number.wrapping_sub(self.first);
+            a += value & -i64::from(group == 0);
+            b += value & -i64::from(group == 1);
+            c += value & -i64::from(group == 2);
+            d += value & -i64::from(group == 3);
         }
-        let mut all = [zero; TOGETHER];
-        for (group, (all, sums)) in all.iter_mut().zip(sums).enumerate() {
-            sums.into_iter().for_each(|sum| *all += sum);
-            for (number, value) in numbers.remainder().iter().zip(values.remainder()) {
-                if *number == self.first + group as u8 {
-                    *all += *value;
-                }
-            }
-        }
-        all
+        [a, b, c, d]
     }
 }
 
@@ -268,10 +263,10 @@ mod tests {
                     expected[usize::from(number)] += value;
                     counts[usize::from(number)] += 1;
                 }
-                assert_eq!(sums(&numbers, &values, groups)[..groups], expected, "{groups} groups, {rows} rows");
+                assert_eq!(integer_sums(&numbers, &values, groups)[..groups], expected, "{groups} groups, {rows} rows");
                 let floats: Vec<f64> = values.iter().map(|&value| value as f64).collect();
                 let expected: Vec<f64> = expected.iter().map(|&sum| sum as f64).collect();
-                assert_eq!(super::sums(&numbers, &floats, groups)[..groups], expected);
+                assert_eq!(sums(&numbers, &floats, groups)[..groups], expected);
                 let mut few = FewGroups { numbers, groups: vec![0; groups], ..FewGroups::default() };
                 few.begin(rows);
                 assert_eq!(few.counts, counts);

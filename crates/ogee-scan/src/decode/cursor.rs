@@ -20,7 +20,10 @@ use parquet::{
     file::serialized_reader::SerializedPageReader,
 };
 
-use super::hybrid::{Hybrid, Picks};
+use super::{
+    hybrid::{Hybrid, Picks},
+    strings,
+};
 use crate::pages::{ColumnBytes, ColumnChunk};
 
 /// Bytes after the values in the buffer, so that codes can be loaded 8 bytes at a time up to the last.
@@ -165,7 +168,7 @@ impl PageCursor {
         (page, &mut self.values)
     }
 
-    /// Passes over rows of the page at hand. Of values that are not codes only the number is known here: their width is the caller's.
+    /// Passes over rows of the page at hand. Values without a fixed width have their lengths before them.
     fn skip(&mut self, rows: usize) -> Result<(), ParquetError> {
         if rows == 0 {
             return Ok(());
@@ -177,6 +180,7 @@ impl PageCursor {
         let width = self.chunk.plain_width;
         let (page, at) = self.values(rows);
         match at {
+            Values::Plain(next) if width == 0 => *next = strings::pass(page, *next, values)?,
             Values::Plain(next) => *next += values * width,
             Values::Codes(codes) => codes.skip(page, values)?,
         }

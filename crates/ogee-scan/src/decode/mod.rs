@@ -5,7 +5,8 @@
 //!             └ pages without a row that is wanted are skipped
 //! ```
 //!
-//! Numbers of fixed width (`fixed`) become flat arrays. Columns whose pages all refer to a small dictionary may stay codes of it (`codes`).
+//! Numbers of fixed width (`fixed`) become flat arrays, and so do strings (`strings`). Columns whose pages all refer to a small dictionary may
+//! stay codes of it (`codes`).
 //!
 //! Whatever else there is, such as nested columns and other encodings, the Parquet library decodes.
 //!
@@ -15,6 +16,7 @@ mod codes;
 mod cursor;
 mod fixed;
 mod hybrid;
+mod strings;
 mod values;
 
 use arrow_schema::{DataType, Field, TimeUnit};
@@ -26,7 +28,7 @@ use parquet::{
     schema::types::ColumnDescriptor,
 };
 
-use self::{codes::Codes, cursor::PageCursor, fixed::Fixed, values::ColumnValues};
+use self::{codes::Codes, cursor::PageCursor, fixed::Fixed, strings::Strings, values::ColumnValues};
 use crate::{dictionary, pages::RowGroupPages};
 
 /// Rows that are passed over and rows that are wanted, in turn.
@@ -55,6 +57,8 @@ enum Kind {
     Fixed,
     /// Codes of one dictionary for all.
     Codes,
+    /// Byte arrays one by one.
+    Strings,
 }
 
 /// A column of a file that is decoded here.
@@ -102,6 +106,7 @@ impl FlatColumn {
         let kind = match () {
             () if (is_text || is_number && as_codes) && is_coded() => Kind::Codes,
             () if is_number => Kind::Fixed,
+            () if is_text => Kind::Strings,
             () => return None,
         };
         Some(Self { leaf, physical, is_optional, data_type: wanted.clone(), kind })
@@ -116,6 +121,7 @@ impl FlatColumn {
     pub(crate) fn open(&self, pages: &RowGroupPages) -> Result<Box<dyn ColumnDecoder>, ParquetError> {
         let width = match self.physical {
             PhysicalType::INT32 | PhysicalType::FLOAT => 4,
+            PhysicalType::BYTE_ARRAY => 0,
             _ => 8,
         };
         let compression = pages.compression(self.leaf);
@@ -124,6 +130,7 @@ impl FlatColumn {
         let data_type = self.data_type.clone();
         Ok(match (self.kind, self.physical, &data_type) {
             (Kind::Codes, physical, _) => Box::new(ColumnValues::new(cursor, Codes::new(physical, data_type))),
+            (Kind::Strings, ..) => Box::new(ColumnValues::new(cursor, Strings::new(data_type))),
             (_, PhysicalType::INT32, DataType::Decimal128(..)) => {
                 Box::new(ColumnValues::new(cursor, Fixed::<i32, i128>::new(data_type)))
             }

@@ -1,0 +1,290 @@
+//! Strings and other byte arrays that are no codes of a small dictionary: only those that are wanted are looked at, others are passed over by their lengths.
+//!
+//! ```text
+//! plain page   [length, bytes] [length, bytes] …
+//! column       views, the longer values copied one after the other; of a dictionary, views into its page's bytes
+//! ```
+//!
+//! Longer values are copied, so that a page's buffer is used again, and a few rows that stay do not keep it.
+#![expect(unsafe_code, reason = "views are of bytes that were put there, and checked at once")]
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryViewArray, StringViewArray};
+use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, ScalarBuffer};
+use arrow_data::{ByteView, MAX_INLINE_VIEW_LEN};
+use arrow_schema::DataType;
+use ogee_vector::Column;
+use parquet::errors::ParquetError;
+
+use super::{
+    cursor::{DictionaryPage, Values},
+    fixed::check_codes,
+    hybrid::Picks,
+    values::Decode,
+};
+
+/// Number of the buffer with the dictionary's longer values among those of a column, and of that with the others.
+const DICTIONARY: u32 = 0;
+const PLAIN: u32 = 1;
+
+/// The value that begins with its length at `at`, and where the next one begins.
+#[inline(always)]
+fn value(page: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let length = page.get(at..)?.first_chunk::<4>()?;
+    let start = at + 4;
+    let end = start.checked_add(u32::from_le_bytes(*length) as usize)?;
+    Some((page.get(start..end)?, end))
+}
+
+fn ended() -> ParquetError {
+    ParquetError::EOF("a page has fewer values than its header says".into())
+}
+
+/// Where the value begins that comes after `count` others from `at` on.
+pub(super) fn pass(page: &[u8], mut at: usize, count: usize) -> Result<usize, ParquetError> {
+    for _ in 0..count {
+        (_, at) = value(page, at).ok_or_else(ended)?;
+    }
+    Ok(at)
+}
+
+/// Views of byte arrays, and the bytes of those that are longer.
+#[derive(Default)]
+struct Bytes {
+    long: Vec<u8>,
+    /// Where the longer ones begin.
+    starts: Vec<usize>,
+    /// Whether a short one has a byte that is not ASCII.
+    odd: bool,
+}
+
+impl Bytes {
+    /// The view of `value` as one of buffer `buffer`, which its bytes are added to if it is longer than a view.
+    #[inline(always)]
+    fn view(&mut self, value: &[u8], buffer: u32) -> Result<u128, ParquetError> {
+        let length = value.len();
+        if length <= MAX_INLINE_VIEW_LEN as usize {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+            bytes[4..4 + length].copy_from_slice(value);
+            // The length has no such bit.
+            const HIGHEST: u128 = u128::from_le_bytes([0x80; 16]);
+            let view = u128::from_le_bytes(bytes);
+            self.odd |= view & HIGHEST != 0;
+            return Ok(view);
+        }
+        let offset = self.long.len();
+        self.starts.push(offset);
+        self.long.extend_from_slice(value);
+        if self.long.len() > i32::MAX as usize {
+            return Err(ParquetError::General("the strings of a batch are too long".into()));
+        }
+        let prefix = u32::from_le_bytes(value[..4].try_into().expect("4 bytes"));
+        Ok(ByteView { length: length as u32, prefix, buffer_index: buffer, offset: offset as u32 }.as_u128())
+    }
+
+    /// Checks that all values are UTF-8; `views` are those of the short ones, and maybe of others.
+    fn check(&self, views: &[u128]) -> Result<(), ParquetError> {
+        let not_text = || ParquetError::General("a string is not UTF-8".into());
+        // Text one after the other is text each if none begins within a character.
+        let text = std::str::from_utf8(&self.long).map_err(|_| not_text())?;
+        if !self.starts.iter().all(|&start| text.is_char_boundary(start)) {
+            return Err(not_text());
+        }
+        for view in views.iter().filter(|_| self.odd).map(|view| view.to_le_bytes()) {
+            let length = u32::from_le_bytes(view[..4].try_into().expect("4 bytes")) as usize;
+            if length <= MAX_INLINE_VIEW_LEN as usize {
+                std::str::from_utf8(&view[4..4 + length]).map_err(|_| not_text())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Byte arrays of type `Utf8View` or `BinaryView`.
+pub(super) struct Strings {
+    data_type: DataType,
+    dictionary: Vec<u128>,
+    dictionary_bytes: Buffer,
+    codes: Vec<u32>,
+    plain: Bytes,
+    /// The longer values of the last batch, and its views, whose memory is used again when nobody refers to them any more.
+    last: Option<(Buffer, Buffer)>,
+}
+
+impl Strings {
+    pub(super) fn new(data_type: DataType) -> Self {
+        Self {
+            data_type,
+            dictionary: Vec::new(),
+            dictionary_bytes: Buffer::from_vec(Vec::<u8>::new()),
+            codes: Vec::new(),
+            plain: Bytes::default(),
+            last: None,
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        self.data_type == DataType::Utf8View
+    }
+}
+
+impl Decode for Strings {
+    type Out = u128;
+
+    fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
+        let mut bytes = Bytes::default();
+        self.dictionary.clear();
+        let mut at = 0;
+        for _ in 0..page.values {
+            let (value, next) = value(page.bytes, at).ok_or_else(ended)?;
+            self.dictionary.push(bytes.view(value, DICTIONARY)?);
+            at = next;
+        }
+        if self.is_text() {
+            bytes.check(&self.dictionary)?;
+        }
+        self.dictionary_bytes = Buffer::from_vec(bytes.long);
+        Ok(())
+    }
+
+    fn decode(
+        &mut self,
+        page: &[u8],
+        values: &mut Values,
+        count: usize,
+        picks: Picks<'_>,
+        out: &mut Vec<u128>,
+    ) -> Result<(), ParquetError> {
+        match values {
+            Values::Plain(at) => {
+                match picks {
+                    Picks::All => {
+                        for _ in 0..count {
+                            let (value, next) = value(page, *at).ok_or_else(ended)?;
+                            out.push(self.plain.view(value, PLAIN)?);
+                            *at = next;
+                        }
+                    }
+                    Picks::At { rows, base } => {
+                        let mut passed = 0;
+                        for row in rows.iter().map(|&row| (row - base) as usize) {
+                            *at = pass(page, *at, row - passed)?;
+                            let (value, next) = value(page, *at).ok_or_else(ended)?;
+                            out.push(self.plain.view(value, PLAIN)?);
+                            *at = next;
+                            passed = row + 1;
+                        }
+                        *at = pass(page, *at, count - passed)?;
+                    }
+                }
+                Ok(())
+            }
+            Values::Codes(codes) => {
+                self.codes.clear();
+                codes.read(page, count, picks, &mut self.codes)?;
+                check_codes(&self.codes, self.dictionary.len())?;
+                out.extend(self.codes.iter().map(|&code| self.dictionary[code as usize]));
+                Ok(())
+            }
+        }
+    }
+
+    fn begin(&mut self, rows: usize) -> Vec<u128> {
+        let (long, views) = self.last.take().unzip();
+        let again = |buffer: Option<Buffer>| buffer.and_then(|buffer| buffer.into_vec::<u8>().ok());
+        self.plain = Bytes { long: again(long).unwrap_or_default(), ..std::mem::take(&mut self.plain) };
+        self.plain.long.clear();
+        self.plain.starts.clear();
+        self.plain.odd = false;
+        let mut views: Vec<u128> = views.and_then(|views| views.into_vec().ok()).unwrap_or_default();
+        views.clear();
+        views.reserve(rows);
+        views
+    }
+
+    fn finish(&mut self, views: Vec<u128>, nulls: &mut NullBufferBuilder) -> Result<Column, ParquetError> {
+        if self.is_text() {
+            self.plain.check(&views)?;
+        }
+        let long = Buffer::from_vec(std::mem::take(&mut self.plain.long));
+        let views = Buffer::from_vec(views);
+        self.last = Some((long.clone(), views.clone()));
+        let buffers = [self.dictionary_bytes.clone(), long];
+        let views = ScalarBuffer::from(views);
+        let nulls: Option<NullBuffer> = nulls.finish();
+        // SAFETY: each view is of a value that is in it, or at that place of the buffer it names: the dictionary's buffer is set once, before the
+        // first view of it, and the other one has grown with the views of this batch. Those that are NULL are empty. There are as many validity
+        // bits as views. Text was checked.
+        let array: ArrayRef = unsafe {
+            match self.is_text() {
+                true => Arc::new(StringViewArray::new_unchecked(views, buffers, nulls)),
+                false => Arc::new(BinaryViewArray::new_unchecked(views, buffers, nulls)),
+            }
+        };
+        Ok(Column::flat(array))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_array::{Array, cast::AsArray};
+
+    use super::*;
+
+    fn page(values: &[&[u8]]) -> Vec<u8> {
+        values.iter().flat_map(|value| [&(value.len() as u32).to_le_bytes(), *value].concat()).collect()
+    }
+
+    fn decode(data_type: DataType, values: &[&[u8]], picks: Picks<'_>) -> Result<ArrayRef, ParquetError> {
+        let mut strings = Strings::new(data_type);
+        let mut out = strings.begin(values.len());
+        let mut at = Values::Plain(0);
+        strings.decode(&page(values), &mut at, values.len(), picks, &mut out)?;
+        let Values::Plain(end) = at else { unreachable!("it was plain") };
+        assert_eq!(end, page(values).len(), "all are passed");
+        let mut nulls = NullBufferBuilder::new(0);
+        nulls.append_n_non_nulls(out.len());
+        Ok(strings.finish(out, &mut nulls)?.array)
+    }
+
+    #[test]
+    fn those_that_are_wanted_are_there() {
+        let texts = ["", "twelve bytes", "thirteen bytes", "Grüße", "Grüße aus der Ferne", "x"];
+        let values: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        let all = decode(DataType::Utf8View, &values, Picks::All).unwrap();
+        assert!(all.as_string_view().iter().flatten().eq(texts));
+        let picks = Picks::At { rows: &[11, 12, 14], base: 10 };
+        let some = decode(DataType::Utf8View, &values, picks).unwrap();
+        assert!(some.as_string_view().iter().flatten().eq([texts[1], texts[2], texts[4]]));
+        let none = decode(DataType::BinaryView, &values, Picks::At { rows: &[], base: 0 }).unwrap();
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_text_is_an_error_and_may_be_bytes() {
+        let long = "a longer one é".as_bytes();
+        // In a short one, in a long one, and a character of which two values have a part each.
+        let wrong: [&[&[u8]]; 3] = [
+            &[b"ok", b"\xff"],
+            &[b"a value that is long \xff"],
+            &[&long[..long.len() - 1], b"\xa9 and another that is long"],
+        ];
+        for values in wrong {
+            assert!(decode(DataType::Utf8View, values, Picks::All).is_err());
+            let bytes = decode(DataType::BinaryView, values, Picks::All).unwrap();
+            assert!(bytes.as_binary_view().iter().flatten().eq(values.iter().copied()));
+        }
+    }
+
+    #[test]
+    fn lengths_beyond_the_page_are_errors() {
+        let whole = page(&[b"first", b"second"]);
+        for end in 0..whole.len() {
+            assert!(pass(&whole[..end], 0, 2).is_err());
+        }
+        assert!(pass(&[0xff; 8], 0, 1).is_err());
+    }
+}
