@@ -188,20 +188,51 @@ impl KeyLayout {
     /// As [`prefix`](Self::prefix).
     #[inline(always)]
     pub(crate) unsafe fn hash_and_part(&self, row: *const u8, start: usize) -> u128 {
-        let len = (self.len - start).min(8);
-        // SAFETY: the caller vouches for the row; a hash is what the key begins with, and the part lies within it.
+        // SAFETY: the caller vouches for the row; a hash is what the key begins with.
         let (hash, part) = unsafe {
-            let key = row.add(self.offset);
-            let part = if len == 8 {
-                key.add(start).cast::<u64>().read_unaligned().swap_bytes()
-            } else {
-                let mut bytes = [0; 8];
-                std::ptr::copy_nonoverlapping(key.add(start), bytes.as_mut_ptr(), len);
-                u64::from_be_bytes(bytes)
-            };
-            (key.cast::<u32>().read_unaligned().swap_bytes(), part)
+            let hash = row.add(self.offset).cast::<u32>().read_unaligned().swap_bytes();
+            (hash, self.part_bits(row, start))
         };
         u128::from(hash) << 96 | u128::from(part) << 32
+    }
+
+    /// 8 bytes of a row's key from byte `start` on, where a column begins (zeroes where the key ends): of two rows that are equal before it, the one with
+    /// the greater bits comes later.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix).
+    #[inline(always)]
+    pub(crate) unsafe fn part_bits(&self, row: *const u8, start: usize) -> u64 {
+        let len = (self.len - start).min(8);
+        // SAFETY: the caller vouches for the row; the part lies within its key.
+        unsafe {
+            let part = row.add(self.offset + start);
+            if len == 8 {
+                return part.cast::<u64>().read_unaligned().swap_bytes();
+            }
+            let mut bytes = [0; 8];
+            std::ptr::copy_nonoverlapping(part, bytes.as_mut_ptr(), len);
+            u64::from_be_bytes(bytes)
+        }
+    }
+
+    /// Whether the bytes before byte `end` of the key, where a column begins, but for the hash, tell rows apart and fit into
+    /// [`bits_until`](Self::bits_until).
+    pub(crate) fn has_bits_until(&self, end: usize) -> bool {
+        (8..=16).contains(&(end - self.hash)) && self.pieces.iter().all(|piece| piece.tie.is_none() || piece.end > end)
+    }
+
+    /// The bytes of a row's key between its hash and byte `end`, the last 8 of which may also be among the first.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix); [`has_bits_until`](Self::has_bits_until) holds.
+    #[inline(always)]
+    pub(crate) unsafe fn bits_until(&self, row: *const u8, end: usize) -> [u64; 2] {
+        // SAFETY: the caller vouches for the row; both words lie within its key.
+        unsafe {
+            let key = row.add(self.offset);
+            [key.add(self.hash).cast::<u64>().read_unaligned(), key.add(end - 8).cast::<u64>().read_unaligned()]
+        }
     }
 
     /// Up to 12 bytes of a row's key from byte `depth` on, none from `end` on, above 32 bits that are zero.

@@ -30,6 +30,17 @@ const SKIP_ROWS: usize = 1 << 22;
 /// Rows that were replaced and still take memory, at least, before the others are moved together.
 const DEAD_ROWS_MIN: usize = 1 << 16;
 
+/// Words of a partition in the table before its heap: the bits of its keys, where they tell it apart from all others (two words); the first bytes
+/// of the order of its worst row, as many as a word has, if it has as many rows as are wanted; how many it has.
+const KEY: usize = 0;
+const BOUND: usize = 2;
+const COUNT: usize = 3;
+const HEAP: usize = 4;
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+/// What no row's order is beyond.
+const NO_BOUND: u64 = u64::MAX;
+
 /// The upper half of a slot is that of the hash, the lower the number of the partition, from 1; 0 is empty.
 const SALT: u64 = u64::MAX << 32;
 
@@ -41,9 +52,12 @@ pub(super) struct Firsts {
     /// Bytes of the key up to which rows are compared.
     end: usize,
     slots: NonPaged,
-    /// For each partition the addresses of as many rows as are wanted, the worst first, as a heap; and how many there are.
-    heaps: NonPaged,
-    counts: NonPaged,
+    /// For each partition what most rows are dropped by, and the addresses of as many rows as are wanted, the worst first, as a heap.
+    table: NonPaged,
+    /// Words of a partition there.
+    stride: usize,
+    /// The bytes of the partition's keys tell it apart, and fit into [`KEY`].
+    is_exact: bool,
     groups: usize,
     groups_max: usize,
     rows: PartitionedRows,
@@ -57,6 +71,8 @@ pub(super) struct Firsts {
     dropped: usize,
     skip: usize,
     hashes: Vec<u64>,
+    /// Of each row the first bytes of its order.
+    parts: Vec<u64>,
     address: Vec<*mut u8>,
 }
 
@@ -75,8 +91,9 @@ impl Firsts {
         leading: Leading,
         bytes: usize,
     ) -> Result<Option<Self>, MemoryError> {
-        // Two slots, a count and a heap for each partition, in half of the memory; in the other half are rows.
-        let group_bytes = (3 + leading.rows).saturating_mul(8);
+        // Two slots and an entry for each partition, in half of the memory; in the other half are rows. An entry is a cache line where it fits.
+        let stride = leading.rows.saturating_add(HEAP).max(LINE_WORDS);
+        let group_bytes = stride.saturating_add(2).saturating_mul(8);
         let groups_max = (bytes / 2).min(TABLE_BYTES_MAX) / group_bytes;
         // Whether a row has peers is asked of all rows of a heap.
         let too_many = leading.wanted == Wanted::Groups && leading.rows > PEER_GROUPS_MAX;
@@ -87,8 +104,9 @@ impl Firsts {
         let memory = &ctx.memory;
         Ok(Some(Self {
             slots: memory.allocate_non_paged(CONSUMER, groups_max * 2 * 8)?,
-            heaps: memory.allocate_non_paged(CONSUMER, groups_max * leading.rows * 8)?,
-            counts: memory.allocate_non_paged(CONSUMER, groups_max * 8)?,
+            table: memory.allocate_non_paged(CONSUMER, groups_max * stride * 8)?,
+            stride,
+            is_exact: plan.keys.has_bits_until(leading.partition),
             groups: 0,
             groups_max,
             rows: new_rows(plan, memory),
@@ -99,6 +117,7 @@ impl Firsts {
             dropped: 0,
             skip: 0,
             hashes: Vec::new(),
+            parts: Vec::new(),
             address: Vec::new(),
             end: if leading.wanted == Wanted::Rows { plan.keys.len() } else { leading.peers },
             leading,
@@ -127,11 +146,19 @@ impl Firsts {
         divided: &mut Divided,
     ) -> Result<(), ExecError> {
         selected.clear();
-        // SAFETY: staged rows begin with their hashes.
-        self.hashes.extend((0..rows).map(|row| spread(unsafe { row_hash(stage.row(row)) })));
+        self.hashes.clear();
+        self.parts.clear();
+        for row in 0..rows {
+            let row = stage.row(row);
+            // SAFETY: staged rows begin with their hashes; the caller vouches for them.
+            unsafe {
+                self.hashes.push(spread(row_hash(row)));
+                self.parts.push(self.plan.keys.part_bits(row, self.leading.partition));
+            }
+        }
         self.prefetch();
         for row in 0..rows {
-            let hash = self.hashes[row];
+            let (hash, part) = (self.hashes[row], self.parts[row]);
             let source = stage.row(row);
             // SAFETY: the caller vouches for the rows.
             unsafe {
@@ -143,18 +170,21 @@ impl Firsts {
                             // Which may have emptied the table.
                             slot = self.find(hash, source).expect_err("not found before");
                         }
-                        self.open_group(slot, hash)
+                        self.open_group(slot, hash, source)
                     }
                 };
+                if part > self.entry(group)[BOUND] {
+                    self.dropped += 1;
+                    continue;
+                }
                 match self.add(group, source, divided)? {
-                    Place::Kept => {}
+                    Place::Kept => self.set_bound(group),
                     Place::Dropped => self.dropped += 1,
                     Place::Peer => selected.push(row as u32),
                 }
             }
         }
         self.seen += rows;
-        self.hashes.clear();
         if self.dead > DEAD_ROWS_MIN.max(4 * self.live) {
             self.compact()?;
         } else if self.rows.retained_bytes() > self.rows_bytes_max {
@@ -167,22 +197,19 @@ impl Firsts {
     fn prefetch(&mut self) {
         let mask = 2 * self.groups_max as u64 - 1;
         let slots = self.slots.as_u64_slice_mut();
-        let heaps = self.heaps.as_u64_slice_mut();
-        let key = self.plan.layout.state_offset() as u64;
-        let end = key + self.plan.keys.len() as u64 - 1;
+        let table = self.table.as_ptr();
         for hash in &self.hashes {
             let slot = slots[(hash & mask) as usize];
             if slot != 0 && (slot ^ hash) & SALT == 0 {
-                let worst = heaps[(slot as u32 as usize - 1) * self.leading.rows];
+                let entry = table.wrapping_add((slot as u32 as usize - 1) * self.stride * 8);
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: a prefetch never faults.
                 unsafe {
                     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                    _mm_prefetch::<_MM_HINT_T0>((worst + key) as *const i8);
-                    _mm_prefetch::<_MM_HINT_T0>((worst + end) as *const i8);
+                    _mm_prefetch::<_MM_HINT_T0>(entry.cast());
                 }
                 #[cfg(not(target_arch = "x86_64"))]
-                let _ = (worst, key, end);
+                let _ = entry;
             }
         }
     }
@@ -195,7 +222,7 @@ impl Firsts {
     unsafe fn find(&mut self, hash: u64, row: *const u8) -> Result<usize, usize> {
         let mask = 2 * self.groups_max - 1;
         let slots = self.slots.as_u64_slice_mut();
-        let heaps = self.heaps.as_u64_slice_mut();
+        let table = self.table.as_u64_slice_mut();
         let mut at = hash as usize & mask;
         loop {
             let slot = slots[at];
@@ -204,9 +231,17 @@ impl Firsts {
             }
             if (slot ^ hash) & SALT == 0 {
                 let group = slot as u32 as usize - 1;
-                let member = heaps[group * self.leading.rows] as *const u8;
-                // SAFETY: each partition in the table has a row, which is pinned.
-                if unsafe { self.plan.keys.compare_until(member, row, self.leading.partition) }.is_eq() {
+                let entry = &table[group * self.stride..][..HEAP + 1];
+                let found = if self.is_exact {
+                    // SAFETY: the caller vouches for the row.
+                    let bits = unsafe { self.plan.keys.bits_until(row, self.leading.partition) };
+                    entry[KEY..][..2] == bits
+                } else {
+                    let member = entry[HEAP] as *const u8;
+                    // SAFETY: each partition in the table has a row, which is pinned.
+                    unsafe { self.plan.keys.compare_until(member, row, self.leading.partition) }.is_eq()
+                };
+                if found {
                     return Ok(group);
                 }
             }
@@ -214,10 +249,41 @@ impl Firsts {
         }
     }
 
-    fn open_group(&mut self, slot: usize, hash: u64) -> usize {
+    /// # Safety
+    /// As [`choose`](Self::choose).
+    unsafe fn open_group(&mut self, slot: usize, hash: u64, row: *const u8) -> usize {
         self.groups += 1;
         self.slots.as_u64_slice_mut()[slot] = hash & SALT | self.groups as u64;
-        self.groups - 1
+        let group = self.groups - 1;
+        let bits = match self.is_exact {
+            // SAFETY: the caller vouches for the row.
+            true => unsafe { self.plan.keys.bits_until(row, self.leading.partition) },
+            false => [0; 2],
+        };
+        let entry = self.entry(group);
+        entry[KEY..][..2].copy_from_slice(&bits);
+        (entry[BOUND], entry[COUNT]) = (NO_BOUND, 0);
+        group
+    }
+
+    /// What the table has of `group`.
+    #[inline(always)]
+    fn entry(&mut self, group: usize) -> &mut [u64] {
+        &mut self.table.as_u64_slice_mut()[group * self.stride..][..self.stride]
+    }
+
+    /// Notes what rows of `group` are not to be beyond.
+    ///
+    /// # Safety
+    /// Rows in heaps are pinned.
+    unsafe fn set_bound(&mut self, group: usize) {
+        let (most, start) = (self.leading.rows, self.leading.partition);
+        let entry = self.entry(group);
+        if entry[COUNT] == most as u64 {
+            let worst = entry[HEAP] as *const u8;
+            // SAFETY: the caller vouches for it.
+            self.entry(group)[BOUND] = unsafe { self.plan.keys.part_bits(worst, start) };
+        }
     }
 
     /// The order of two rows of a partition.
@@ -235,7 +301,7 @@ impl Firsts {
     /// As [`choose`](Self::choose).
     unsafe fn add(&mut self, group: usize, row: *const u8, divided: &mut Divided) -> Result<Place, ExecError> {
         let most = self.leading.rows;
-        let count = self.counts.as_u64_slice_mut()[group] as usize;
+        let count = self.entry(group)[COUNT] as usize;
         // SAFETY: the caller vouches for the row; those in heaps are pinned.
         unsafe {
             if count == most {
@@ -252,7 +318,7 @@ impl Firsts {
             }
             if count < most {
                 let address = self.append(row)?;
-                self.counts.as_u64_slice_mut()[group] += 1;
+                self.entry(group)[COUNT] += 1;
                 self.live += 1;
                 self.rise(group, count, address);
                 return Ok(Place::Kept);
@@ -287,7 +353,7 @@ impl Firsts {
     }
 
     fn heap(&mut self, group: usize, count: usize) -> &mut [u64] {
-        &mut self.heaps.as_u64_slice_mut()[group * self.leading.rows..][..count]
+        &mut self.entry(group)[HEAP..][..count]
     }
 
     /// Whether a row in the heap of `group` has the order of `row`.
@@ -364,8 +430,9 @@ impl Firsts {
     fn compact(&mut self) -> Result<(), MemoryError> {
         let mut rows = new_rows(&self.plan, &self.memory);
         for group in 0..self.groups {
-            let count = self.counts.as_u64_slice_mut()[group] as usize;
-            for member in &mut self.heaps.as_u64_slice_mut()[group * self.leading.rows..][..count] {
+            let count = self.entry(group)[COUNT] as usize;
+            let entry = &mut self.table.as_u64_slice_mut()[group * self.stride..];
+            for member in &mut entry[HEAP..][..count] {
                 // SAFETY: a row that is pinned, with its strings.
                 unsafe { rows.append(std::iter::once(*member as *const u8), &mut self.address)? };
                 *member = self.address[0] as u64;
@@ -380,7 +447,7 @@ impl Firsts {
     pub(super) fn settle(&mut self, divided: &mut Divided) -> Result<(), ExecError> {
         divided.expect(self.seen - self.dropped.min(self.seen), self.seen);
         for group in 0..self.groups {
-            let count = std::mem::take(&mut self.counts.as_u64_slice_mut()[group]) as usize;
+            let count = self.entry(group)[COUNT] as usize;
             let members = self.heap(group, count);
             // SAFETY: rows that are pinned, with their strings.
             unsafe { divided.append(members.iter().map(|&member| member as *const u8))? };
