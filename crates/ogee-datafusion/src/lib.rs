@@ -11,6 +11,7 @@
 //!
 //! Not here: operators.
 
+mod asof;
 mod checked;
 mod checked_sum;
 mod ctes;

@@ -32,7 +32,7 @@ use datafusion::{
 use futures::TryStreamExt;
 
 use crate::{
-    Error, Result,
+    Error, Result, asof,
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
     ctes,
@@ -106,7 +106,9 @@ impl Statement {
 /// # Errors
 /// [`Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    let statements = DFParserBuilder::new(sql).with_dialect(&OgeeDialect).build()?.parse_statements()?;
+    let (tokens, asof_joins) = asof::tokens(sql)?;
+    let mut statements = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).build()?.parse_statements()?;
+    asof::mark(statements.iter_mut(), asof_joins)?;
     Ok(statements.into_iter().map(Statement).collect())
 }
 
@@ -153,7 +155,8 @@ impl Session {
             .with_config(config())
             .with_runtime_env(runtime)
             .with_default_features()
-            .with_optimizer_rules(optimizer_rules())
+            .with_optimizer_rules(asof::with_left_filters(optimizer_rules()))
+            .with_query_planner(Arc::new(asof::Planner))
             .with_physical_optimizer_rules(rules)
             .build();
         let files = Arc::new(FileTables::default());
@@ -163,6 +166,8 @@ impl Session {
         files.serve(context.state_weak_ref());
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         functions().into_iter().for_each(|function| context.register_udaf(function));
+        context.register_udf(asof::marker());
+        context.add_analyzer_rule(Arc::new(asof::AsofJoins));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
         context.add_analyzer_rule(Arc::new(CountCopies));
         Ok(Self { engine, context, computed: AtomicU64::new(0) })

@@ -12,6 +12,7 @@
 #![expect(unsafe_code, reason = "aggregate kernels read and write row pages")]
 
 pub mod aggregate;
+pub mod asof;
 mod compare;
 mod context;
 mod count_rows;

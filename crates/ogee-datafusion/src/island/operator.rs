@@ -35,6 +35,7 @@ use super::{
     aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series, sort::Sort, unnest::Unnest, window::Window,
 };
 use crate::{
+    asof::Asof,
     expr::{translate, translate_predicate},
     recursion::WorkTableScan,
     table::TableScan,
@@ -61,6 +62,8 @@ pub(crate) enum Op {
     Aggregate(Box<Aggregate>),
     /// Joins its first input, which is built, with its second.
     Join(Box<Join>),
+    /// Joins each row of its first input with the last row before it of its second.
+    Asof(Arc<Asof>),
     /// All rows of the first input, whose expressions read the values that the others give.
     Scalars { results: ScalarSubqueryResults, indexes: Vec<SubqueryIndex> },
     /// Sorts, all rows or for the first of them.
@@ -152,6 +155,7 @@ impl OperatorExec {
             Op::Project(exprs) => exprs.iter().map(|(expr, _)| Arc::clone(expr)).collect(),
             Op::Aggregate(aggregate) => aggregate.expressions(),
             Op::Join(join) => join.expressions(),
+            Op::Asof(asof) => asof.expressions(),
             Op::Scan(scan) => scan.expressions(),
             Op::Sort(sort) => sort.expressions(),
             Op::Window(window) => window.expressions(),
@@ -246,6 +250,11 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
             let spec = join.spec(&build, &operator.schema(), groups_wait, dropped).map_err(planned)?;
             ogee_exec::join::hash_join(query, build, probe, spec)
         }
+        Op::Asof(asof) => {
+            let left = open(&operator.inputs[0], query, feeds)?;
+            let right = open(&operator.inputs[1], query, feeds)?;
+            ogee_exec::asof::asof(query, left, right, asof.spec().map_err(planned)?)
+        }
         Op::Scalars { results, indexes } => {
             // A plan may be executed again.
             results.clear();
@@ -307,6 +316,7 @@ impl DisplayAs for OperatorExec {
                 Op::Filter { predicate, .. } => writeln!(f, "predicate={predicate}"),
                 Op::Aggregate(aggregate) => writeln!(f, "{aggregate}"),
                 Op::Join(join) => writeln!(f, "{join}"),
+                Op::Asof(asof) => writeln!(f, "{asof}"),
                 Op::Sort(sort) => writeln!(f, "{sort}"),
                 Op::Window(window) => writeln!(f, "{window}"),
                 Op::Scan(scan) => writeln!(f, "files={}", scan.file_count()),
@@ -356,6 +366,7 @@ impl OperatorExec {
             },
             Op::Aggregate(aggregate) => write!(f, ": {aggregate}"),
             Op::Join(join) => write!(f, ": {join}"),
+            Op::Asof(asof) => write!(f, ": {asof}"),
             Op::Scalars { indexes, .. } => write!(f, ": subqueries={}", indexes.len()),
             Op::Sort(sort) => write!(f, ": {sort}"),
             Op::Window(window) => write!(f, ": {window}"),
@@ -377,6 +388,7 @@ impl ExecutionPlan for OperatorExec {
             Op::Limit { .. } => "OgeeLimit",
             Op::Aggregate(_) => "OgeeAggregate",
             Op::Join(_) => "OgeeJoin",
+            Op::Asof(_) => "OgeeAsofJoin",
             Op::Scalars { .. } => "OgeeScalars",
             Op::Sort(sort) if sort.fetch().is_some() => "OgeeTopK",
             Op::Sort(_) => "OgeeSort",

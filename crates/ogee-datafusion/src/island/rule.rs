@@ -41,12 +41,36 @@ use super::{
     window::{Window, upper_bounds},
 };
 use crate::{
+    asof::AsofExec,
     engine::Engine,
     join_order::{Estimator, Samples},
     order::{is_ordered, take_asked},
     recursion::{Recursion, RecursionExec, WorkScanExec},
     table::TableExec,
 };
+
+/// Who relies on the order of rows, if they have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reliance {
+    /// Somebody above.
+    Some,
+    /// Nobody above, but a limit would: what it gives is then what it is because of the order.
+    Limits,
+    /// Nobody, not even limits: the statement asks for no order that could reach them. What order there is windows have left.
+    None,
+}
+
+impl Reliance {
+    /// That on rows that a limit takes, given that on those it gives.
+    fn below_limit(self) -> Self {
+        if self == Self::None { Self::None } else { Self::Some }
+    }
+
+    /// The same, where `plan` may have no order to rely on.
+    fn on(self, plan: &Arc<dyn ExecutionPlan>) -> Self {
+        if self == Self::Some && !is_ordered(plan) { Self::Limits } else { self }
+    }
+}
 
 /// Replaces what the engine has operators for. The last rule of all.
 #[derive(Debug)]
@@ -61,42 +85,42 @@ impl OgeeRule {
         Self { engine, samples }
     }
 
-    /// Places islands in `plan`. `order_matters`: whether somebody above relies on the order of its rows, if they have one.
+    /// Places islands in `plan`, whose rows have an order that is relied on as `reliance` says, if they have one.
     ///
     /// `to_operator`: whether an operator of DataFusion's reads them, and not the user.
     fn place(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
-        order_matters: bool,
+        reliance: Reliance,
         to_operator: bool,
         estimator: &mut Estimator<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let ordered = order_matters && is_ordered(plan);
+        let needed = reliance.on(plan);
         if is_worthwhile(plan)
-            && let Some(root) = self.operator(plan, ordered, estimator)?
+            && let Some(root) = self.operator(plan, needed, estimator)?
         {
             let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
-            let properties = match ordered {
-                true => properties_of(plan.properties().equivalence_properties().clone()),
-                false => properties(plan.schema()),
+            let properties = match needed {
+                Reliance::Some => properties_of(plan.properties().equivalence_properties().clone()),
+                _ => properties(plan.schema()),
             };
             return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics, to_operator, properties)));
         }
-        self.place_below(plan, order_matters, estimator)
+        self.place_below(plan, reliance, estimator)
     }
 
     /// `plan` itself, with islands below it.
     fn place_below(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
-        order_matters: bool,
+        reliance: Reliance,
         estimator: &mut Estimator<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(query) = plan.downcast_ref::<RecursiveQueryExec>()
             && let Some(recursion) = Recursion::of(query, self.engine.memory())?
         {
-            let first = self.place(&recursion.first, false, true, estimator)?;
-            let term = self.place(&recursion.term, false, true, estimator)?;
+            let first = self.place(&recursion.first, Reliance::Limits, true, estimator)?;
+            let term = self.place(&recursion.term, Reliance::Limits, true, estimator)?;
             return Ok(Arc::new(RecursionExec::new(Recursion { first, term, ..recursion }, plan.schema())));
         }
         let requires = plan.required_input_ordering();
@@ -107,26 +131,31 @@ impl OgeeRule {
             .enumerate()
             .map(|(i, child)| {
                 // The rows of a limit, and those that EXPLAIN ANALYZE counts, are what they are because of their order.
-                let matters = requires[i].is_some()
-                    || plan.fetch().is_some()
-                    || is_limit(plan)
-                    || plan.name() == "AnalyzeExec"
-                    || (maintains[i] && order_matters);
-                self.place(child, matters, true, estimator)
+                let reliance = if requires[i].is_some() || plan.name() == "AnalyzeExec" {
+                    Reliance::Some
+                } else if plan.fetch().is_some() || is_limit(plan) {
+                    reliance.below_limit()
+                } else if maintains[i] {
+                    reliance
+                } else {
+                    Reliance::Limits
+                };
+                self.place(child, reliance, true, estimator)
             })
             .collect::<Result<Vec<_>>>()?;
         replace_children_if_necessary(Arc::clone(plan), children)
     }
 
-    /// `plan` as an operator of an island, whose rows come in the order of `plan` if `ordered`; `None` if the engine has no operator that does
-    /// this.
+    /// `plan` as an operator of an island, whose rows come in the order of `plan` if somebody relies on it; `None` if the engine has no operator
+    /// that does this.
     fn operator(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
-        ordered: bool,
+        reliance: Reliance,
         estimator: &mut Estimator<'_>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some((ops, inputs)) = operators(plan) else { return Ok(None) };
+        let ordered = reliance == Reliance::Some;
         if ordered && ops.iter().any(|op| !op.keeps_order() && !op.makes_order()) {
             // The order is lost; it can be made again if it is known.
             let again = plan
@@ -135,22 +164,27 @@ impl OgeeRule {
                 .filter(|_| !inputs.is_empty())
                 .and_then(|by| Sort::of(by, None, &plan.schema()));
             let Some(again) = again else { return Ok(None) };
-            let Some(unordered) = self.operator(plan, false, estimator)? else { return Ok(None) };
+            let Some(unordered) = self.operator(plan, Reliance::Limits, estimator)? else { return Ok(None) };
             let sort =
                 OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema(), estimator.rows(plan));
             return Ok(Some(Arc::new(sort)));
         }
         let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
         let makes_order = ops.iter().any(Op::makes_order);
-        let limits = ops.iter().any(|op| matches!(op, Op::Limit { .. }));
+        let below = if makes_order || !ordered && !ops.iter().all(Op::keeps_order) {
+            Reliance::Limits
+        } else if ops.iter().any(|op| matches!(op, Op::Limit { .. })) {
+            reliance.below_limit()
+        } else {
+            reliance
+        };
         let mut children = Vec::with_capacity(inputs.len());
         for child in inputs {
             let child = match child.downcast_ref::<SortExec>() {
                 Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
                 _ => child,
             };
-            let child_ordered = !makes_order && is_ordered(child) && (ordered || limits);
-            let Some(child) = self.input(child, child_ordered, estimator)? else { return Ok(None) };
+            let Some(child) = self.input(child, below.on(child), estimator)? else { return Ok(None) };
             children.push(child);
         }
         for op in ops {
@@ -188,16 +222,16 @@ impl OgeeRule {
     fn input(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
-        ordered: bool,
+        reliance: Reliance,
         estimator: &mut Estimator<'_>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if let Some(operator) = self.operator(plan, ordered, estimator)? {
+        if let Some(operator) = self.operator(plan, reliance, estimator)? {
             return Ok(Some(operator));
         }
-        if ordered {
+        if reliance == Reliance::Some {
             return Ok(None);
         }
-        let feed = self.place_below(plan, false, estimator)?;
+        let feed = self.place_below(plan, reliance, estimator)?;
         Ok(Some(match feed.output_partitioning().partition_count() {
             1 => feed,
             _ => Arc::new(CoalescePartitionsExec::new(feed)),
@@ -207,7 +241,8 @@ impl OgeeRule {
 
 impl PhysicalOptimizerRule for OgeeRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        self.place(&plan, take_asked(), false, &mut Estimator::new(&self.samples, false))
+        let reliance = if take_asked() { Reliance::Some } else { Reliance::None };
+        self.place(&plan, reliance, false, &mut Estimator::new(&self.samples, false))
     }
 
     fn name(&self) -> &str {
@@ -234,6 +269,7 @@ fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
                 | Op::WorkTable(_)
                 | Op::Aggregate(_)
                 | Op::Join(_)
+                | Op::Asof(_)
                 | Op::Sort(_)
                 | Op::Window(_)
         )
@@ -287,6 +323,8 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
         inputs = of;
     } else if let Some(join) = Join::of(plan) {
         ops.push(Op::Join(Box::new(join)));
+    } else if let Some(join) = plan.downcast_ref::<AsofExec>() {
+        ops.push(Op::Asof(Arc::clone(join.asof())));
     } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
         return Some((vec![Op::Limit { skip: limit.skip(), fetch: limit.fetch() }], inputs));
     } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {

@@ -43,6 +43,11 @@ impl RowBases {
         Self { pages: pages.iter().map(base).collect(), width }
     }
 
+    /// What an entry has in its lower bits for row `row` of page `page`.
+    pub(crate) fn place(page: usize, row: usize) -> u32 {
+        (page << ROW_BITS | row) as u32
+    }
+
     /// The row of `entry`.
     #[inline(always)]
     pub(crate) fn row(&self, entry: u128) -> *const u8 {

@@ -17,6 +17,7 @@ use ogee_row::{RowLayout, RowView};
 use ogee_vector::PhysicalType;
 
 use super::SortKey;
+use crate::Expr;
 
 /// Bytes of a string in the key: with the byte before it, all that an entry holds of a key.
 const VIEW_PREFIX: usize = 11;
@@ -273,7 +274,24 @@ impl KeyLayout {
     /// As [`compare`](Self::compare).
     #[inline]
     pub(crate) unsafe fn compare_within(&self, a: *const u8, b: *const u8, start: usize, end: usize) -> Ordering {
-        for piece in self.pieces.iter().skip_while(|piece| piece.end <= start) {
+        // SAFETY: the caller vouches for both rows.
+        unsafe { self.compare_across(a, self, b, start, end) }
+    }
+
+    /// As [`compare_within`](Self::compare_within), for a row `b` of a layout for keys of the same types in the same order.
+    ///
+    /// # Safety
+    /// As [`compare`](Self::compare), of either layout.
+    #[inline(always)]
+    pub(crate) unsafe fn compare_across(
+        &self,
+        a: *const u8,
+        other: &Self,
+        b: *const u8,
+        start: usize,
+        end: usize,
+    ) -> Ordering {
+        for (piece, of_other) in self.pieces.iter().zip(&other.pieces).skip_while(|(piece, _)| piece.end <= start) {
             if piece.start >= end {
                 break;
             }
@@ -281,21 +299,21 @@ impl KeyLayout {
             let len = piece.end.min(end) - first;
             // SAFETY: the caller vouches for the rows; pieces lie within the key.
             let (x, y) = unsafe {
-                let at = self.offset + first;
-                (std::slice::from_raw_parts(a.add(at), len), std::slice::from_raw_parts(b.add(at), len))
+                let (a, b) = (a.add(self.offset + first), b.add(other.offset + first));
+                (std::slice::from_raw_parts(a, len), std::slice::from_raw_parts(b, len))
             };
             let order = compare_bytes(x, y);
             if order.is_ne() {
                 return order;
             }
-            let Some(tie) = piece.tie.filter(|_| piece.end <= end) else { continue };
+            let Some((tie, of_other)) = piece.tie.zip(of_other.tie).filter(|_| piece.end <= end) else { continue };
             if x[tie.marker - first] != VALID {
                 continue;
             }
             // SAFETY: the caller vouches for the rows and their strings.
             let order = unsafe {
                 let x = a.add(tie.view).cast::<RowView>().read_unaligned();
-                let y = b.add(tie.view).cast::<RowView>().read_unaligned();
+                let y = b.add(of_other.view).cast::<RowView>().read_unaligned();
                 x.compare(&y)
             };
             if order.is_ne() {
@@ -303,6 +321,16 @@ impl KeyLayout {
             }
         }
         Ordering::Equal
+    }
+
+    /// Whether a column of a row's key is NULL.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix).
+    #[inline]
+    pub(crate) unsafe fn has_null(&self, row: *const u8) -> bool {
+        // SAFETY: the caller vouches for the row; the bytes are within its key.
+        self.columns.iter().any(|column| unsafe { *row.add(self.offset + column.offset) } != VALID)
     }
 
     /// Bytes of the key that the first `columns` columns take, the hash included.
@@ -335,6 +363,22 @@ impl KeyLayout {
             writer.write(array);
         }
     }
+}
+
+/// The first 12 bytes of the normalized keys, ascending, of the values of `array`, each above 32 bits that are zero, into `prefixes`,
+/// which is cleared.
+pub(crate) fn prefixes(data_type: &DataType, array: &ArrayRef, prefixes: &mut Vec<u128>) {
+    prefixes.clear();
+    let rows = array.len();
+    let column = Expr::Column(0);
+    let key = SortKey { expr: column, data_type: data_type.clone(), descending: false, nulls_first: false };
+    let layout = KeyLayout::new(&[key], false, |_| 0);
+    let stride = layout.len().max(ENTRY_PREFIX);
+    let mut keys = vec![0_u8; rows * stride];
+    // SAFETY: there is room for that many keys, zeroed.
+    unsafe { layout.write(&[], std::slice::from_ref(array), rows, keys.as_mut_ptr(), stride) };
+    // SAFETY: each key has at least as many bytes as a prefix.
+    prefixes.extend((0..rows).map(|row| unsafe { prefix_at(keys.as_ptr().add(row * stride)) }));
 }
 
 /// The order of two strings of bytes of one length: word by word, as keys have a few, for which a call would cost more.

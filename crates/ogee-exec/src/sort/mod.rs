@@ -24,7 +24,8 @@ use arrow_schema::{DataType, SchemaRef};
 pub use self::run::Wanted;
 use self::source::SortSource;
 pub(crate) use self::{
-    entries::ENTRY_BYTES,
+    entries::{ENTRY_BYTES, RowBases},
+    key::prefixes,
     maker::RunMaker,
     merge::{Merge, Position},
     plan::SortPlan,

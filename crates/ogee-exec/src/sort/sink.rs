@@ -28,6 +28,8 @@ pub(crate) struct SortSink {
     ctx: ExecContext,
     shared: Arc<Shared>,
     sorted: Arc<SortedRows>,
+    /// Sorts whose rows are all in memory at once.
+    sorts: usize,
 }
 
 struct Shared {
@@ -58,14 +60,19 @@ impl SortSink {
     ) -> Self {
         let shared =
             Shared { fetch, leading, grant: OnceLock::new(), threshold: Mutex::new(u128::MAX), done: Mutex::default() };
-        Self { plan, ctx, shared: Arc::new(shared), sorted }
+        Self { plan, ctx, shared: Arc::new(shared), sorted, sorts: 1 }
+    }
+
+    /// The rows will be read side by side with those of other sorts, `sorts` in all.
+    pub(crate) fn among(self, sorts: usize) -> Self {
+        Self { sorts, ..self }
     }
 
     /// Half of the memory that is to be had is for runs in the making; the other half is for those who feed them, and for the pages to which a
     /// run is written.
     fn grant(&self, threads: usize) -> Grant {
         *self.shared.grant.get_or_init(|| {
-            let half = self.ctx.share.claim() / 2;
+            let half = self.ctx.share.claim() / 2 / self.sorts;
             let pages = self.plan.layout.open_pages();
             let lanes = (half / (RUN_PAGES_MIN * pages * PAGE_SIZE)).clamp(1, threads);
             Grant { lanes, lane_bytes: half / lanes }

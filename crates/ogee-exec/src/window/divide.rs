@@ -10,7 +10,7 @@ use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
-use super::{CONSUMER, firsts::Firsts, parts::Parts};
+use super::{CONSUMER, firsts::Firsts};
 use crate::{
     ExecContext, ExecError, Flow, Sink, SinkLocal,
     sort::{Leading, Scratch, SortPlan},
@@ -29,21 +29,31 @@ const UNKNOWN_ROWS: u64 = 1 << 24;
 /// Rows of a lane before it decides how many parts there are to be.
 const SETTLE_ROWS: usize = 1 << 16;
 
+/// Who takes the parts when all rows are there.
+pub(crate) trait FillParts: Send + Sync {
+    /// Takes the parts by `radix`, in the order of its bits.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    fn fill(&self, radix: RadixBits, parts: Vec<Option<RowPartition>>) -> Result<(), ExecError>;
+}
+
 /// First phase of windows over partitions.
-pub(super) struct DivideSink {
+pub(crate) struct DivideSink {
     plan: Arc<SortPlan>,
     ctx: ExecContext,
+    /// Whose rows they are.
+    purpose: &'static str,
     rows_estimate: Option<u64>,
     leading: Option<Leading>,
     shared: Arc<Shared>,
-    parts: Arc<Parts>,
+    parts: Arc<dyn FillParts>,
 }
 
-#[derive(Default)]
 struct Shared {
     grant: OnceLock<Grant>,
-    /// Decided by the first lane that has many rows.
-    radix: OnceLock<RadixBits>,
+    /// Decided by the first lane that has many rows, of any of those who share it.
+    radix: Arc<OnceLock<RadixBits>>,
     done: Mutex<Vec<PartitionedRows>>,
 }
 
@@ -58,14 +68,17 @@ struct Grant {
 }
 
 impl DivideSink {
-    pub(super) fn new(
+    /// For rows of `plan`, about `rows_estimate` of them, divided by the bits that `radix` will say.
+    pub(crate) fn new(
         plan: &Arc<SortPlan>,
         ctx: &ExecContext,
-        leading: Option<Leading>,
+        (purpose, leading): (&'static str, Option<Leading>),
         rows_estimate: Option<u64>,
-        parts: Arc<Parts>,
+        radix: Arc<OnceLock<RadixBits>>,
+        parts: Arc<dyn FillParts>,
     ) -> Self {
-        Self { plan: Arc::clone(plan), ctx: ctx.clone(), rows_estimate, leading, shared: Arc::default(), parts }
+        let shared = Arc::new(Shared { grant: OnceLock::new(), radix, done: Mutex::default() });
+        Self { plan: Arc::clone(plan), ctx: ctx.clone(), purpose, rows_estimate, leading, shared, parts }
     }
 
     /// Half of the memory that is to be had is for the lanes, the other half for those who feed them.
@@ -117,7 +130,7 @@ impl Sink for DivideSink {
         let mut parts: Vec<Option<RowPartition>> = (0..radix.fan_out()).map(|_| None).collect();
         for mut rows in lanes {
             if rows.radix() != radix {
-                rows = redivided(&self.plan, ctx, rows, radix)?;
+                rows = redivided(&self.plan, ctx, rows.into_partitions(), radix)?;
             }
             for (part, rows) in parts.iter_mut().zip(rows.into_partitions()) {
                 match part {
@@ -126,9 +139,8 @@ impl Sink for DivideSink {
                 }
             }
         }
-        ctx.counters.note_strategy(format!("window: divided by {}", radix.fan_out()));
-        self.parts.fill(parts.into_iter().flatten().collect());
-        Ok(())
+        ctx.counters.note_strategy(format!("{}: divided by {}", self.purpose, radix.fan_out()));
+        self.parts.fill(radix, parts)
     }
 }
 
@@ -139,14 +151,15 @@ fn open(plan: &SortPlan, ctx: &ExecContext, radix: RadixBits) -> PartitionedRows
     rows
 }
 
-fn redivided(
+/// `rows` of `plan`'s layout, divided by `radix`.
+pub(crate) fn redivided(
     plan: &SortPlan,
     ctx: &ExecContext,
-    rows: PartitionedRows,
+    rows: impl IntoIterator<Item = RowPartition>,
     radix: RadixBits,
 ) -> Result<PartitionedRows, ExecError> {
     let mut divided = open(plan, ctx, radix);
-    for part in rows.into_partitions() {
+    for part in rows {
         divided.append_partition(part)?;
     }
     Ok(divided)
@@ -192,7 +205,7 @@ impl Divided {
             self.settled = Some(radix);
             if radix != self.rows.radix() {
                 let few = std::mem::replace(&mut self.rows, open(&self.plan, &self.ctx, RadixBits::new(0)));
-                self.rows = redivided(&self.plan, &self.ctx, few, radix)?;
+                self.rows = redivided(&self.plan, &self.ctx, few.into_partitions(), radix)?;
             }
         }
         Ok(())

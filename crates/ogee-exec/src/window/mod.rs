@@ -7,11 +7,11 @@
 //!
 //! `ranking`, `shift`, `fold`, `text` and `sliding` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
 
-mod divide;
+pub(crate) mod divide;
 mod firsts;
 mod fold;
 mod foreign;
-mod parts;
+pub(crate) mod parts;
 mod ranking;
 mod results;
 mod shift;
@@ -179,7 +179,8 @@ pub fn window(query: &mut Query, input: OpenPipeline, spec: WindowSpec) -> Resul
     } else {
         let parts = Arc::new(Parts::new(&plan, plan.keys.bytes_of(partition), leading));
         let estimate = input.source.rows_estimate();
-        (Sorted::Parts(Arc::clone(&parts)), None, Arc::new(DivideSink::new(&plan, &ctx, leading, estimate, parts)))
+        let sink = DivideSink::new(&plan, &ctx, ("window", leading), estimate, Arc::default(), Arc::clone(&parts) as _);
+        (Sorted::Parts(parts), None, Arc::new(sink))
     };
     let first = query.add(input, sink);
     let source = WindowSource::new(spec, plan, ctx, sorted, order.clone());

@@ -8,9 +8,10 @@ use std::sync::{
 };
 
 use ogee_memory::{BufferManager, NeededAt, PAGE_SIZE};
-use ogee_row::RowPartition;
+use ogee_row::{RadixBits, RowPartition};
 use parking_lot::Mutex;
 
+use super::divide::FillParts;
 use crate::{
     ExecContext, ExecError, RowOrder,
     sort::{Cancelled, Cut, ENTRY_BYTES, Leading, Merge, Run, RunMaker, SortPlan, SortedRows},
@@ -82,7 +83,7 @@ struct Grant {
 }
 
 /// Bytes that sorting `rows` where they are takes.
-fn footprint(rows: &RowPartition) -> usize {
+pub(crate) fn footprint(rows: &RowPartition) -> usize {
     rows.bytes() + rows.rows() * ENTRY_BYTES
 }
 
@@ -97,16 +98,6 @@ impl Parts {
             next: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
         }
-    }
-
-    /// Takes the parts, in the order in which they will be read.
-    pub(super) fn fill(&self, mut parts: Vec<RowPartition>) {
-        parts.retain(|part| part.rows() > 0);
-        let count = parts.len();
-        let numbered = parts.iter().enumerate();
-        numbered.for_each(|(number, part)| part.set_needed(NeededAt::new(number, count)));
-        let filled = self.rows.set(parts.into_iter().map(|part| Mutex::new(Some(part))).collect()).is_ok();
-        assert!(filled, "rows are divided once");
     }
 
     /// Lanes that have something to do. A quarter of the memory that is to be had is theirs; the rest is for rows and values that
@@ -150,37 +141,56 @@ impl Parts {
         };
         let rows = part.lock().take().expect("each part is taken once");
         let memory = &ctx.memory;
-        let runs: Arc<[Run]> = if footprint(&rows) <= grant.share {
-            // Pins read what is missing at once; the parts after it are read meanwhile.
-            memory.prefetch(rows.pages());
-            self.read_ahead(number + grant.lanes, memory);
-            Arc::new([Run::of_groups(&self.plan, memory, rows, self.partition, self.leading)?])
-        } else {
-            ctx.counters.note_strategy("window: partitions in runs".to_owned());
-            self.in_runs(ctx, rows, grant.share, cancelled)?.into()
-        };
-        Ok(Some(Merge::new(&self.plan, memory, &runs, None, None)?))
-    }
-
-    /// Sorts `rows` in runs of half of `share`; the other half is for merging them.
-    fn in_runs(
-        &self,
-        ctx: &ExecContext,
-        mut rows: RowPartition,
-        share: usize,
-        cancelled: Cancelled<'_>,
-    ) -> Result<Vec<Run>, ExecError> {
-        let mut maker = RunMaker::new(&self.plan, ctx, (share / 2, 1), None, self.leading);
-        while rows.num_pages() > 0 {
-            if cancelled() {
-                return Err(ExecError::Cancelled);
+        let share = (footprint(&rows) > grant.share).then_some(grant.share);
+        match share {
+            None => {
+                // Pins read what is missing at once; the parts after it are read meanwhile.
+                memory.prefetch(rows.pages());
+                self.read_ahead(number + grant.lanes, memory);
             }
-            let page = rows.pin_page(rows.num_pages() - 1)?;
-            // SAFETY: rows of a pinned page.
-            unsafe { maker.append((0..page.len()).map(|row| page.row(row).cast_const()), cancelled)? };
-            drop(page);
-            rows.pop_page();
+            Some(_) => ctx.counters.note_strategy("window: partitions in runs".to_owned()),
         }
-        maker.finish(cancelled)
+        let runs = sorted_part(ctx, &self.plan, rows, (self.partition, self.leading), share, cancelled)?;
+        Ok(Some(Merge::new(&self.plan, memory, &runs.into(), None, None)?))
     }
+}
+
+impl FillParts for Parts {
+    /// Takes the parts, in the order in which they will be read.
+    fn fill(&self, _radix: RadixBits, parts: Vec<Option<RowPartition>>) -> Result<(), ExecError> {
+        let parts: Vec<RowPartition> = parts.into_iter().flatten().filter(|part| part.rows() > 0).collect();
+        let count = parts.len();
+        let numbered = parts.iter().enumerate();
+        numbered.for_each(|(number, part)| part.set_needed(NeededAt::new(number, count)));
+        let filled = self.rows.set(parts.into_iter().map(|part| Mutex::new(Some(part))).collect()).is_ok();
+        assert!(filled, "rows are divided once");
+        Ok(())
+    }
+}
+
+/// The rows of a part in order, of whose keys the first `partition` bytes tell partitions apart: sorted where they are, or, where they would take more than
+/// a `share`, in runs of half of it; the other half is for merging these.
+pub(crate) fn sorted_part(
+    ctx: &ExecContext,
+    plan: &Arc<SortPlan>,
+    mut rows: RowPartition,
+    (partition, leading): (usize, Option<Leading>),
+    share: Option<usize>,
+    cancelled: Cancelled<'_>,
+) -> Result<Vec<Run>, ExecError> {
+    let Some(share) = share else {
+        return Ok(vec![Run::of_groups(plan, &ctx.memory, rows, partition, leading)?]);
+    };
+    let mut maker = RunMaker::new(plan, ctx, (share / 2, 1), None, leading);
+    while rows.num_pages() > 0 {
+        if cancelled() {
+            return Err(ExecError::Cancelled);
+        }
+        let page = rows.pin_page(rows.num_pages() - 1)?;
+        // SAFETY: rows of a pinned page.
+        unsafe { maker.append((0..page.len()).map(|row| page.row(row).cast_const()), cancelled)? };
+        drop(page);
+        rows.pop_page();
+    }
+    maker.finish(cancelled)
 }
