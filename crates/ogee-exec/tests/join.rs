@@ -159,6 +159,7 @@ impl Case {
             residual: self
                 .residual
                 .then(|| Residual { predicate: Expr::Foreign(Arc::new(EvenSum)), columns: vec![Build(3), Probe(3)] }),
+            ranges: None,
             schema: Arc::new(Schema::new(output.iter().map(field).collect::<Vec<_>>())),
             output,
             build: schema(),

@@ -247,6 +247,7 @@ fn spec(kind: JoinKind, keys: usize, probe: SchemaRef, groups_wait: bool) -> Joi
         nulls_equal: false,
         null_aware: false,
         residual: None,
+        ranges: None,
         schema: numbers(&["x", "y"][..output.len()]),
         output,
         build: numbers(&["k", "j", "v"]),

@@ -1,7 +1,7 @@
 //! Joins: DataFusion's hash, nested loop and cross joins as the engine's.
 //!
-//! DataFusion's left side is the one that is built. A join without a pair of expressions that must be equal is a hash join without keys: all
-//! rows of the build side are one chain, which each chunk of the probe side walks at once.
+//! DataFusion's left side is the one that is built. A join without a pair of expressions that must be equal is looked up by comparisons, if its condition
+//! has some, or is a hash join without keys: all rows of the build side are one chain, which each chunk of the probe side walks at once.
 
 use std::{
     fmt,
@@ -9,10 +9,11 @@ use std::{
 };
 
 use datafusion::{
-    arrow::datatypes::SchemaRef,
+    arrow::datatypes::{DataType, SchemaRef},
     common::{JoinSide, JoinType, NullEquality},
     error::Result,
-    physical_expr::PhysicalExpr,
+    logical_expr::Operator,
+    physical_expr::{PhysicalExpr, expressions::BinaryExpr, split_conjunction},
     physical_plan::{
         ExecutionPlan,
         joins::{
@@ -24,10 +25,11 @@ use datafusion::{
 use ogee_exec::{
     OpenPipeline,
     aggregate::is_storable,
-    join::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual},
+    join::{Bound, JoinColumn, JoinKey, JoinKind, JoinSpec, RangeKeys, Residual},
 };
 use ogee_vector::{normalize_schema, normalize_type};
 
+use super::window::columns_of;
 use crate::expr::{translate, translate_predicate};
 
 /// A join that the engine can do.
@@ -65,6 +67,51 @@ fn column(index: &ColumnIndex) -> JoinColumn {
         JoinSide::Right => JoinColumn::Probe(index.index),
         JoinSide::None => JoinColumn::Mark,
     }
+}
+
+/// The side that all columns of `expr`, which is part of `filter`, are of.
+fn side_of(expr: &Arc<dyn PhysicalExpr>, filter: &JoinFilter) -> Option<JoinSide> {
+    let sides = columns_of([expr]).into_iter().map(|column| filter.column_indices()[column].side);
+    sides.map(Some).reduce(|all, side| all.filter(|_| all == side)).flatten()
+}
+
+/// The comparisons of the sides in `filter` that rows may be looked up by: one for each direction, of the same value of the build side if there are such.
+fn range_keys(filter: &JoinFilter) -> Option<RangeKeys> {
+    let (mut uppers, mut lowers) = (Vec::new(), Vec::new());
+    for part in split_conjunction(filter.expression()) {
+        let Some(comparison) = part.downcast_ref::<BinaryExpr>() else { continue };
+        let (left, right) = (comparison.left(), comparison.right());
+        let (build, probe, op) = match (side_of(left, filter), side_of(right, filter)) {
+            (Some(JoinSide::Left), Some(JoinSide::Right)) => (left, right, Some(*comparison.op())),
+            (Some(JoinSide::Right), Some(JoinSide::Left)) => (right, left, comparison.op().swap()),
+            _ => continue,
+        };
+        let bounds = match op {
+            Some(Operator::Lt | Operator::LtEq) => &mut uppers,
+            Some(Operator::Gt | Operator::GtEq) => &mut lowers,
+            _ => continue,
+        };
+        let bound = || {
+            let data_type = normalize_type(&build.data_type(filter.schema()).ok()?);
+            let (of_build, of_probe) =
+                (translate(build, filter.schema()).ok()?, translate(probe, filter.schema()).ok()?);
+            let known = normalize_type(&probe.data_type(filter.schema()).ok()?) == data_type
+                && !matches!(data_type, DataType::Null | DataType::Interval(_))
+                && !data_type.is_nested()
+                && !of_build.is_volatile()
+                && !of_probe.is_volatile();
+            known.then_some(Bound { build: of_build, probe: of_probe, data_type })
+        };
+        bounds.extend(bound().map(|bound| (build, bound)));
+    }
+    let pair = uppers.iter().find_map(|(upper, _)| {
+        let lower = lowers.iter().position(|(lower, _)| upper == lower)?;
+        Some((uppers.iter().position(|(build, _)| build == upper)?, lower))
+    });
+    let (upper, lower) = pair.unwrap_or((0, 0));
+    let take = |bounds: Vec<(_, Bound)>, at| bounds.into_iter().nth(at).map(|(_, bound)| bound);
+    let keys = RangeKeys { upper: take(uppers, upper), lower: take(lowers, lower), same: pair.is_some() };
+    (keys.upper.is_some() || keys.lower.is_some()).then_some(keys)
 }
 
 impl Join {
@@ -161,6 +208,7 @@ impl Join {
             nulls_equal: self.nulls_equal,
             null_aware: self.null_aware,
             residual: self.filter.as_ref().map(residual).transpose()?,
+            ranges: self.filter.as_ref().filter(|_| self.on.is_empty()).and_then(range_keys),
             output: self.output.clone(),
             build: normalize_schema(&self.build),
             probe: normalize_schema(&self.probe),

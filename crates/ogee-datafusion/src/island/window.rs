@@ -121,7 +121,7 @@ fn only_columns(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<usize>, Input<'_>)
 }
 
 /// The columns that `exprs` read, ascending.
-fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>) -> Vec<usize> {
+pub(super) fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>) -> Vec<usize> {
     let mut columns = Vec::new();
     for expr in exprs {
         // The visitor never fails.

@@ -12,20 +12,28 @@ use ogee_vector::Chunk;
 
 use super::{
     matches::Matcher,
+    ranges::RangeTable,
     rest::{AbsentPartition, given_rows},
     spec::JoinPlan,
-    table::TaggedTable,
+    table::{Mates, TaggedTable},
 };
 use crate::{ExecError, keys::slots_for};
 
 /// Build rows that are in memory at once.
 struct Block {
     table: TaggedTable,
+    sorted: Option<RangeTable>,
     pages: Vec<PinnedRows>,
     /// Pages of the last part that are among them.
     of_last: usize,
     /// Parts that are among them as a whole; destroyed with the block.
     _parts: Vec<RowPartition>,
+}
+
+impl Block {
+    fn mates(&self) -> Mates<'_> {
+        self.sorted.as_ref().map_or(Mates::Hashed(&self.table), Mates::Sorted)
+    }
 }
 
 /// Where in the probe rows.
@@ -109,15 +117,20 @@ impl BlockJoin {
             bytes = takes;
             pages.push(page);
         }
-        let table = TaggedTable::new(&self.memory, rows, self.plan.next)?;
-        for page in &pages {
+        let sorted = match self.plan.spec.ranges {
+            Some(_) => Some(RangeTable::new(&self.plan, &self.memory, &pages)?),
+            None => None,
+        };
+        let hashed = if sorted.is_none() { &pages[..] } else { &[] };
+        let table = TaggedTable::new(&self.memory, hashed.iter().map(PinnedRows::len).sum::<usize>(), self.plan.next)?;
+        for page in hashed {
             for row in 0..page.len() {
                 // SAFETY: the page stays pinned as long as the table; nobody else knows it.
                 unsafe { table.insert(page.row(row)) };
             }
         }
         self.blocks += 1;
-        Ok(Block { table, pages, of_last, _parts: parts })
+        Ok(Block { table, sorted, pages, of_last, _parts: parts })
     }
 
     /// Gives up the pages of a block that was joined.
@@ -162,7 +175,7 @@ impl BlockJoin {
             self.found.extend(self.batch.iter().map(|row| unsafe { *row.add(self.plan.probe_mark) } != 0));
         }
         // SAFETY: the page stays pinned in `at` until the next batch begins.
-        unsafe { matcher.begin_rows(&block.table, &self.batch, marks.then_some(&self.found))? };
+        unsafe { matcher.begin_rows(block.mates(), &self.batch, marks.then_some(&self.found))? };
         if !self.is_last(block) {
             matcher.postpone();
         }
@@ -194,7 +207,7 @@ impl BlockJoin {
                 }
                 Phase::Probing(block, mut at) => {
                     // SAFETY: block and batch are pinned.
-                    if let Some(chunk) = unsafe { matcher.next(&block.table)? } {
+                    if let Some(chunk) = unsafe { matcher.next(block.mates())? } {
                         self.phase = Phase::Probing(block, at);
                         return Ok(Some(chunk));
                     }

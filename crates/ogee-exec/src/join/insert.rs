@@ -9,6 +9,7 @@ use ogee_vector::Chunk;
 
 use super::{
     key_set::KeyScratch,
+    ranges::RangeTable,
     state::{Built, JoinState},
 };
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal, Source, SourceLocal, SourceStep};
@@ -83,11 +84,15 @@ impl SourceLocal for InsertLocal {
             return Ok(SourceStep::Exhausted);
         }
         let layout = &self.state.plan.build.layout;
-        for page in &pages {
+        // Where rows are looked up in their order, they are sorted when all are there.
+        let hashed = if self.state.plan.spec.ranges.is_none() { &pages[..] } else { &[] };
+        for page in hashed {
             for row in 0..page.len() {
                 // SAFETY: the page is handed over with its pin below, to stay as long as the table; it was taken by this lane alone.
                 unsafe { self.built.table.insert(page.row(row)) };
             }
+        }
+        for page in &pages {
             self.state.reaches.add_page(&self.built.key_sets, layout, page, &mut self.scratch)?;
         }
         self.built.resident.lock().pages.extend(pages);
@@ -96,7 +101,15 @@ impl SourceLocal for InsertLocal {
 }
 
 /// The end of a pipeline that gives no rows.
-pub(crate) struct Inserted;
+pub(crate) struct Inserted {
+    state: Arc<JoinState>,
+}
+
+impl Inserted {
+    pub(crate) fn new(state: Arc<JoinState>) -> Self {
+        Self { state }
+    }
+}
 
 impl Sink for Inserted {
     fn name(&self) -> &str {
@@ -107,7 +120,13 @@ impl Sink for Inserted {
         Ok(Box::new(InsertedLocal))
     }
 
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
+        if self.state.plan.spec.ranges.is_some() {
+            let built = self.state.built();
+            let table = RangeTable::new(&self.state.plan, &ctx.memory, &built.resident.lock().pages)?;
+            assert!(built.sorted.set(table).is_ok(), "rows are sorted once");
+            ctx.counters.note_strategy("join: by comparisons".to_owned());
+        }
         Ok(())
     }
 }

@@ -17,14 +17,18 @@ use ogee_row::{RowLayout, RowStage};
 use ogee_vector::{Chunk, Column, gather_array};
 
 use super::{
+    ranges::{RangeTable, Span},
     side::Keys,
     spec::{JoinColumn, JoinPlan, Residual},
-    table::TaggedTable,
+    table::{Mates, TaggedTable},
 };
 use crate::{
     ExecError,
     keys::{KeyEqual, with_key_equal},
 };
+
+/// Candidates of a row that are paired with it at once where one that matches is enough.
+const FIRST_CANDIDATES: usize = 8;
 
 /// Rows that are compared with rows of their chains.
 #[derive(Default)]
@@ -81,6 +85,8 @@ pub(crate) struct Matcher {
     origin: Origin,
     active: Candidates,
     next: Candidates,
+    /// Candidates that lie side by side.
+    spans: Vec<Span>,
     pairs: Pairs,
     /// Of each row of the chunk: whether it has a mate.
     found: Vec<bool>,
@@ -102,6 +108,7 @@ impl Matcher {
             origin: Origin::Stream,
             active: Candidates::default(),
             next: Candidates::default(),
+            spans: Vec::new(),
             pairs: Pairs::default(),
             found: Vec::new(),
             finishing: false,
@@ -112,6 +119,7 @@ impl Matcher {
 
     fn begin(&mut self, chunk: Chunk, origin: Origin) {
         self.active.resize(0);
+        self.spans.clear();
         self.found.clear();
         if self.plan.kind().marks_probe() {
             self.found.resize(chunk.len(), false);
@@ -122,8 +130,12 @@ impl Matcher {
     }
 
     /// Begins with a chunk of the probe side whose keys were evaluated.
-    pub(crate) fn begin_chunk(&mut self, table: &TaggedTable, chunk: Chunk, keys: &Keys) -> Result<(), ExecError> {
+    pub(crate) fn begin_chunk(&mut self, mates: Mates<'_>, chunk: Chunk, keys: &Keys) -> Result<(), ExecError> {
         self.begin(chunk, Origin::Stream);
+        let table = match mates {
+            Mates::Hashed(table) => table,
+            Mates::Sorted(sorted) => return self.look_up(sorted),
+        };
         let rows = self.chunk.len();
         let Candidates { rows: candidates, mates, keys: staged } = &mut self.active;
         candidates.resize(rows, 0);
@@ -179,7 +191,7 @@ impl Matcher {
     /// `rows` are rows of the probe side's layout on pages that stay pinned until [`Self::next`] has given all chunks.
     pub(crate) unsafe fn begin_rows(
         &mut self,
-        table: &TaggedTable,
+        mates: Mates<'_>,
         rows: &[*const u8],
         found: Option<&[bool]>,
     ) -> Result<(), ExecError> {
@@ -189,6 +201,10 @@ impl Matcher {
         if let Some(found) = found {
             self.found.copy_from_slice(found);
         }
+        let table = match mates {
+            Mates::Hashed(table) => table,
+            Mates::Sorted(sorted) => return self.look_up(sorted),
+        };
         let first_only = self.plan.kind().first_only();
         for (row, &key) in rows.iter().enumerate() {
             // SAFETY: as above.
@@ -201,6 +217,42 @@ impl Matcher {
             }
         }
         Ok(())
+    }
+
+    /// Finds where the candidates of the rows of the chunk are.
+    fn look_up(&mut self, sorted: &RangeTable) -> Result<(), ExecError> {
+        let mut spans = std::mem::take(&mut self.spans);
+        let column = |index| self.chunk.to_column(self.probe_position(index));
+        sorted.look_up(&self.plan, self.chunk.len(), column, &mut spans)?;
+        self.spans = spans;
+        Ok(())
+    }
+
+    /// Pairs rows of the chunk with their next candidates.
+    fn step_spans(&mut self, sorted: &RangeTable) {
+        let Self { plan, spans, pairs, found, .. } = self;
+        let mut pair = |span: &mut Span, count: usize| {
+            let end = span.end.min(span.at + count);
+            pairs.rows.resize(pairs.rows.len() + end - span.at, span.row);
+            pairs.mates.extend((span.at..end).map(|at| sorted.row(at)));
+            span.at = end;
+        };
+        if plan.kind().first_only() {
+            // A few of each, as one that matches makes all others needless.
+            spans.retain(|span| !found[span.row as usize]);
+            spans.iter_mut().for_each(|span| pair(span, FIRST_CANDIDATES));
+            spans.retain(|span| span.at < span.end);
+            return;
+        }
+        let mut room = self.capacity;
+        while let Some(span) = spans.last_mut().filter(|_| room > 0) {
+            let before = span.at;
+            pair(span, room);
+            room -= span.at - before;
+            if span.at == span.end {
+                spans.pop();
+            }
+        }
     }
 
     /// Whether rows of the chunk have a mate, if that matters to the join. Complete when [`Self::next`] has given all chunks.
@@ -217,14 +269,18 @@ impl Matcher {
     ///
     /// # Safety
     /// The rows of the table are pinned with their strings, and so is what the chunk at hand began with.
-    pub(crate) unsafe fn next(&mut self, table: &TaggedTable) -> Result<Option<Chunk>, ExecError> {
+    pub(crate) unsafe fn next(&mut self, table: Mates<'_>) -> Result<Option<Chunk>, ExecError> {
         let pairs = self.pairs.rows.len();
-        let chunk = if pairs >= self.capacity || (pairs > 0 && self.active.rows.is_empty()) {
+        let is_done = self.active.rows.is_empty() && self.spans.is_empty();
+        let chunk = if pairs >= self.capacity || (pairs > 0 && is_done) {
             // SAFETY: mates are rows of the table.
             unsafe { self.take_pairs(pairs.min(self.capacity))? }
-        } else if !self.active.rows.is_empty() {
-            // SAFETY: the caller vouches for the rows of the table.
-            unsafe { self.step(table) };
+        } else if !is_done {
+            match table {
+                // SAFETY: the caller vouches for the rows of the table.
+                Mates::Hashed(table) => unsafe { self.step(table) },
+                Mates::Sorted(sorted) => self.step_spans(sorted),
+            }
             None
         } else if std::mem::take(&mut self.finishing) && self.plan.kind().marks_probe() {
             self.finish_rows()

@@ -14,7 +14,9 @@
 //! that belong to the others, which are *absent*, are written to partitions too, and `rest` joins these one by one. One that is still too large is
 //! divided further; where that does not help, since its rows have few keys, it is joined block by block (`blocks`).
 //!
-//! Not here: joins without an equality; which side is built, which the front end decides.
+//! Without an equality all rows are one chain, unless the condition compares the sides: then mates are looked up among sorted rows (`ranges`).
+//!
+//! Not here: which side is built, which the front end decides.
 
 mod blocks;
 mod build;
@@ -22,6 +24,7 @@ mod insert;
 mod key_set;
 mod matches;
 mod probe;
+mod ranges;
 mod reach;
 mod rest;
 mod side;
@@ -32,7 +35,6 @@ mod table;
 use std::sync::Arc;
 
 pub(crate) use self::key_set::{KeyScratch, KeySet};
-pub use self::spec::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual};
 use self::{
     build::BuildSink,
     insert::{InsertSource, Inserted},
@@ -40,6 +42,10 @@ use self::{
     reach::Reaches,
     spec::JoinPlan,
     state::JoinState,
+};
+pub use self::{
+    ranges::{Bound, RangeKeys},
+    spec::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual},
 };
 use crate::{ExecError, OpenPipeline, Query};
 
@@ -61,7 +67,7 @@ pub fn hash_join(
     let built = query.add(build, Arc::new(BuildSink::new(Arc::clone(&state))));
     let mut rows = OpenPipeline::new(Arc::new(InsertSource::new(Arc::clone(&state))));
     rows.deps.push(built);
-    let inserted = query.add(rows, Arc::new(Inserted));
+    let inserted = query.add(rows, Arc::new(Inserted::new(Arc::clone(&state))));
     probe.deps.push(inserted);
     state.reaches.place(query, &mut probe, inserted);
     probe.operators.push(Arc::new(Probe::new(state)));

@@ -166,9 +166,9 @@ impl OperatorLocal for ProbeLocal {
         if let Some(absent) = &built.absent {
             chunk = self.keep_absent(absent, chunk)?;
         }
-        self.matcher.begin_chunk(&built.table, chunk, &self.keys)?;
+        self.matcher.begin_chunk(built.mates(), chunk, &self.keys)?;
         // SAFETY: the rows of the table stay pinned as long as `built`, and staged rows as long as the matcher.
-        while let Some(chunk) = unsafe { self.matcher.next(&built.table)? } {
+        while let Some(chunk) = unsafe { self.matcher.next(built.mates())? } {
             if emit(chunk)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, SchemaRef};
 use ogee_row::{RowLayout, RowLayoutBuilder};
 use ogee_vector::Domain;
 
-use super::side::Side;
+use super::{ranges::RangeKeys, side::Side};
 use crate::{ExecError, Expr};
 
 /// Which rows a join gives. The *build* side is kept, the *probe* side streams by.
@@ -111,6 +111,8 @@ pub struct JoinSpec {
     pub null_aware: bool,
     /// What else must be true.
     pub residual: Option<Residual>,
+    /// Comparisons of the residual condition that mates are looked up by, where there are no keys.
+    pub ranges: Option<RangeKeys>,
     /// The columns given.
     pub output: Vec<JoinColumn>,
     /// Columns of the build side, in normalized types.

@@ -14,11 +14,12 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
+    ranges::RangeTable,
     reach::{KeyRanges, KeySets, Reaches},
     rest::Rest,
     side::Side,
     spec::JoinPlan,
-    table::TaggedTable,
+    table::{Mates, TaggedTable},
 };
 use crate::{ExecContext, ExecError, JoinStrategy, keys::slots_for};
 
@@ -60,6 +61,8 @@ struct Collected {
 /// The build side when it is complete.
 pub(crate) struct Built {
     pub(crate) table: TaggedTable,
+    /// The rows that stay in memory, in order, where that is how they are looked up.
+    pub(crate) sorted: OnceLock<RangeTable>,
     /// Rows in the table or to be put there.
     pub(crate) resident: Mutex<Resident>,
     /// Rows of the build side that could match something, resident or not.
@@ -68,6 +71,13 @@ pub(crate) struct Built {
     pub(crate) absent: Option<Absent>,
     /// Sets that the keys of the rows have yet to be added to.
     pub(crate) key_sets: KeySets,
+}
+
+impl Built {
+    /// Where the rows that stay in memory are looked up.
+    pub(crate) fn mates(&self) -> Mates<'_> {
+        self.sorted.get().map_or(Mates::Hashed(&self.table), Mates::Sorted)
+    }
 }
 
 /// Rows of the build side that stay in memory.
@@ -197,11 +207,12 @@ impl JoinState {
             absent = Some(Absent { radix, is_absent, build: Mutex::new(build) });
         }
         let resident_rows = resident.iter().map(RowPartition::rows).sum();
-        let table = TaggedTable::new(&self.ctx.memory, resident_rows, self.plan.next)?;
+        let hashed_rows = if self.plan.spec.ranges.is_some() { 0 } else { resident_rows };
+        let table = TaggedTable::new(&self.ctx.memory, hashed_rows, self.plan.next)?;
         self.ctx.memory.prefetch(resident.iter().flat_map(RowPartition::pages));
         let waiting = resident.into_iter().filter(|part| part.rows() > 0).map(|part| (part, 0)).collect();
         let resident = Mutex::new(Resident { waiting, ..Resident::default() });
-        *self.built.lock() = Some(Arc::new(Built { table, resident, rows, absent, key_sets }));
+        *self.built.lock() = Some(Arc::new(Built { table, sorted: OnceLock::new(), resident, rows, absent, key_sets }));
         self.ctx.pending_builds.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }

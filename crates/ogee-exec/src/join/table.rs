@@ -12,7 +12,7 @@ use std::sync::{
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
 use ogee_row::row_hash;
 
-use super::CONSUMER;
+use super::{CONSUMER, ranges::RangeTable};
 use crate::keys::{slots_for, spread};
 
 /// The bits of a slot that are an address.
@@ -22,6 +22,15 @@ const ADDRESS: u64 = (1 << 48) - 1;
 #[inline(always)]
 fn tag(hash: u64) -> u64 {
     1 << (48 + (hash >> 60))
+}
+
+/// Where the mates of probe rows are looked up.
+#[derive(Clone, Copy)]
+pub(crate) enum Mates<'a> {
+    /// By the hash of the keys.
+    Hashed(&'a TaggedTable),
+    /// By comparisons.
+    Sorted(&'a RangeTable),
 }
 
 /// The table.
