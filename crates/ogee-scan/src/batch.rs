@@ -151,27 +151,16 @@ impl BatchDecoder {
         let mut batch = Batch { read, picked: None, left: read, foreign, columns: vec![None; outputs.len()] };
         filter.begin();
         while batch.left > 0
-            && let Some(conjunct) = filter.next()
+            && let Some(step) = filter.next()
         {
-            for &column in filter.columns(conjunct) {
+            for &column in filter.columns(step) {
                 self.decode(file, &mut batch, column)?;
             }
             let is_coded = |column: usize| match outputs[column] {
                 Output::Flat(flat) => file.columns.flat[flat].is_codes(),
                 _ => false,
             };
-            if let Some(keep) = filter.select(conjunct, &batch.columns, batch.left, is_coded)? {
-                batch.narrow(keep);
-            }
-        }
-        for join in 0..filter.joins() {
-            if batch.left == 0 {
-                break;
-            }
-            for &column in filter.keys(join) {
-                self.decode(file, &mut batch, column)?;
-            }
-            if let Some(keep) = filter.select_keys(join, &batch.columns, batch.left)? {
+            if let Some(keep) = filter.select(step, &batch.columns, batch.left, is_coded)? {
                 batch.narrow(keep);
             }
         }

@@ -1,8 +1,9 @@
 //! Predicates of those who read the scan, and the keys that joins have for its rows, applied while it decodes.
 //!
-//! Conjuncts are applied one after the other, each to the rows that the ones before left. Those that cannot fail come first, in the order that leaves
-//! out most rows for their cost, as it was seen so far; the others keep their order, so that none meets a row which the one before would have
-//! kept from it. Of a column that comes as codes of a dictionary, each value is looked at once, and then its codes are looked up.
+//! Conjuncts are applied one after the other, each to the rows that the ones before left, and so are the keys of joins. Those that cannot fail come
+//! first, in the order that leaves out most rows for their cost, as it was seen so far; the others keep their order, so that none meets a row which
+//! the one before would have kept from it. Where there are such, keys of joins come after them: what fails does so whether keys are known or not.
+//! Of a column that comes as codes of a dictionary, each value is looked at once, and then its codes are looked up.
 //!
 //! Not here: which columns are decoded when (`batch`).
 
@@ -13,7 +14,7 @@ use arrow_schema::DataType;
 use ogee_exec::{ExecError, Expr, Restriction, RestrictionLocal};
 use ogee_vector::{Chunk, Column, keep_rows};
 
-/// Batches after which the order is looked at again.
+/// Batches after which the order is looked at again; before that it is when their number has doubled.
 const ORDER_BATCHES: usize = 16;
 
 /// A part of a predicate, over columns of the scan.
@@ -76,7 +77,7 @@ struct Lookup {
     passes: Option<Box<[bool]>>,
 }
 
-/// What a lane has seen of a conjunct.
+/// What a lane has seen of a step: of a conjunct, or of the keys of a join.
 #[derive(Default)]
 struct Seen {
     rows: u64,
@@ -104,13 +105,15 @@ struct LaneKeys {
     restriction: RestrictionLocal,
 }
 
-/// A lane's use of a filter, and of the keys of joins.
+/// A lane's use of a filter, and of the keys of joins. Its steps are the conjuncts, by their numbers, and then the joins.
 pub(crate) struct LaneFilter {
     filter: Arc<ScanFilter>,
     keys: Box<[LaneKeys]>,
     order: Box<[usize]>,
+    /// So many of the steps at the beginning of the order may change places.
+    movable: usize,
     seen: Box<[Seen]>,
-    /// Place in the order of the next conjunct for the batch at hand.
+    /// Place in the order of the next step for the batch at hand.
     next: usize,
     started: Option<Instant>,
     batches: usize,
@@ -120,15 +123,19 @@ pub(crate) struct LaneFilter {
 impl LaneFilter {
     /// For a lane that begins now: what is to be known about keys is known.
     pub(crate) fn new(filter: Arc<ScanFilter>, keys: &[JoinKeys]) -> Self {
-        let count = filter.conjuncts.len();
         let keys = keys.iter().filter_map(|JoinKeys { columns, restriction }| {
             Some(LaneKeys { columns: columns.clone(), restriction: restriction.local()? })
         });
+        let keys: Box<[LaneKeys]> = keys.collect();
+        let conjuncts = filter.conjuncts.len();
+        let steps = conjuncts + keys.len();
+        let safe = filter.conjuncts.partition_point(|conjunct| !conjunct.can_fail);
         Self {
-            keys: keys.collect(),
+            keys,
             filter,
-            order: (0..count).collect(),
-            seen: (0..count).map(|_| Seen::default()).collect(),
+            order: (0..steps).collect(),
+            movable: if safe == conjuncts { steps } else { safe },
+            seen: (0..steps).map(|_| Seen::default()).collect(),
             next: 0,
             started: None,
             batches: 0,
@@ -145,34 +152,64 @@ impl LaneFilter {
     pub(crate) fn begin(&mut self) {
         self.next = 0;
         self.batches += 1;
-        if self.batches.is_multiple_of(ORDER_BATCHES) {
-            let movable = self.filter.conjuncts.partition_point(|conjunct| !conjunct.can_fail);
-            let worth = |&conjunct: &usize| self.seen[conjunct].worth();
-            self.order[..movable].sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+        if self.batches.is_multiple_of(ORDER_BATCHES) || self.batches < ORDER_BATCHES && self.batches.is_power_of_two()
+        {
+            let worth = |&step: &usize| self.seen[step].worth();
+            self.order[..self.movable].sort_by(|a, b| worth(b).total_cmp(&worth(a)));
         }
     }
 
-    /// The next conjunct to apply.
+    /// The next step to take.
     pub(crate) fn next(&mut self) -> Option<usize> {
-        let conjunct = self.order.get(self.next).copied()?;
+        let step = self.order.get(self.next).copied()?;
         self.next += 1;
         self.started = Some(Instant::now());
-        Some(conjunct)
+        Some(step)
     }
 
-    /// The columns that a conjunct reads.
-    pub(crate) fn columns(&self, conjunct: usize) -> &[usize] {
-        &self.filter.conjuncts[conjunct].columns
+    /// The columns that a step reads.
+    pub(crate) fn columns(&self, step: usize) -> &[usize] {
+        match self.filter.conjuncts.get(step) {
+            Some(conjunct) => &conjunct.columns,
+            None => &self.keys[step - self.filter.conjuncts.len()].columns,
+        }
     }
 
-    /// Applies a conjunct to `rows` rows, of which its columns are there: those that pass, unless all do. `is_coded`: whether a column comes as codes.
+    /// Whether a join has no keys at all.
+    pub(crate) fn wants_nothing(&self) -> bool {
+        self.keys.iter().any(|keys| keys.restriction.is_empty())
+    }
+
+    /// Takes a step with `rows` rows, of which its columns are there: those that pass, unless all do. `is_coded`: whether a column comes as codes.
     pub(crate) fn select(
+        &mut self,
+        step: usize,
+        columns: &[Option<Column>],
+        rows: usize,
+        is_coded: impl Fn(usize) -> bool,
+    ) -> Result<Option<&[u32]>, ExecError> {
+        let asked = match step.checked_sub(self.filter.conjuncts.len()) {
+            None => self.select_by_conjunct(step, columns, rows, is_coded).map(|()| true)?,
+            Some(join) => self.select_by_keys(join, columns, rows)?,
+        };
+        if !asked {
+            return Ok(None);
+        }
+        let (seen, keep) = (&mut self.seen[step], &self.keep);
+        seen.rows += rows as u64;
+        seen.passed += keep.len() as u64;
+        seen.nanoseconds += self.started.map_or(0, |started| started.elapsed().as_nanos() as u64);
+        Ok((keep.len() < rows).then_some(&keep[..]))
+    }
+
+    /// The rows that pass conjunct `conjunct` into `keep`.
+    fn select_by_conjunct(
         &mut self,
         conjunct: usize,
         columns: &[Option<Column>],
         rows: usize,
         is_coded: impl Fn(usize) -> bool,
-    ) -> Result<Option<&[u32]>, ExecError> {
+    ) -> Result<(), ExecError> {
         let Conjunct { expr, columns: reads, .. } = &self.filter.conjuncts[conjunct];
         let (seen, keep) = (&mut self.seen[conjunct], &mut self.keep);
         let coded = match **reads {
@@ -187,42 +224,15 @@ impl LaneFilter {
             }
             _ => expr.select(&chunk(columns, rows), keep)?,
         }
-        seen.rows += rows as u64;
-        seen.passed += keep.len() as u64;
-        seen.nanoseconds += self.started.map_or(0, |started| started.elapsed().as_nanos() as u64);
-        Ok((keep.len() < rows).then_some(&keep[..]))
-    }
-}
-
-/// Keys of joins: asked about after the conjuncts, which cost less.
-impl LaneFilter {
-    /// Whether a join has no keys at all.
-    pub(crate) fn wants_nothing(&self) -> bool {
-        self.keys.iter().any(|keys| keys.restriction.is_empty())
+        Ok(())
     }
 
-    /// Of how many joins there are keys.
-    pub(crate) fn joins(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// The columns that are keys of join `join`.
-    pub(crate) fn keys(&self, join: usize) -> &[usize] {
-        &self.keys[join].columns
-    }
-
-    /// Which of `rows` rows, of which the keys are there, may have a mate in join `join`, unless all may.
-    pub(crate) fn select_keys(
-        &mut self,
-        join: usize,
-        columns: &[Option<Column>],
-        rows: usize,
-    ) -> Result<Option<&[u32]>, ExecError> {
+    /// The rows that may have a mate in join `join` into `keep`. False if it was not looked, since that does not pay.
+    fn select_by_keys(&mut self, join: usize, columns: &[Option<Column>], rows: usize) -> Result<bool, ExecError> {
         let LaneKeys { columns: keys, restriction } = &mut self.keys[join];
         let values: Vec<Column> =
-            keys.iter().map(|&key| columns[key].clone().expect("keys are decoded first")).collect();
-        let asked = restriction.select(&values, rows, &mut self.keep)?;
-        Ok((asked && self.keep.len() < rows).then_some(&self.keep[..]))
+            keys.iter().map(|&key| columns[key].clone().expect("columns of a step are decoded first")).collect();
+        restriction.select(&values, rows, &mut self.keep)
     }
 }
 
