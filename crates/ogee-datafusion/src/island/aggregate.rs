@@ -20,7 +20,8 @@ use datafusion::{
 use ogee_exec::{
     Expr,
     aggregate::{
-        AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, RegrKind, supports,
+        AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, RegrKind, finer_sets,
+        supports,
     },
 };
 use ogee_vector::{PhysicalType, normalize_schema, normalize_type};
@@ -79,8 +80,8 @@ impl Aggregate {
             None => return None,
         };
         let expressions = expressions(node);
-        let description = describe(node, mode, collected.is_some());
         let spec = AggregateSpec { keys, grouping_sets, aggregates, collected, mode, schema };
+        let description = describe(node, &spec);
         Some(Self { spec, expressions, description })
     }
 
@@ -106,7 +107,7 @@ impl fmt::Display for Aggregate {
     }
 }
 
-fn describe(node: &AggregateExec, mode: AggregateMode, collects: bool) -> String {
+fn describe(node: &AggregateExec, spec: &AggregateSpec) -> String {
     let groups = node.group_expr();
     let key = |(expr, name): &(Arc<dyn PhysicalExpr>, String)| {
         let text = expr.to_string();
@@ -116,22 +117,19 @@ fn describe(node: &AggregateExec, mode: AggregateMode, collects: bool) -> String
         }
     };
     let keys: Vec<_> = groups.expr().iter().map(key).collect();
-    let mut text = format!("mode={mode:?}, keys=[{}]", keys.join(", "));
+    let mut text = format!("mode={:?}, keys=[{}]", spec.mode, keys.join(", "));
     if groups.has_grouping_set() {
-        let sets: Vec<_> = groups
-            .groups()
-            .iter()
-            .map(|nulls| {
-                let names: Vec<_> = nulls
-                    .iter()
-                    .zip(groups.expr())
-                    .filter(|(null, _)| !**null)
-                    .map(|(_, (_, name))| name.as_str())
-                    .collect();
-                format!("({})", names.join(", "))
-            })
-            .collect();
-        text.push_str(&format!(", sets=[{}]", sets.join(", ")));
+        let set = |nulls: &Vec<bool>| {
+            let present = nulls.iter().zip(groups.expr()).filter(|(null, _)| !**null);
+            let names: Vec<_> = present.map(|(_, (_, name))| name.as_str()).collect();
+            format!("({})", names.join(", "))
+        };
+        let sets = groups.groups();
+        let described = sets.iter().zip(finer_sets(spec)).map(|(nulls, finer)| match finer {
+            Some(finer) => format!("{} of {}", set(nulls), set(&sets[finer])),
+            None => set(nulls),
+        });
+        text.push_str(&format!(", sets=[{}]", described.collect::<Vec<_>>().join(", ")));
     }
     let calls: Vec<_> = node
         .aggr_expr()
@@ -144,7 +142,11 @@ fn describe(node: &AggregateExec, mode: AggregateMode, collects: bool) -> String
             _ => call.name().to_owned(),
         })
         .collect();
-    text.push_str(&format!(", {}=[{}]", if collects { "collected" } else { "aggregates" }, calls.join(", ")));
+    text.push_str(&format!(
+        ", {}=[{}]",
+        if spec.collected.is_some() { "collected" } else { "aggregates" },
+        calls.join(", ")
+    ));
     text
 }
 

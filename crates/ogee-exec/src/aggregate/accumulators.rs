@@ -280,8 +280,11 @@ impl Accumulator for AvgDecimal {
         Ok(Arc::new(averages.with_precision_and_scale(*precision, *scale)?))
     }
 
-    fn to_columns(_states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Err(ExecError::Vector(ogee_vector::VectorError::UnsupportedType(output.clone())))
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        let counts = states.iter().map(|s| Some(s.count)).collect::<UInt64Array>();
+        let sum = |s: &Self| { s.sum }.to_i128().ok_or_else(|| overflow("avg", output));
+        let sums = states.iter().map(|s| sum(s).map(Some)).collect::<Result<Decimal128Array, _>>()?;
+        Ok(vec![Arc::new(counts), Arc::new(sums.with_data_type(summed(output)))])
     }
 
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
@@ -331,11 +334,10 @@ impl Accumulator for ShortAvg {
         AvgDecimal::results(&states.iter().map(Self::wide).collect::<Vec<_>>(), output)
     }
 
-    fn to_columns(states: &[Self], _output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Ok(vec![
-            Arc::new(states.iter().map(|s| Some(s.count)).collect::<UInt64Array>()),
-            Arc::new(states.iter().map(|s| Some(i128::from(s.sum))).collect::<Decimal128Array>()),
-        ])
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        let counts = states.iter().map(|s| Some(s.count)).collect::<UInt64Array>();
+        let sums = states.iter().map(|s| Some(i128::from(s.sum))).collect::<Decimal128Array>();
+        Ok(vec![Arc::new(counts), Arc::new(sums.with_data_type(summed(output)))])
     }
 
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
@@ -388,13 +390,28 @@ impl<T: WideInteger> Accumulator for AvgInteger<T> {
         Ok(Arc::new(states.iter().map(average).collect::<Float64Array>()))
     }
 
-    fn to_columns(_states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Err(ExecError::Vector(ogee_vector::VectorError::UnsupportedType(output.clone())))
+    fn to_columns(states: &[Self], _output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        let counts = states.iter().map(|s| Some(s.count)).collect::<UInt64Array>();
+        let sums = states.iter().map(|s| Some(s.sum)).collect::<Decimal128Array>();
+        Ok(vec![Arc::new(counts), Arc::new(sums.with_data_type(SUMMED_INTEGERS))])
     }
 
-    fn from_columns(columns: &[ArrayRef], _row: usize) -> Option<Self> {
-        unreachable!("{columns:?} cannot be states: there are no two steps")
+    fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
+        let count = columns[0].as_primitive::<UInt64Type>();
+        let sum = columns[1].as_primitive::<types::Decimal128Type>();
+        sum.is_valid(row).then(|| Self { sum: sum.value(row), count: count.value(row), input: PhantomData })
     }
+}
+
+/// The type of the sum of which an average of integers is made.
+pub(crate) const SUMMED_INTEGERS: DataType = DataType::Decimal128(38, 0);
+
+/// The type of the sum of which an average of type `output` is made.
+fn summed(output: &DataType) -> DataType {
+    let DataType::Decimal128(_, scale) = *output else {
+        unreachable!("averages of decimals are typed by `supports`");
+    };
+    DataType::Decimal128(38, scale - AVG_EXTRA_SCALE as i8)
 }
 
 /// Digits after the point that an average of decimals has beyond its argument.

@@ -105,6 +105,20 @@ pub enum AggregateMode {
     Partial,
     /// States in, results out.
     Final,
+    /// States in, states out. For aggregates of which all of the state leaves the row; see [`AggregateSpec::grouping_sets`].
+    Merge,
+}
+
+impl AggregateMode {
+    /// Whether states come in.
+    pub(crate) fn merges(self) -> bool {
+        matches!(self, Self::Final | Self::Merge)
+    }
+
+    /// Whether states go out.
+    pub(crate) fn gives_states(self) -> bool {
+        matches!(self, Self::Partial | Self::Merge)
+    }
 }
 
 /// Aggregates whose states grow with their values, brought by the front end: medians, lists, sketches, users' own.

@@ -5,17 +5,22 @@
 //! columns are as narrow as was guessed; `generations` replaces it when a guess was wrong. `collect` is the second phase of functions
 //! over whole groups, `holistic` those of them that are the engine's own. `combine` combines equal groups of a
 //! partition, for the second phase and, where rows repeat often, for the first (`early`). `accumulators`, `counts`, `pairs`,
-//! `extremum` and `arg_extremum` are the functions' kernels. `expand` and `distinct` reduce grouping sets, `DISTINCT` and modes to plain aggregations.
+//! `extremum` and `arg_extremum` are the functions' kernels. `expand` and `distinct` reduce `DISTINCT` and modes to plain aggregations,
+//! `sets` does so with grouping sets: `states` leave the rows of groups as columns, `coarsen` makes groups of groups, `finish` results.
+//! `empty_sets` is about groups of no rows.
 
 mod accumulators;
 mod arg_extremum;
+mod coarsen;
 mod collect;
 mod combine;
 mod counts;
 mod distinct;
 mod early;
+mod empty_sets;
 mod expand;
 mod extremum;
+mod finish;
 mod function;
 mod generations;
 mod holistic;
@@ -23,21 +28,15 @@ mod kernel;
 mod lookup;
 mod pairs;
 mod plan;
+mod sets;
 mod sink;
 mod source;
+mod states;
 mod table;
 mod totals;
 
 use std::sync::Arc;
 
-use arrow_array::Array;
-
-use self::{
-    expand::{Appended, Expand},
-    generations::Generations,
-    sink::AggregateSink,
-    source::{AggregateSource, Partitions},
-};
 pub use self::{
     function::{
         AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, Collected, CollectedAggregates,
@@ -45,6 +44,12 @@ pub use self::{
     },
     holistic::{Gather, HolisticStates, Mode, OfSorted, Quantile, QuantileKind, discrete_rank},
     plan::{is_storable, supports},
+    sets::finer_sets,
+};
+use self::{
+    generations::Generations,
+    sink::AggregateSink,
+    source::{AggregateSource, Partitions},
 };
 use crate::{ExecError, Expr, Groups, OpenPipeline, Query};
 
@@ -54,9 +59,8 @@ use crate::{ExecError, Expr, Groups, OpenPipeline, Query};
 /// [`ExecError::Vector`] when a type has no row form; ask [`supports`] first.
 pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) -> Result<OpenPipeline, ExecError> {
     let columns = input.columns();
-    if let Some(sets) = &spec.grouping_sets {
-        let sets = sets.clone();
-        return aggregate_sets(query, input, spec, &sets);
+    if spec.grouping_sets.is_some() {
+        return sets::aggregate_sets(query, input, spec);
     }
     if spec.aggregates.iter().any(distinct::is_over_values) {
         let steps = distinct::split(spec, columns);
@@ -78,26 +82,4 @@ pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) ->
     groups.deps.push(first);
     groups.groups = Some(Groups { pipeline: first, columns: kept });
     Ok(groups)
-}
-
-/// Several groupings over the same rows: the rows are expanded, the set's id is one more key.
-fn aggregate_sets(
-    query: &mut Query,
-    mut input: OpenPipeline,
-    mut spec: AggregateSpec,
-    sets: &[GroupingSet],
-) -> Result<OpenPipeline, ExecError> {
-    let columns = input.columns();
-    let mut appended = Vec::with_capacity(spec.keys.len() + 1);
-    for (i, key) in spec.keys.iter_mut().enumerate() {
-        let expr = std::mem::replace(&mut key.expr, Expr::Column(columns + i));
-        appended.push(Appended::value(expr, &key.data_type, sets.iter().map(|set| set.nulls[i]).collect()));
-    }
-    let id_type = sets.first().map_or(arrow_schema::DataType::UInt8, |set| set.id.data_type().clone());
-    appended.push(Appended::PerSet(sets.iter().map(|set| Arc::clone(&set.id)).collect()));
-    let id = Expr::Column(columns + spec.keys.len());
-    spec.keys.push(GroupKey { expr: id, data_type: id_type });
-    spec.grouping_sets = None;
-    input.operators.push(Arc::new(Expand::new(sets.len(), columns, appended)));
-    aggregate(query, input, spec)
 }

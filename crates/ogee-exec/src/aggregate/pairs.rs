@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, Float64Array, UInt64Array, cast::AsArray, types::Float64Type};
-use arrow_schema::DataType;
-use ogee_vector::VectorError;
+use arrow_array::{
+    Array, ArrayRef, Float64Array, UInt64Array,
+    cast::AsArray,
+    types::{Float64Type, UInt64Type},
+};
 
 use super::{
     AggregateFunction, RegrKind,
@@ -87,7 +89,6 @@ impl Moments {
 pub(crate) struct PairKernel {
     pub(crate) offset: usize,
     pub(crate) function: AggregateFunction,
-    pub(crate) output: DataType,
 }
 
 impl PairKernel {
@@ -122,8 +123,23 @@ impl Kernel for PairKernel {
         Ok(())
     }
 
-    unsafe fn merge(&self, _states: &[ArrayRef], _targets: Targets<'_>) -> Result<(), ExecError> {
-        Err(VectorError::UnsupportedType(self.output.clone()).into())
+    unsafe fn merge(&self, states: &[ArrayRef], targets: Targets<'_>) -> Result<(), ExecError> {
+        let counts = states[0].as_primitive::<UInt64Type>().values();
+        let floats: Vec<&[f64]> = states[1..].iter().map(|s| &**s.as_primitive::<Float64Type>().values()).collect();
+        let [mean_y, mean_x, yy, xx, xy] = floats[..] else {
+            unreachable!("a state has five floats");
+        };
+        for (row, &count) in counts.iter().enumerate() {
+            let target = match targets {
+                Targets::Each(rows) => rows[row] as usize as *mut u8,
+                Targets::One(target) => target,
+            };
+            let (mean_y, mean_x) = (mean_y[row], mean_x[row]);
+            let other = Moments { count, mean_y, mean_x, yy: yy[row], xx: xx[row], xy: xy[row] };
+            // SAFETY: the caller vouches for the targets.
+            unsafe { self.change(target, |state| state.merge(&other)) };
+        }
+        Ok(())
     }
 
     unsafe fn combine(&self, sources: &[*const u8], targets: &[*mut u8]) {
@@ -145,7 +161,15 @@ impl Kernel for PairKernel {
         Ok(Arc::new(states.map(|s| s.result(self.function)).collect::<Float64Array>()))
     }
 
-    unsafe fn states(&self, _rows: &[*const u8]) -> Result<Vec<ArrayRef>, ExecError> {
-        Err(VectorError::UnsupportedType(self.output.clone()).into())
+    unsafe fn states(&self, rows: &[*const u8]) -> Result<Vec<ArrayRef>, ExecError> {
+        // SAFETY: the caller vouches for the rows.
+        let read = |row: &*const u8| unsafe { row.add(self.offset).cast::<Moments>().read_unaligned() };
+        let states: Vec<Moments> = rows.iter().map(read).collect();
+        let column = |value: fn(&Moments) -> f64| -> ArrayRef {
+            Arc::new(Float64Array::from_iter_values(states.iter().map(value)))
+        };
+        let counts = UInt64Array::from_iter_values(states.iter().map(|s| s.count));
+        let floats = [column(|s| s.mean_y), column(|s| s.mean_x), column(|s| s.yy), column(|s| s.xx), column(|s| s.xy)];
+        Ok([Arc::new(counts) as ArrayRef].into_iter().chain(floats).collect())
     }
 }

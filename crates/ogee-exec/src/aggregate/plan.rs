@@ -130,7 +130,7 @@ fn short_values(call: &AggregateCall) -> ShortValues {
 /// Whether `call` has a short state for values of `domain`: a count in 32 bits, a sum of floats that are there, a sum or average of integers
 /// in 64 bits that cannot overflow.
 pub(crate) fn may_be_short(call: &AggregateCall, spec: &AggregateSpec, domain: Domain) -> bool {
-    let raw = spec.mode != AggregateMode::Final && !spec.keys.is_empty();
+    let raw = !spec.mode.merges() && !spec.keys.is_empty();
     if short_values(call) == ShortValues::Any {
         return raw;
     }
@@ -276,7 +276,8 @@ impl AggregatePlan {
             for (arg, data_type) in kept.iter().zip(&call.arg_types) {
                 payload.push(plan.input(Some(arg), call.filter.as_ref(), NestedCodec::of(data_type)?));
             }
-            outputs.push(Output::Column(columns[0]));
+            let given = if spec.mode.gives_states() { columns.len() } else { 1 };
+            outputs.extend(columns[..given].iter().map(|&column| Output::Column(column)));
             let extremum =
                 |at: usize, keep| Extremum { column: columns[at], keep, dictionary: forms[at].dictionary().cloned() };
             match call.function {
@@ -312,7 +313,7 @@ impl AggregatePlan {
                 }
                 _ => call.args.iter().map(|arg| plan.input(Some(arg), call.filter.as_ref(), None)).collect(),
             };
-            let merges = spec.mode == AggregateMode::Final || call.function == F::MergeCounts;
+            let merges = spec.mode.merges() || call.function == F::MergeCounts;
             let state = layout.state_offset() + offsets.start..layout.state_offset() + offsets.end;
             let kernel = bind(call, short, state.start);
             kernels.push(BoundKernel { kernel, state, short, short_values: short_values(call), merges, inputs });
@@ -456,7 +457,7 @@ impl AggregatePlan {
                         let stored = gather_column(&self.layout, *column, rows)?;
                         columns.push(self.narrowings[*column].widen(stored, &mut caches[*column]));
                     }
-                    Output::Kernel(kernel) if self.mode == AggregateMode::Partial => {
+                    Output::Kernel(kernel) if self.mode.gives_states() => {
                         columns.extend(self.kernels[*kernel].kernel.states(rows)?);
                     }
                     Output::Kernel(kernel) => columns.push(self.kernels[*kernel].kernel.results(rows)?),
@@ -551,6 +552,10 @@ fn with_accumulator<V: WithAccumulator>(call: &AggregateCall, short: bool, visit
         (F::Avg, DataType::Float64) if value.is_some_and(|value| value.is_integer() && call.arg_types.len() == 1) => {
             over_integers!(value, visitor, AvgInteger)
         }
+        // States, which are the same whatever the integers were.
+        (F::Avg, DataType::Float64) if matches!(value, Some(DataType::Decimal128(..))) => {
+            visitor.with::<AvgInteger<types::Int64Type>>()
+        }
         (F::Avg, DataType::Float64) => visitor.with::<SumFloat<true>>(),
         (F::Avg, _) => visitor.with::<AvgDecimal>(),
         (F::BitAnd, _) => over_integers!(value, visitor, Bits, BITS_AND),
@@ -604,7 +609,7 @@ fn bind(call: &AggregateCall, short: bool, offset: usize) -> Box<dyn Kernel> {
         F::BoolAnd => Box::new(BooleanKernel { offset, decides: false }),
         F::BoolOr => Box::new(BooleanKernel { offset, decides: true }),
         F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => {
-            Box::new(PairKernel { offset, function: call.function, output: call.output.clone() })
+            Box::new(PairKernel { offset, function: call.function })
         }
         _ => with_accumulator(call, short, Bind { offset, output: &call.output }),
     }

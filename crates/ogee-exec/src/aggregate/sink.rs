@@ -124,30 +124,7 @@ impl Sink for AggregateSink {
     }
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
-        let grant = self.grant(ctx.settings.threads.max(1));
-        let plan = self.shared.generations.latest();
-        let radix = RadixBits::new(INITIAL_BITS);
-        let rows = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, true);
-        Ok(Box::new(AggregateLocal {
-            plan,
-            ctx: ctx.clone(),
-            shared: Arc::clone(&self.shared),
-            rows_estimate: self.rows_estimate,
-            grant: grant.lane_bytes,
-            lanes: grant.lanes,
-            rows,
-            lookup: None,
-            begun: false,
-            rounds: 0,
-            survivors: 0,
-            input_rows: 0,
-            since: (0, 0),
-            stopped: false,
-            looked_up: Some(0),
-            early: EarlyCombination::default(),
-            only: std::ptr::null_mut(),
-            scratch: Scratch::default(),
-        }))
+        Ok(Box::new(self.lane(ctx)))
     }
 
     fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
@@ -184,6 +161,39 @@ impl Sink for AggregateSink {
 }
 
 impl AggregateSink {
+    /// State of one lane.
+    pub(crate) fn lane(&self, ctx: &ExecContext) -> AggregateLocal {
+        let grant = self.grant(ctx.settings.threads.max(1));
+        let plan = self.shared.generations.latest();
+        let radix = RadixBits::new(INITIAL_BITS);
+        let rows = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, true);
+        AggregateLocal {
+            plan,
+            ctx: ctx.clone(),
+            shared: Arc::clone(&self.shared),
+            rows_estimate: self.rows_estimate,
+            grant: grant.lane_bytes,
+            lanes: grant.lanes,
+            rows,
+            lookup: None,
+            begun: false,
+            rounds: 0,
+            survivors: 0,
+            input_rows: 0,
+            since: (0, 0),
+            stopped: false,
+            looked_up: Some(0),
+            early: EarlyCombination::default(),
+            only: std::ptr::null_mut(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Ends the first phase without any rows, and without the group that there is even if there are none.
+    pub(crate) fn finish_without_groups(&self) {
+        self.partitions.fill(self.shared.generations.latest(), Vec::new());
+    }
+
     /// Without keys there is a group even if there are no rows: one row, all NULL, its states empty.
     fn empty_group(&self, plan: &Arc<AggregatePlan>) -> Result<LaneRows, ExecError> {
         let radix = RadixBits::new(INITIAL_BITS);
@@ -234,7 +244,7 @@ struct Scratch {
 }
 
 /// One lane of the first phase.
-struct AggregateLocal {
+pub(crate) struct AggregateLocal {
     plan: Arc<AggregatePlan>,
     ctx: ExecContext,
     shared: Arc<Shared>,
@@ -684,8 +694,27 @@ pub(crate) unsafe fn update_states(
 
 impl SinkLocal for AggregateLocal {
     fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
+        self.add(&chunk)?;
+        Ok(Flow::Continue)
+    }
+
+    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+        self.note_resumed();
+        // Every group of the rows is in the table, once, if it was never reset, and never given up for a longer string.
+        let groups = self.lookup.as_ref().map_or(1, Lookup::len);
+        let distinct = self.rounds == 0 && groups == self.rows.rows();
+        let radix = self.rows.radix();
+        let lane = LaneRows { plan: self.plan, radix, partitions: self.rows.into_partitions(), distinct };
+        self.shared.done.lock().push(lane);
+        Ok(())
+    }
+}
+
+impl AggregateLocal {
+    /// Adds the rows of `chunk`.
+    pub(crate) fn add(&mut self, chunk: &Chunk) -> Result<(), ExecError> {
         let rows = chunk.len();
-        self.plan.evaluate(&chunk, &mut self.scratch.evaluated)?;
+        self.plan.evaluate(chunk, &mut self.scratch.evaluated)?;
         if !self.begun {
             self.begin()?;
         }
@@ -725,17 +754,6 @@ impl SinkLocal for AggregateLocal {
             self.scratch.stage_keys(&self.plan, &self.ctx, rows)?;
             self.append_all(rows)?;
         }
-        Ok(Flow::Continue)
-    }
-
-    fn combine(self: Box<Self>) -> Result<(), ExecError> {
-        self.note_resumed();
-        // Every group of the rows is in the table, once, if it was never reset, and never given up for a longer string.
-        let groups = self.lookup.as_ref().map_or(1, Lookup::len);
-        let distinct = self.rounds == 0 && groups == self.rows.rows();
-        let radix = self.rows.radix();
-        let lane = LaneRows { plan: self.plan, radix, partitions: self.rows.into_partitions(), distinct };
-        self.shared.done.lock().push(lane);
         Ok(())
     }
 }

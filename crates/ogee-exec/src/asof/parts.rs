@@ -156,7 +156,7 @@ impl Parts {
     fn grant(&self, ctx: &ExecContext, threads: usize) -> Option<Grant> {
         let parts = self.rows.get()?;
         Some(*self.grant.get_or_init(|| {
-            let half = ctx.memory.available() / 2;
+            let half = ctx.share.claim() / 2;
             let size = |part: &Mutex<Part>| part.lock().iter().flatten().map(footprint).sum::<usize>();
             let largest = parts.iter().map(size).max().unwrap_or(0).max(LANE_PAGES_MIN * PAGE_SIZE);
             let lanes = (half / largest).clamp(1, threads.min(parts.len()).max(1));

@@ -1,0 +1,74 @@
+//! Aggregates whose states can leave their rows as columns, to be merged by a later aggregation.
+//!
+//! The columns hold all of a state: merged in any order they give the result that the rows would have given.
+
+use arrow_schema::DataType;
+
+use super::{AggregateCall, AggregateFunction as F, RegrKind, accumulators::SUMMED_INTEGERS};
+use crate::Expr;
+
+/// Digits of a decimal that [`DataType::Decimal128`] can add up 2^64 times.
+const SUMMED_DIGITS: u8 = 18;
+
+/// Types of the columns that hold the states of `call`; `None` if there are none.
+pub(crate) fn state_types(call: &AggregateCall) -> Option<Vec<DataType>> {
+    if call.distinct {
+        return None;
+    }
+    let float = || DataType::Float64;
+    match call.function {
+        F::CountStar | F::Count => Some(vec![DataType::Int64]),
+        F::Sum | F::Min | F::Max | F::FirstValue { .. } | F::BoolAnd | F::BoolOr | F::BitAnd | F::BitOr | F::BitXor => {
+            Some(vec![call.output.clone()])
+        }
+        F::ArgMin | F::ArgMax => Some(call.arg_types.clone()),
+        F::Avg => match call.arg_types[..] {
+            [DataType::Float64] => Some(vec![DataType::UInt64, float()]),
+            [ref value] if value.is_integer() => Some(vec![DataType::UInt64, SUMMED_INTEGERS]),
+            [DataType::Decimal128(..=SUMMED_DIGITS, scale)] => {
+                Some(vec![DataType::UInt64, DataType::Decimal128(38, scale)])
+            }
+            _ => None,
+        },
+        F::VarSample | F::VarPopulation | F::StddevSample | F::StddevPopulation => {
+            Some(vec![DataType::UInt64, float(), float()])
+        }
+        F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => {
+            let mut types = vec![DataType::UInt64];
+            types.resize_with(6, float);
+            Some(types)
+        }
+        F::Mode | F::MergeCounts | F::MergeModes => None,
+    }
+}
+
+/// Whether the first column of the states of `call` is its result.
+pub(crate) fn begins_with_result(call: &AggregateCall) -> bool {
+    match call.function {
+        F::CountStar
+        | F::Count
+        | F::Sum
+        | F::Min
+        | F::Max
+        | F::FirstValue { .. }
+        | F::ArgMin
+        | F::ArgMax
+        | F::BoolAnd
+        | F::BoolOr
+        | F::BitAnd
+        | F::BitOr
+        | F::BitXor => true,
+        F::Regression(RegrKind::Count) => true,
+        _ => false,
+    }
+}
+
+/// `call` over its own states, which are columns of `types` from `first` on.
+pub(crate) fn over_states(call: &AggregateCall, types: &[DataType], first: usize) -> AggregateCall {
+    AggregateCall {
+        args: (first..first + types.len()).map(Expr::Column).collect(),
+        arg_types: types.to_vec(),
+        filter: None,
+        ..call.clone()
+    }
+}
