@@ -463,6 +463,124 @@ fn grouping_sets_group_the_same_rows_several_times() {
     }
 }
 
+/// Sets of `key`, `word` and `small`, by what they leave out.
+fn sets_of_three(nulls: &[[bool; 3]]) -> Vec<GroupingSet> {
+    let id = |id: usize| Arc::new(Int64Array::from(vec![id as i64])) as ArrayRef;
+    nulls.iter().enumerate().map(|(i, nulls)| GroupingSet { nulls: nulls.to_vec(), id: id(i) }).collect()
+}
+
+fn spec_of_sets(sets: Vec<GroupingSet>, aggregates: Vec<AggregateCall>) -> AggregateSpec {
+    let mut keys = keys();
+    keys.push(GroupKey { expr: Expr::Column(3), data_type: DataType::Int32 });
+    let mut types = vec![DataType::Int64, DataType::Utf8View, DataType::Int32, DataType::Int64];
+    types.extend(aggregates.iter().map(|call| call.output.clone()));
+    AggregateSpec {
+        keys,
+        grouping_sets: Some(sets),
+        aggregates,
+        collected: None,
+        mode: AggregateMode::Single,
+        schema: schema_of(&types),
+    }
+}
+
+#[test]
+fn coarser_sets_are_made_of_the_groups_of_finer_ones() {
+    const X: bool = true;
+    const O: bool = false;
+    // Two that are within no other, one within both, one twice, and the empty one twice.
+    let nulls = [[X, X, X], [O, O, X], [O, X, X], [X, O, X], [X, O, O], [X, X, X], [O, X, X], [X, X, O]];
+    let calls = vec![
+        call(F::Count, 2, DataType::Int64, DataType::Int64),
+        call(F::Sum, 2, DataType::Int64, DataType::Int64),
+        call(F::Max, 1, DataType::Utf8View, DataType::Utf8View),
+        call(F::Avg, 4, DataType::Float64, DataType::Float64),
+        AggregateCall {
+            args: vec![Expr::Column(1), Expr::Column(2)],
+            arg_types: vec![DataType::Utf8View, DataType::Int64],
+            ..call(F::ArgMin, 1, DataType::Utf8View, DataType::Utf8View)
+        },
+    ];
+    let spec = spec_of_sets(sets_of_three(&nulls), calls);
+    let of = aggregate::finer_sets(&spec);
+    assert_eq!(of, [Some(2), None, Some(1), Some(1), None, Some(0), Some(2), Some(4)]);
+    for (seed, rows, groups, chunk) in [(21, 0, 1, 100), (22, 15_000, 900, 2048), (23, 4_000, 1 << 40, 77)] {
+        let data = data(seed, rows, groups, chunk);
+        type Key<'a> = (Option<i64>, Option<&'a str>, Option<i32>, usize);
+        let mut map: BTreeMap<Key<'_>, Vec<&Row>> = BTreeMap::new();
+        for (id, [no_key, no_word, no_small]) in nulls.into_iter().enumerate() {
+            if no_key && no_word && no_small {
+                map.entry((None, None, None, id)).or_default();
+            }
+            for row in &data.rows {
+                let key = row.key.filter(|_| !no_key);
+                let word = row.word.as_deref().filter(|_| !no_word);
+                map.entry((key, word, (!no_small).then_some(row.small), id)).or_default().push(row);
+            }
+        }
+        let mut expected: Vec<String> = map
+            .iter()
+            .map(|((key, word, small, id), rows)| {
+                let values: Vec<i64> = rows.iter().filter_map(|r| r.value).collect();
+                let floats: Vec<f64> = rows.iter().filter_map(|r| r.float).collect();
+                let average = floats.iter().sum::<f64>() / floats.len() as f64;
+                let pairs = rows.iter().filter(|r| r.word.is_some() && r.value.is_some());
+                [
+                    show(*key),
+                    show(*word),
+                    show(*small),
+                    id.to_string(),
+                    values.len().to_string(),
+                    show((!values.is_empty()).then(|| values.iter().sum::<i64>())),
+                    show(rows.iter().filter_map(|r| r.word.as_deref()).max()),
+                    show((!floats.is_empty()).then(|| format!("{average:.6}"))),
+                    show(pairs.min_by_key(|r| r.value).and_then(|r| r.word.as_deref())),
+                ]
+                .join("|")
+            })
+            .collect();
+        expected.sort();
+        for setup in SETUPS.iter().filter(|setup| setup.name != "collide" || rows < 10_000) {
+            let ctx = setup.context(chunk);
+            let mut query = Query::new(ctx.clone());
+            let open = aggregate::aggregate(&mut query, data.open(), spec.clone()).unwrap();
+            let got = text(&drain(query, open, setup.threads).unwrap());
+            let differs = got.iter().zip(&expected).find(|(a, b)| a != b);
+            assert!(got == expected, "{} seed {seed}: {differs:?}", setup.name);
+            let stats = ctx.memory.stats();
+            assert_eq!((stats.pinned, stats.temp_bytes), (0, 0), "{} seed {seed}: all is given back", setup.name);
+        }
+    }
+}
+
+#[test]
+fn states_that_cannot_be_merged_are_made_of_rows_for_every_set() {
+    let nulls = [[false, false, false], [false, false, true], [true, true, true]];
+    let distinct = AggregateCall { distinct: true, ..call(F::Count, 2, DataType::Int64, DataType::Int64) };
+    let spec = spec_of_sets(sets_of_three(&nulls), vec![distinct]);
+    assert_eq!(aggregate::finer_sets(&spec), [None; 3]);
+    let data = data(31, 9_000, 40, 500);
+    type Key = (Option<i64>, Option<String>, Option<i32>);
+    let count = |of: &dyn Fn(&Row) -> Key| {
+        let mut map: BTreeMap<_, std::collections::BTreeSet<i64>> = BTreeMap::new();
+        data.rows.iter().for_each(|row| map.entry(of(row)).or_default().extend(row.value));
+        map.into_iter().map(|((k, w, s), values)| (show(k), show(w), show(s), values.len())).collect::<Vec<_>>()
+    };
+    let by_set = [
+        count(&|row| (row.key, row.word.clone(), Some(row.small))),
+        count(&|row| (row.key, row.word.clone(), None)),
+        count(&|_| (None, None, None)),
+    ];
+    let line = |id: usize| move |(k, w, s, n): &(String, String, String, usize)| format!("{k}|{w}|{s}|{id}|{n}");
+    let mut expected: Vec<String> = by_set.iter().enumerate().flat_map(|(id, set)| set.iter().map(line(id))).collect();
+    expected.sort();
+    for setup in &SETUPS[..5] {
+        let mut query = Query::new(setup.context(500));
+        let open = aggregate::aggregate(&mut query, data.open(), spec.clone()).unwrap();
+        assert_eq!(text(&drain(query, open, setup.threads).unwrap()), expected, "{}", setup.name);
+    }
+}
+
 #[test]
 fn a_sum_that_leaves_its_type_is_an_error_and_one_that_comes_back_is_not() {
     let schema = schema_of(&[DataType::Int64]);

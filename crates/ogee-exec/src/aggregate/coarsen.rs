@@ -12,18 +12,23 @@ use std::sync::{
 use ogee_vector::{Chunk, Domain};
 
 use super::sink::{AggregateLocal, AggregateSink};
-use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal, SinkLocal, Source};
+use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal, Sink, SinkLocal, Source};
 
-/// Aggregates the groups that pass and are of one set.
+/// The groups of a set of which others are made.
+pub(crate) struct Taken {
+    /// True for them.
+    pub(crate) is: Expr,
+    /// Gives each of them once for every set that is made of it. None if one set is all that is made.
+    pub(crate) expand: Option<Arc<dyn Operator>>,
+}
+
+/// Aggregates those of the groups that pass that are of some sets.
 pub(crate) struct Coarsen {
-    /// True for the groups that it takes.
-    takes: Arc<Expr>,
+    takes: Arc<[Taken]>,
     /// Those have begun to come.
     begun: Arc<AtomicBool>,
     /// Those that it makes have.
     finished: Arc<AtomicBool>,
-    /// Gives each group once for every set that is made of it, if there are several.
-    expand: Option<Arc<dyn Operator>>,
     sink: Arc<AggregateSink>,
     rest: Arc<dyn Source>,
     /// Columns that are keys; they come first.
@@ -31,16 +36,16 @@ pub(crate) struct Coarsen {
 }
 
 impl Coarsen {
-    /// Groups for which `takes` is true go through `expand` into `sink`, and come out of `rest`. `begun` says when the first of them may come: what an
-    /// earlier operator makes comes when [it has finished](Self::finished).
+    /// Groups that it `takes` go into `sink`, and what they become comes out of `rest`. `begun` says when the first of them may come: what an earlier
+    /// operator makes comes when [it has finished](Self::finished).
     pub(crate) fn new(
-        (takes, begun): (Expr, Arc<AtomicBool>),
-        expand: Option<Arc<dyn Operator>>,
+        takes: Vec<Taken>,
+        begun: Arc<AtomicBool>,
         sink: AggregateSink,
         rest: Arc<dyn Source>,
         keys: usize,
     ) -> Self {
-        Self { takes: Arc::new(takes), begun, finished: Arc::default(), expand, sink: Arc::new(sink), rest, keys }
+        Self { takes: takes.into(), begun, finished: Arc::default(), sink: Arc::new(sink), rest, keys }
     }
 
     /// Becomes true when the groups that it makes begin to come.
@@ -64,7 +69,7 @@ impl Operator for Coarsen {
             ctx: ctx.clone(),
             takes: Arc::clone(&self.takes),
             rows: Vec::new(),
-            expand: self.expand.as_ref().map(|expand| expand.local(ctx)),
+            expand: self.takes.iter().map(|taken| taken.expand.as_ref().map(|expand| expand.local(ctx))).collect(),
             sink: Arc::clone(&self.sink),
             groups: None,
         })
@@ -73,7 +78,7 @@ impl Operator for Coarsen {
     /// What there is memory for is decided when the first group comes, and not before: by then others have given theirs back.
     fn lanes(&self, threads: usize) -> usize {
         match self.begun.load(Ordering::Acquire) {
-            true => crate::Sink::lanes(&*self.sink, threads),
+            true => self.sink.granted_lanes().min(threads),
             false => threads,
         }
     }
@@ -83,7 +88,7 @@ impl Operator for Coarsen {
     }
 
     fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
-        crate::Sink::finish(&*self.sink, ctx)?;
+        self.sink.finish(ctx)?;
         self.finished.store(true, Ordering::Release);
         Ok(())
     }
@@ -91,9 +96,10 @@ impl Operator for Coarsen {
 
 struct CoarsenLocal {
     ctx: ExecContext,
-    takes: Arc<Expr>,
+    takes: Arc<[Taken]>,
     rows: Vec<u32>,
-    expand: Option<Box<dyn OperatorLocal>>,
+    /// Of those that are taken, in order.
+    expand: Vec<Option<Box<dyn OperatorLocal>>>,
     sink: Arc<AggregateSink>,
     /// The lane's part of the aggregation, once a group came.
     groups: Option<AggregateLocal>,
@@ -105,14 +111,16 @@ impl OperatorLocal for CoarsenLocal {
         chunk: Chunk,
         emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
     ) -> Result<Flow, ExecError> {
-        self.takes.select(&chunk, &mut self.rows)?;
-        if !self.rows.is_empty() {
-            let taken = if self.rows.len() == chunk.len() { chunk.clone() } else { chunk.select(&self.rows) };
+        for (taken, expand) in self.takes.iter().zip(&mut self.expand) {
+            taken.is.select(&chunk, &mut self.rows)?;
+            if self.rows.is_empty() {
+                continue;
+            }
             let groups = self.groups.get_or_insert_with(|| self.sink.lane(&self.ctx));
-            let mut add = |chunk: Chunk| groups.add(&chunk).map(|()| Flow::Continue);
-            match &mut self.expand {
-                Some(expand) => expand.push(taken, &mut add)?,
-                None => add(taken)?,
+            let rows = if self.rows.len() == chunk.len() { chunk.clone() } else { chunk.select(&self.rows) };
+            match expand {
+                Some(expand) => expand.push(rows, &mut |rows| groups.add(&rows).map(|()| Flow::Continue))?,
+                None => groups.add(&rows).map(|()| Flow::Continue)?,
             };
         }
         emit(chunk)

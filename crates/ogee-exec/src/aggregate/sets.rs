@@ -3,19 +3,19 @@
 //! A set whose keys are all keys of another one is computed of the other's groups: their states are merged, and there are
 //! fewer groups than rows. The rows themselves are grouped by the sets that are within no other, of which `ROLLUP` and `CUBE` have one. If there
 //! are several, each row comes once for each (`expand`), and the set's id is one more key. All other sets follow in the pipeline
-//! of the groups (`coarsen`), each of the smallest set that it is within; at its end states become results (`finish`).
+//! of the groups (`coarsen`), each of the smallest set that it is within, those of a level together; at its end states become results (`finish`).
 //!
 //! States that cannot be had as columns (`states`) are not merged: then all sets are grouped from the rows.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use arrow_array::{ArrayRef, new_null_array};
+use arrow_array::new_null_array;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_vector::Domain;
 
 use super::{
     AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, aggregate,
-    coarsen::Coarsen,
+    coarsen::{Coarsen, Taken},
     distinct::is_over_values,
     empty_sets::EmptySets,
     expand::{Appended, Expand},
@@ -57,6 +57,15 @@ fn finest_first(sets: &[GroupingSet]) -> Vec<usize> {
     order
 }
 
+/// How many sets lie between each of `sets` and the rows. All sets of a level are filled at the same time, from those of the level before.
+fn levels(sets: &[GroupingSet], finer: &[Option<usize>]) -> Vec<usize> {
+    let mut levels = vec![0; sets.len()];
+    for set in finest_first(sets) {
+        levels[set] = finer[set].map_or(0, |finer| levels[finer] + 1);
+    }
+    levels
+}
+
 /// Adds the pipelines of an aggregation by several sets.
 pub(crate) fn aggregate_sets(
     query: &mut Query,
@@ -70,12 +79,11 @@ pub(crate) fn aggregate_sets(
     }
     let rows_estimate = input.source.rows_estimate();
     let flow = Flow::of(&spec);
-    let number_of = |of: Option<usize>| -> Vec<GroupingSet> {
-        sets.iter().zip(&finer).filter(|(_, finer)| **finer == of).map(|(set, _)| set.clone()).collect()
-    };
 
     // The finest sets, of rows.
-    let finest = Grouping::new(&flow, &spec.keys, input.columns(), &number_of(None));
+    let finest: Vec<_> =
+        sets.iter().zip(&finer).filter(|(_, finer)| finer.is_none()).map(|(set, _)| set.clone()).collect();
+    let finest = Grouping::new(&flow, &spec.keys, input.columns(), &finest);
     let first = AggregateSpec { mode: AggregateMode::Partial, ..finest.spec(&flow, spec.aggregates.clone()) };
     let mut input = input;
     input.operators.extend(finest.expand.clone());
@@ -87,26 +95,35 @@ pub(crate) fn aggregate_sets(
     // The others, of their groups.
     let domains = groups.domains();
     let keys: Vec<GroupKey> = flow.keys.iter().enumerate().map(|(i, t)| key(i, t)).collect();
-    let mut begun: Vec<Arc<AtomicBool>> = vec![Arc::new(AtomicBool::new(true)); sets.len()];
-    for of in finest_first(&sets) {
-        let made = number_of(Some(of));
-        if made.is_empty() {
-            continue;
+    let at_once = Arc::new(AtomicBool::new(true));
+    let mut begun = vec![at_once; sets.len()];
+    let levels = levels(&sets, &finer);
+    for level in 1..=levels.iter().copied().max().unwrap_or(0) {
+        let made = (0..sets.len()).filter(|&set| levels[set] == level);
+        // The empty set by itself: it has a group even if there are no others.
+        let (empty, made): (Vec<usize>, Vec<usize>) = made.partition(|&set| num_keys(&sets[set]) == 0);
+        for made in [made, empty].into_iter().filter(|made| !made.is_empty()) {
+            let of = |set: usize| finer[set].expect("only sets of rows are of level 0");
+            let named = |made: &[usize]| made.iter().map(|&set| sets[set].clone()).collect::<Vec<_>>();
+            let coarser = Grouping::new(&flow, &keys, flow.columns(), &named(&made));
+            let domains = coarser.expand.iter().fold(domains.clone(), |domains, expand| expand.domains(domains));
+            let calls = flow.over_states(&spec.aggregates);
+            let merging = AggregateSpec { mode: AggregateMode::Merge, ..coarser.spec(&flow, calls) };
+            let (sink, rest) = by_itself(query, merging, &domains, rows_estimate, coarser.shape, flow.schema())?;
+            let mut taken: Vec<usize> = made.iter().map(|&set| of(set)).collect();
+            taken.sort_unstable();
+            taken.dedup();
+            let inputs = taken.iter().map(|&finer| Taken {
+                is: Expr::Compare { op: CompareOp::Eq, column: flow.keys.len(), literal: Arc::clone(&sets[finer].id) },
+                expand: coarser.expand.is_some().then(|| {
+                    let of_finer: Vec<usize> = made.iter().copied().filter(|&set| of(set) == finer).collect();
+                    expand(&flow, &keys, &coarser.used, flow.columns(), &named(&of_finer))
+                }),
+            });
+            let coarsen = Coarsen::new(inputs.collect(), Arc::clone(&begun[taken[0]]), sink, rest, flow.keys.len());
+            made.into_iter().for_each(|set| begun[set] = coarsen.finished());
+            groups.operators.push(Arc::new(coarsen));
         }
-        let coarser = Grouping::new(&flow, &keys, flow.columns(), &made);
-        let calls = flow.over_states(&spec.aggregates);
-        let merging = AggregateSpec { mode: AggregateMode::Merge, ..coarser.spec(&flow, calls) };
-        let takes = Expr::Compare { op: CompareOp::Eq, column: flow.keys.len(), literal: Arc::clone(&sets[of].id) };
-        let domains = coarser.expand.iter().fold(domains.clone(), |domains, expand| expand.domains(domains));
-        let (sink, rest) = by_itself(query, merging, &domains, rows_estimate, coarser.shape, flow.schema())?;
-        let from = (takes, Arc::clone(&begun[of]));
-        let coarsen = Coarsen::new(from, coarser.expand, sink, rest, flow.keys.len());
-        for (set, finer) in finer.iter().enumerate() {
-            if *finer == Some(of) {
-                begun[set] = coarsen.finished();
-            }
-        }
-        groups.operators.push(Arc::new(coarsen));
     }
     groups.operators.push(flow.finish(&spec)?);
     Ok(groups)
@@ -256,10 +273,23 @@ fn schema_of<'a>(types: impl Iterator<Item = &'a DataType>) -> SchemaRef {
     Arc::new(Schema::new(types.enumerate().map(field).collect::<Vec<_>>()))
 }
 
+/// Gives rows of `columns` columns once for each of `sets`, with those of `keys` that are `used` and the set's id behind them.
+fn expand(flow: &Flow, keys: &[GroupKey], used: &[usize], columns: usize, sets: &[GroupingSet]) -> Arc<dyn Operator> {
+    let value = |&i: &usize| {
+        let nulls = sets.iter().map(|set| set.nulls[i]).collect();
+        Appended::value(keys[i].expr.clone(), &flow.keys[i], nulls)
+    };
+    let mut appended: Vec<Appended> = used.iter().map(value).collect();
+    appended.push(Appended::PerSet(sets.iter().map(|set| Arc::clone(&set.id)).collect()));
+    Arc::new(Expand::new(sets.len(), columns, appended))
+}
+
 /// A grouping by one set or several.
 struct Grouping {
     /// What gives rows once for each set, if there are several.
     expand: Option<Arc<dyn Operator>>,
+    /// Which keys are in one of its sets.
+    used: Vec<usize>,
     keys: Vec<GroupKey>,
     /// Puts its groups into the columns of a [`Flow`].
     shape: Arc<dyn Operator>,
@@ -279,20 +309,14 @@ impl Grouping {
         if let [set] = sets {
             shape.push(Expr::Literal(Arc::clone(&set.id)));
             shape.extend((0..flow.states.len()).map(|state| Expr::Column(used.len() + state)));
-            let keys = used.into_iter().map(|i| keys[i].clone()).collect();
-            return Self { expand: None, keys, shape: Arc::new(Project::new(shape)) };
+            let keys = used.iter().map(|&i| keys[i].clone()).collect();
+            return Self { expand: None, used, keys, shape: Arc::new(Project::new(shape)) };
         }
-        let value = |&i: &usize| {
-            let nulls = sets.iter().map(|set| set.nulls[i]).collect();
-            Appended::value(keys[i].expr.clone(), &keys[i].data_type, nulls)
-        };
-        let mut appended: Vec<Appended> = used.iter().map(value).collect();
-        appended.push(Appended::PerSet(sets.iter().map(|set| Arc::clone(&set.id) as ArrayRef).collect()));
         let types = used.iter().map(|&i| &flow.keys[i]).chain([&flow.id]);
-        let keys = types.enumerate().map(|(i, data_type)| key(columns + i, data_type)).collect();
+        let named = types.enumerate().map(|(i, data_type)| key(columns + i, data_type)).collect();
         shape.extend((used.len()..=used.len() + flow.states.len()).map(Expr::Column));
-        let expand = Some(Arc::new(Expand::new(sets.len(), columns, appended)) as Arc<dyn Operator>);
-        Self { expand, keys, shape: Arc::new(Project::new(shape)) }
+        let expand = Some(expand(flow, keys, &used, columns, sets));
+        Self { expand, used, keys: named, shape: Arc::new(Project::new(shape)) }
     }
 
     /// What computes `calls` for it; its columns are its keys and those of `flow` behind the id.

@@ -161,6 +161,11 @@ impl Sink for AggregateSink {
 }
 
 impl AggregateSink {
+    /// Lanes that the memory grant allows.
+    pub(crate) fn granted_lanes(&self) -> usize {
+        self.grant(self.ctx.settings.threads.max(1)).lanes
+    }
+
     /// State of one lane.
     pub(crate) fn lane(&self, ctx: &ExecContext) -> AggregateLocal {
         let grant = self.grant(ctx.settings.threads.max(1));

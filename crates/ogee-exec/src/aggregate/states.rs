@@ -45,21 +45,18 @@ pub(crate) fn state_types(call: &AggregateCall) -> Option<Vec<DataType>> {
 /// Whether the first column of the states of `call` is its result.
 pub(crate) fn begins_with_result(call: &AggregateCall) -> bool {
     match call.function {
-        F::CountStar
-        | F::Count
-        | F::Sum
-        | F::Min
-        | F::Max
-        | F::FirstValue { .. }
-        | F::ArgMin
-        | F::ArgMax
-        | F::BoolAnd
-        | F::BoolOr
-        | F::BitAnd
-        | F::BitOr
-        | F::BitXor => true,
-        F::Regression(RegrKind::Count) => true,
-        _ => false,
+        F::Regression(kind) => kind == RegrKind::Count,
+        function => !matches!(
+            function,
+            F::Avg
+                | F::VarSample
+                | F::VarPopulation
+                | F::StddevSample
+                | F::StddevPopulation
+                | F::CovarSample
+                | F::CovarPopulation
+                | F::Correlation
+        ),
     }
 }
 

@@ -160,16 +160,32 @@ fn grouping(random: &mut Random) -> String {
     }
     if !picked.is_empty() {
         let all = picked.join(", ");
-        match (sets, random.below(2)) {
+        match (sets, random.below(3)) {
             (false, _) => write!(sql, " GROUP BY {all}").unwrap(),
             (true, 0) => write!(sql, " GROUP BY ROLLUP({all})").unwrap(),
-            (true, _) => write!(sql, " GROUP BY CUBE({all})").unwrap(),
+            (true, 1) => write!(sql, " GROUP BY CUBE({all})").unwrap(),
+            (true, _) => write!(sql, " GROUP BY GROUPING SETS({})", grouping_sets(random, &picked)).unwrap(),
         }
         if random.below(5) == 0 {
             sql.push_str(" HAVING count(*) > 1");
+        } else if sets {
+            // Over no rows, DataFusion has no group for an empty set.
+            sql.push_str(" HAVING count(*) > 0");
         }
     }
     sql
+}
+
+/// Sets of some of `keys`, all of which are in one at least.
+fn grouping_sets(random: &mut Random, keys: &[&str]) -> String {
+    let mut sets: Vec<Vec<&str>> = Vec::new();
+    for _ in 0..=random.below(4) {
+        sets.push(keys.iter().copied().filter(|_| random.below(2) == 0).collect());
+    }
+    let missing: Vec<&str> = keys.iter().copied().filter(|key| !sets.iter().any(|set| set.contains(key))).collect();
+    sets.push(missing);
+    let sets: Vec<String> = sets.iter().map(|set| format!("({})", set.join(", "))).collect();
+    sets.join(", ")
 }
 
 /// Some of `from`, each with a direction.

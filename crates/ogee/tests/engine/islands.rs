@@ -186,6 +186,14 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
         names("SELECT c, string_agg(c, ',' ORDER BY b) FROM t GROUP BY c"),
         ["OgeeIsland", ".OgeeAggregate", "..OgeeScan"]
     );
+    // Of whose groups sets are made, where states can be merged.
+    let sets = |sql: &str| {
+        let plan = explain(connection, sql);
+        let (_, sets) = plan.split_once("sets=[").expect("there are sets");
+        sets.split_once(']').expect("they end").0.to_owned()
+    };
+    assert_eq!(sets("SELECT c, b, sum(a) FROM t GROUP BY ROLLUP (c, b)"), "() of (c), (c) of (c, b), (c, b)");
+    assert_eq!(sets("SELECT c, b, sum(DISTINCT a) FROM t GROUP BY ROLLUP (c, b)"), "(), (c), (c, b)");
     // Nothing to win: rows that DataFusion makes and only passes on.
     assert!(!explain(connection, "SELECT value + 1 FROM generate_series(1, 10) LIMIT 3").contains("Ogee"));
     let plan = explain(connection, "SELECT a FROM t WHERE a > 100 AND c = 'c1'");
