@@ -101,7 +101,7 @@ impl OperatorLocal for FinishLocal {
         rows.extend((0..chunk.len()).map(|row| stage.row(row)));
         // SAFETY: the rows were staged just now, all states empty, and nobody else has them.
         let results = unsafe {
-            update_states(plan, evaluated, Targets::Each(targets))?;
+            update_states(plan, evaluated, Targets::Each(targets), None)?;
             plan.gather(rows, caches)?
         };
         let column = |column: &Finished| -> Column {

@@ -166,12 +166,12 @@ impl RangeTable {
                 // Those that are not known may be as great as can be.
                 None => greatest = u128::MAX,
             }
-            for row in 0..of_rows.len() {
+            for (row, word) in self.words()[len + at..len + end].iter_mut().enumerate() {
                 // NULL is not greater than anything.
                 if array.as_ref().is_some_and(|array| array.is_valid(row)) {
                     greatest = greatest.max(prefix[row]);
                 }
-                self.words()[len + at + row] = greatest;
+                *word = greatest;
             }
             at = end;
         }
