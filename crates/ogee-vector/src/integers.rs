@@ -201,7 +201,7 @@ mod tests {
             assert!(bits.iter().all(|&other| other == bits[0]));
             (bits[0], stored)
         };
-        let many = |value: i128| [vec![1, -2, 3].repeat(7), vec![value]].concat();
+        let many = |value: i128| [[1, -2, 3].repeat(7), vec![value]].concat();
         assert_eq!(widened(&many(-1000)), (999, many(-1000).iter().map(|&value| value as i64).collect()));
         for (value, fits) in
             [(i64::MAX as i128, true), (i64::MIN as i128, true), (1 << 63, false), (-(1 << 63) - 1, false)]
