@@ -141,7 +141,7 @@ impl Session {
             .build_arc()?;
 
         let mut rules = PhysicalOptimizer::new().rules;
-        let samples = Arc::<Samples>::default();
+        let samples = Arc::new(Samples::new(Arc::clone(&engine)));
         for rule in rules.iter_mut().filter(|rule| rule.name() == "join_selection") {
             *rule = Arc::new(JoinOrder::new(Arc::clone(&samples)));
         }

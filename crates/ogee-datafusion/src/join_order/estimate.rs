@@ -305,8 +305,12 @@ fn united(inputs: &[Profile], columns: usize) -> Profile {
     Profile::of_facts(rows, (0..columns).map(column).collect())
 }
 
-/// How selective equalities of pairs of columns are together.
-pub(super) fn keys_selectivity(matches: &[Match], left: &[Option<Column>], right: &[Option<Column>]) -> f64 {
+/// How selective equalities of pairs of columns are together, between sides of `rows` rows.
+pub(super) fn keys_selectivity(
+    matches: &[Match],
+    (left, right): (&[Option<Column>], &[Option<Column>]),
+    rows: (f64, f64),
+) -> f64 {
     let product: f64 = matches.iter().map(|matched| matched.selectivity).product();
     if matches.len() < 2 || product == 0.0 {
         return product;
@@ -319,9 +323,15 @@ pub(super) fn keys_selectivity(matches: &[Match], left: &[Option<Column>], right
         let indices: HashSet<usize> = columns.iter().map(|column| column.index).collect();
         one.then(|| leaf.distinct_together(&indices.into_iter().collect::<Vec<_>>()))
     };
-    match together(left).zip(together(right)) {
-        Some((left, right)) => product.max(1.0 / left.max(right)),
-        None => product,
+    // Columns of several tables: not more than there are rows, nor than each with each.
+    let at_most = |columns: &[Option<Column>], rows: f64| {
+        columns.iter().map(|column| column.as_ref().map_or(rows, Column::distinct)).product::<f64>().min(rows)
+    };
+    match (together(left), together(right)) {
+        (Some(left), Some(right)) => product.max(1.0 / left.max(right)),
+        (Some(left), None) => product.max(1.0 / left.max(at_most(right, rows.1))),
+        (None, Some(right)) => product.max(1.0 / right.max(at_most(left, rows.0))),
+        (None, None) => product,
     }
 }
 
@@ -350,7 +360,7 @@ fn joined(
         });
         Scope { columns: &columns.collect::<Vec<_>>() }.selectivity(filter.expression())
     });
-    let selectivity = keys_selectivity(&matches, &lefts, &rights) * condition;
+    let selectivity = keys_selectivity(&matches, (&lefts, &rights), (left.rows, right.rows)) * condition;
     let inner = left.rows * right.rows * selectivity;
     let matched = |matches: &[Match], rows: f64| partners(matches, rows, selectivity, condition);
     let left_matched = || matched(&matches, right.rows);

@@ -16,6 +16,7 @@ mod enumerate;
 mod estimate;
 mod graph;
 mod greedy;
+mod lookup;
 mod plans;
 mod profile;
 mod rebuild;

@@ -25,7 +25,10 @@ use datafusion::{
     scalar::ScalarValue,
 };
 
-use super::{distinct, sample::TableSample};
+use super::{distinct, lookup, sample::TableSample};
+
+/// Sampled rows that a filter lets through, from which on these are looked at and not all.
+const SELECTED_MIN: usize = 512;
 
 /// What a plan gives.
 #[derive(Clone, Debug)]
@@ -252,6 +255,32 @@ impl Leaf {
         facts.width() == Some(view.table.rows_all())
     }
 
+    /// The values of column `column` in all rows of the leaf, if a filter picked at most `rows_max` of them out of a table that is sampled whole.
+    pub(super) fn values_of_all(&self, column: usize, rows_max: usize) -> Option<ArrayRef> {
+        let view = self.view.as_ref().filter(|view| view.table.is_whole())?;
+        let few = view.selected.as_ref().is_some_and(|selected| (1..=rows_max).contains(&selected.len()));
+        // Parts of the filter that the sample says nothing about leave fewer rows than it has.
+        let all = (self.rows - view.len() as f64).abs() < 0.5;
+        if few && all { view.column(column) } else { None }
+    }
+
+    /// Sampled values of column `column` and the run of each: of rows that the filter lets through, unless these are too few to tell.
+    pub(super) fn sampled_values(&self, column: usize) -> Option<(ArrayRef, Vec<u32>)> {
+        let view = self.view.as_ref()?;
+        let enough = view.selected.as_ref().filter(|selected| selected.len() >= SELECTED_MIN);
+        let values = View { selected: None, ..view.clone() }.column(column)?;
+        let rows = match enough {
+            Some(selected) => selected.values().to_vec(),
+            None => match view.table.runs_of_sample() {
+                Some(few) => few.into_iter().flat_map(|(start, rows)| start as u32..(start + rows) as u32).collect(),
+                None => return Some((values, view.table.run_numbers())),
+            },
+        };
+        let runs = view.table.run_numbers();
+        let runs = rows.iter().map(|&row| runs[row as usize]).collect();
+        Some((take(&values, &UInt32Array::from(rows), None).ok()?, runs))
+    }
+
     /// Distinct values that column `column` may have: of the table, unless the filter is about the column itself.
     fn distinct(&self, column: usize) -> f64 {
         let facts = &self.facts[column];
@@ -429,6 +458,11 @@ impl Column {
         self.leaf.distinct(self.index)
     }
 
+    /// Whether no two rows of its table have the same value, as far as the footers tell.
+    pub(super) fn is_unique(&self) -> bool {
+        self.leaf.numbers_rows(self.index)
+    }
+
     /// Whether its values are taken to be among those of `key`: a column that numbers the rows of its table, in a range that has all of these.
     pub(super) fn refers_to(&self, key: &Self) -> bool {
         let covers = |((min, max), (key_min, key_max)): ((f64, f64), (f64, f64))| key_min <= min && max <= key_max;
@@ -517,7 +551,9 @@ impl Match {
         } else {
             left_domain().max(right_domain.values())
         };
-        Self { selectivity: left_within * right_within / domain, left_within, right_within, domain, right_domain }
+        let even = left_within * right_within / domain;
+        let selectivity = lookup::selectivity(left, right, even).unwrap_or(even);
+        Self { selectivity, left_within, right_within, domain, right_domain }
     }
 
     /// Rows of the left that have a partner among `rows` rows of the right, of one.

@@ -359,8 +359,41 @@ impl Region {
         }
     }
 
+    /// Makes inner joins of outer ones whose inner side has a column that is equal to something: rows without a partner have NULL there, and are dropped.
+    fn free_outer_joins(&mut self) {
+        let is_rejecting = |region: &Self, relation: usize| {
+            let is_of = |expr: &Expr| of_column(expr).is_some_and(|column| region.globals[column].relation == relation);
+            let mut strict =
+                region.equalities.iter().filter(|equality| equality.null_equality == NullEquality::NullEqualsNothing);
+            strict.any(|equality| is_of(&equality.left) || is_of(&equality.right))
+        };
+        let is_outer =
+            |relation: &Relation| relation.dependent.as_ref().is_some_and(|join| join.join_type == JoinType::Left);
+        let next = |region: &Self| {
+            (0..region.relations.len())
+                .find(|&relation| is_outer(&region.relations[relation]) && is_rejecting(region, relation))
+        };
+        let mut freed = false;
+        while let Some(relation) = next(self) {
+            freed = true;
+            let Some(join) = self.relations[relation].dependent.take() else { continue };
+            join.on.into_iter().for_each(|(left, right)| self.add_equality(left, right, join.null_equality));
+            join.filter.iter().for_each(|filter| self.add_predicate(filter));
+        }
+        if freed {
+            // What waited for such a relation need not wait for what that waited for.
+            for equality in std::mem::take(&mut self.equalities) {
+                self.add_equality(equality.left, equality.right, equality.null_equality);
+            }
+            for predicate in std::mem::take(&mut self.predicates) {
+                self.add_predicate(&predicate.expr);
+            }
+        }
+    }
+
     /// Forms classes of equalities, and moves what is about one relation into its plan.
     pub(super) fn settle(&mut self) -> Result<()> {
+        self.free_outer_joins();
         let mut others = Vec::new();
         for equality in std::mem::take(&mut self.equalities) {
             match self.members(&equality) {
@@ -433,6 +466,14 @@ impl Region {
             }
             (Some(_), Some(_)) => {}
         }
+    }
+}
+
+/// The number of the column that `expr` is, types aside.
+fn of_column(expr: &Expr) -> Option<usize> {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) => of_column(cast.expr()),
+        None => expr.downcast_ref::<Column>().map(Column::index),
     }
 }
 

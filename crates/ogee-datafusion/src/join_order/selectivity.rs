@@ -66,7 +66,7 @@ fn joint(tested: &super::profile::Tested, prior: impl Fn(usize) -> f64) -> f64 {
         return hits as f64 / rows.max(1.0) * unknown.map(|(index, _)| prior(index)).product::<f64>();
     }
     let priors: Vec<f64> = (0..tested.parts.len()).map(prior).collect();
-    let smoothed = |hits: usize, prior: f64| (hits as f64 + 1.0) / (rows + 1.0 / prior.clamp(1e-12, 1.0));
+    let smoothed = |hits: usize, prior: f64| smoothed(hits as f64, rows, prior);
     let alone = |(part, &prior): (&Option<_>, &f64)| match part {
         Some(part) => smoothed(datafusion::arrow::array::BooleanArray::true_count(part), prior),
         None => prior,
@@ -80,6 +80,13 @@ fn joint(tested: &super::profile::Tested, prior: impl Fn(usize) -> f64) -> f64 {
         Some(_) if known == 1 => independent,
         Some(hits) => smoothed(hits, independent / unknown.max(1e-12)) * unknown,
     }
+}
+
+/// The part of all rows that `hits` of `rows` sampled rows speak for, where `prior` was expected: that counts as much as one hit. Where hits are
+/// many it was wrong, and they are believed but for their standard error.
+pub(super) fn smoothed(hits: f64, rows: f64, prior: f64) -> f64 {
+    let expected = (hits + 1.0) / (rows + 1.0 / prior.clamp(1e-12, 1.0));
+    expected.max((hits - hits.sqrt()) / rows.max(1.0))
 }
 
 fn is_range(op: Operator) -> bool {

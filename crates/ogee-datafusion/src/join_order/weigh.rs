@@ -98,7 +98,8 @@ impl Weights<'_> {
             rights.push(right);
         }
         let condition = join.filter.as_ref().map_or(1.0, |filter| Scope { columns: self.columns }.selectivity(filter));
-        let selectivity = keys_selectivity(&matches, &lefts, &rights) * condition;
+        let outer = self.rows(join.needs);
+        let selectivity = keys_selectivity(&matches, (&lefts, &rights), (outer, rows)) * condition;
         let matched = || partners(&matches, rows, selectivity, condition);
         match join.join_type {
             JoinType::LeftSemi => matched(),
@@ -149,7 +150,8 @@ impl Weights<'_> {
                 lefts.push(of_left);
                 rights.push(of_right);
             }
-            let selectivity = keys_selectivity(&all, &lefts, &rights).max(1e-12);
+            let rows = (self.profiles[left].rows, self.profiles[right].rows);
+            let selectivity = keys_selectivity(&all, (&lefts, &rights), rows).max(1e-12);
             graph.composites.push(Composite { left, right, selectivity });
         }
     }
