@@ -305,8 +305,11 @@ impl Leaf {
 
     /// Distinct combinations of values of some columns, at most as many as there are rows.
     pub(super) fn distinct_together(&self, columns: &[usize]) -> f64 {
-        let rows = self.view.as_ref().map_or(self.rows, |view| view.table.rows_all());
-        let sampled = || self.view.as_ref()?.distinct(columns, false, rows);
+        // Of the table, unless the filter is about one of the columns.
+        let restricted = columns.iter().any(|&column| self.facts[column].restricted);
+        let of_table = self.view.as_ref().filter(|_| !restricted).map(|view| view.table.rows_all());
+        let rows = of_table.unwrap_or(self.rows).max(1.0);
+        let sampled = || self.view.as_ref()?.distinct(columns, restricted, rows);
         match sampled().filter(|&distinct| distinct > 0.0) {
             Some(distinct) => {
                 let bound: f64 = columns.iter().map(|&column| self.distinct_bound(column)).product();

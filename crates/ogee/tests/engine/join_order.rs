@@ -317,6 +317,42 @@ fn popular_values_are_known_to_be() {
 }
 
 #[test]
+fn parts_of_a_compound_key_are_not_independent() {
+    let directory = tempfile::tempdir().unwrap();
+    let connection = open(Config::default().threads(2)).connect();
+    // 2000 parts are offered by four of 100 suppliers each, and all lines are of such a pair.
+    let supplier = |part: i64, offer: i64| (part + 25 * offer) % 100;
+    let offers = (0..8000).map(|row| (row / 4, supplier(row / 4, row % 4))).collect::<Vec<(i64, i64)>>();
+    let random = &mut Random(7);
+    let lines = (0..40_000).map(|_| *random.pick(&offers)).collect::<Vec<_>>();
+    let pairs = |rows: &[(i64, i64)]| {
+        batch([
+            ("part", column(Int64Array::from_iter_values(rows.iter().map(|row| row.0)))),
+            ("supplier", column(Int64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ])
+    };
+    let numbered = |rows: i64| batch([("id", column(Int64Array::from_iter_values(0..rows)))]);
+    let tables =
+        [("offers", pairs(&offers)), ("lines", pairs(&lines)), ("parts", numbered(2000)), ("suppliers", numbered(100))];
+    for (name, rows) in tables {
+        let path = directory.path().join(format!("{name}.parquet"));
+        write_parquet(&path, &rows, 4000, None);
+        let at = path.display();
+        query(&connection, &format!("CREATE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION '{at}'"));
+    }
+    let sql = "SELECT count(*) FROM lines AS l JOIN parts AS p ON p.id = l.part JOIN suppliers AS s ON s.id = l.supplier \
+               JOIN offers AS o ON o.part = l.part AND o.supplier = l.supplier WHERE s.id < 50 AND p.id < 1000";
+    for reordering in [true, false] {
+        query(&connection, &format!("SET datafusion.optimizer.join_reordering = {reordering}"));
+        let joins = rows_estimated(&connection, sql);
+        assert_eq!(joins.len(), 3);
+        for (estimated, actual) in joins {
+            assert!(estimated < 4.0 * actual && actual < 4.0 * estimated, "{estimated} are {actual}");
+        }
+    }
+}
+
+#[test]
 fn names_and_types_of_the_result_stay() {
     let directory = tempfile::tempdir().unwrap();
     let connection = star(directory.path());
