@@ -78,7 +78,7 @@ pub(crate) fn aggregate_sets(
         return of_rows(query, input, spec, &sets);
     }
     let rows_estimate = input.source.rows_estimate();
-    let flow = Flow::of(&spec);
+    let flow = GroupColumns::of(&spec);
 
     // The finest sets, of rows.
     let finest: Vec<_> =
@@ -136,7 +136,7 @@ fn of_rows(
     spec: AggregateSpec,
     sets: &[GroupingSet],
 ) -> Result<OpenPipeline, ExecError> {
-    let flow = Flow { states: results(&spec), ..Flow::of(&spec) };
+    let flow = GroupColumns { states: results(&spec), ..GroupColumns::of(&spec) };
     let grouping = Grouping::new(&flow, &spec.keys, input.columns(), sets);
     let grouped = AggregateSpec {
         collected: spec.collected.clone(),
@@ -168,7 +168,7 @@ fn of_rows(
     Ok(groups)
 }
 
-/// The two ends of an aggregation that is part of an operator: what comes out is in the shape of [`Flow`].
+/// The two ends of an aggregation that is part of an operator: what comes out is in the shape of [`GroupColumns`].
 fn by_itself(
     query: &Query,
     spec: AggregateSpec,
@@ -197,13 +197,13 @@ fn results(spec: &AggregateSpec) -> Vec<DataType> {
 }
 
 /// The columns in which groups of all sets move: all keys, NULL where a set lacks them, the set's id, states or results.
-struct Flow {
+struct GroupColumns {
     keys: Vec<DataType>,
     id: DataType,
     states: Vec<DataType>,
 }
 
-impl Flow {
+impl GroupColumns {
     /// Of `spec`, with states.
     fn of(spec: &AggregateSpec) -> Self {
         Self {
@@ -274,7 +274,13 @@ fn schema_of<'a>(types: impl Iterator<Item = &'a DataType>) -> SchemaRef {
 }
 
 /// Gives rows of `columns` columns once for each of `sets`, with those of `keys` that are `used` and the set's id behind them.
-fn expand(flow: &Flow, keys: &[GroupKey], used: &[usize], columns: usize, sets: &[GroupingSet]) -> Arc<dyn Operator> {
+fn expand(
+    flow: &GroupColumns,
+    keys: &[GroupKey],
+    used: &[usize],
+    columns: usize,
+    sets: &[GroupingSet],
+) -> Arc<dyn Operator> {
     let value = |&i: &usize| {
         let nulls = sets.iter().map(|set| set.nulls[i]).collect();
         Appended::value(keys[i].expr.clone(), &flow.keys[i], nulls)
@@ -291,13 +297,13 @@ struct Grouping {
     /// Which keys are in one of its sets.
     used: Vec<usize>,
     keys: Vec<GroupKey>,
-    /// Puts its groups into the columns of a [`Flow`].
+    /// Puts its groups into the columns of a [`GroupColumns`].
     shape: Arc<dyn Operator>,
 }
 
 impl Grouping {
     /// Of rows of `columns` columns, of which `keys` are the keys of all sets, by `sets`.
-    fn new(flow: &Flow, keys: &[GroupKey], columns: usize, sets: &[GroupingSet]) -> Self {
+    fn new(flow: &GroupColumns, keys: &[GroupKey], columns: usize, sets: &[GroupingSet]) -> Self {
         let has = |i: usize| sets.iter().any(|set| !set.nulls[i]);
         let used: Vec<usize> = (0..keys.len()).filter(|&i| has(i)).collect();
         let mut shape: Vec<Expr> = (0..keys.len())
@@ -320,7 +326,7 @@ impl Grouping {
     }
 
     /// What computes `calls` for it; its columns are its keys and those of `flow` behind the id.
-    fn spec(&self, flow: &Flow, calls: Vec<AggregateCall>) -> AggregateSpec {
+    fn spec(&self, flow: &GroupColumns, calls: Vec<AggregateCall>) -> AggregateSpec {
         AggregateSpec {
             keys: self.keys.clone(),
             grouping_sets: None,
