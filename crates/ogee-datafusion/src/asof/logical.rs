@@ -5,7 +5,7 @@ use std::{cmp::Ordering, collections::HashSet, fmt, sync::Arc};
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        DFSchema, DFSchemaRef, JoinConstraint, JoinType, Result, exec_err, plan_err,
+        DFSchema, DFSchemaRef, JoinType, Result, exec_err, plan_err,
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
@@ -64,13 +64,8 @@ impl AnalyzerRule for AsofJoins {
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Join(join) = plan else { return Ok(Transformed::no(plan)) };
-    let condition = match (&join.filter, &join.on[..]) {
-        (Some(Expr::ScalarFunction(call)), _) if call.func.name() == MARK => call.args[0].clone(),
-        // The last column of those that were named comes twice.
-        (None, [on @ .., by, again]) if by == again && join.join_constraint == JoinConstraint::Using => {
-            let equal = on.iter().map(|(left, right)| left.clone().eq(right.clone()));
-            equal.fold(by.0.clone().gt_eq(by.1.clone()), Expr::and)
-        }
+    let condition = match &join.filter {
+        Some(Expr::ScalarFunction(call)) if call.func.name() == MARK => call.args[0].clone(),
         _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
     };
     let (left, right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));

@@ -1,8 +1,9 @@
 //! From the text to joins whose conditions are marked.
 //!
 //! To the parser a join's `GLOBAL` (ClickHouse's, which means nothing here) may stand where `ASOF` may, so the one word takes the place of the other among
-//! the tokens. In what is parsed such a join gets its condition wrapped in the function [`MARK`], or names the last column of `USING` twice, and becomes an
-//! ordinary one.
+//! the tokens. In what is parsed such a join gets its condition wrapped in the function [`MARK`], and becomes an ordinary one.
+//!
+//! Not here: `USING`. DataFusion takes columns of one name for equal ones, and shows either.
 
 use std::ops::ControlFlow;
 
@@ -95,23 +96,15 @@ struct Marks {
 
 impl Marks {
     fn in_joins(&mut self, joins: &mut [Join]) -> ControlFlow<Error> {
-        for join in joins {
-            let is_asof = std::mem::take(&mut join.global);
-            self.joins += usize::from(is_asof);
-            match constraint(&mut join.join_operator) {
-                Some(JoinConstraint::On(condition)) if is_asof => {
-                    let arg = std::mem::replace(condition, Expr::value(Value::Null));
-                    *condition = marked(arg);
-                }
-                Some(JoinConstraint::Using(columns)) if is_asof => columns.extend(columns.last().cloned()),
-                // Which would be taken for the mark.
-                Some(JoinConstraint::Using(columns)) => columns.dedup(),
-                _ if is_asof => {
-                    let message = "ASOF JOIN takes a condition, such as ON a.k = b.k AND a.t >= b.t or USING (k, t)";
-                    return ControlFlow::Break(Error::Plan(message.to_owned()));
-                }
-                _ => {}
-            }
+        for join in joins.iter_mut().filter(|join| join.global) {
+            join.global = false;
+            self.joins += 1;
+            let Some(JoinConstraint::On(condition)) = constraint(&mut join.join_operator) else {
+                let message = "ASOF JOIN takes its condition with ON, such as ON a.k = b.k AND a.t >= b.t";
+                return ControlFlow::Break(Error::Plan(message.to_owned()));
+            };
+            let arg = std::mem::replace(condition, Expr::value(Value::Null));
+            *condition = marked(arg);
         }
         ControlFlow::Continue(())
     }
@@ -174,12 +167,6 @@ mod tests {
     use crate::parse;
 
     #[test]
-    fn columns_of_asof_joins_are_marked() {
-        let statement = parse("SELECT * FROM a ASOF JOIN b USING (k, t)").unwrap().pop().unwrap();
-        assert_eq!(statement.to_string(), "SELECT * FROM a JOIN b USING(k, t, t)");
-    }
-
-    #[test]
     fn conditions_of_asof_joins_are_marked() {
         for (sql, marked) in [
             ("SELECT * FROM a ASOF JOIN b ON a.t >= b.t", "SELECT * FROM a JOIN b ON ogee_asof(a.t >= b.t)"),
@@ -192,7 +179,6 @@ mod tests {
                 "SELECT * FROM (a LEFT ANTI JOIN b ON ogee_asof(a.t < b.t)) WHERE EXISTS \
                  (SELECT 1 FROM a JOIN b ON ogee_asof(a.t < b.t))",
             ),
-            ("SELECT * FROM a JOIN b USING (k, k)", "SELECT * FROM a JOIN b USING (k)"),
             ("SELECT asof, a.asof FROM a GLOBAL JOIN b ON true", "SELECT asof, a.asof FROM a JOIN b ON true"),
         ] {
             let statement = parse(sql).unwrap().pop().unwrap();
@@ -203,8 +189,8 @@ mod tests {
 
     #[test]
     fn an_asof_join_has_a_condition() {
-        for sql in ["SELECT * FROM a ASOF LEFT JOIN b", "SELECT * FROM (a ASOF JOIN b)"] {
-            assert!(parse(sql).unwrap_err().to_string().contains("takes a condition"), "{sql}");
+        for sql in ["SELECT * FROM a ASOF LEFT JOIN b", "SELECT * FROM a ASOF JOIN b USING (t)"] {
+            assert!(parse(sql).unwrap_err().to_string().contains("takes its condition with ON"), "{sql}");
         }
         assert!(parse("UPDATE a SET x = 1 FROM a ASOF JOIN b ON a.t > b.t").is_err());
     }
