@@ -238,6 +238,7 @@ fn hash_collisions() {
         "aggregate_decimals",
         "distinct",
         "files_parquet",
+        "grouping_sets_many",
         "joins",
         "keys_wide",
         "many_groups",
