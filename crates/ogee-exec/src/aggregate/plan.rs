@@ -149,12 +149,15 @@ pub(crate) fn may_be_short(call: &AggregateCall, spec: &AggregateSpec, domain: D
     is_sum && raw && !wide && !domain.nulls && fits
 }
 
-/// What is kept of `spec` as columns of a row, keys first: the value's expression, its type, and whether a filter hides some.
+/// What is kept of `spec` as columns of a row, keys first: the value's expression, its type, and whether some are NULL that the
+/// expression gives.
 pub(crate) fn stored_columns<'a>(spec: &'a AggregateSpec) -> impl Iterator<Item = (&'a Expr, &'a DataType, bool)> {
     let keys = spec.keys.iter().map(|key| (&key.expr, &key.data_type, false));
     let kept = |call: &'a AggregateCall| {
         let values = kept_values(call).iter().zip(&call.arg_types);
-        values.map(|(arg, data_type)| (arg, data_type, call.filter.is_some()))
+        // Either of a pair is made NULL where the other is.
+        let may_be_hidden = call.filter.is_some() || kept_values(call).len() > 1;
+        values.map(move |(arg, data_type)| (arg, data_type, may_be_hidden))
     };
     let collected = spec.collected.iter().flat_map(|collected| &collected.columns);
     keys.chain(spec.aggregates.iter().flat_map(kept)).chain(collected.map(|(expr, data_type)| (expr, data_type, false)))
