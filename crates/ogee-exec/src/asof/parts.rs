@@ -1,9 +1,6 @@
 //! Both sides, sorted: part by part, or as a whole.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use ogee_memory::{NeededAt, PAGE_SIZE};
 use ogee_row::{RadixBits, RowPartition};
@@ -15,7 +12,7 @@ use crate::{
     sort::{Cancelled, Cut, Merge, SortPlan, SortedRows},
     window::{
         divide::{FillParts, redivided},
-        parts::{footprint, sorted_part},
+        parts::{Grant, PartQueue, footprint, sorted_part},
     },
 };
 
@@ -67,7 +64,7 @@ impl Sides {
                 left.stop();
                 right.stop();
             }
-            Self::Parts(parts) => parts.stopped.store(true, Ordering::Relaxed),
+            Self::Parts(parts) => parts.queue.stop(),
         }
     }
 }
@@ -80,17 +77,7 @@ pub(super) struct Parts {
     plan: Arc<AsofPlan>,
     /// The right side, which comes first, and the bits that it was divided by.
     right: Mutex<Option<(RadixBits, Vec<Option<RowPartition>>)>>,
-    rows: OnceLock<Vec<Mutex<Part>>>,
-    grant: OnceLock<Grant>,
-    next: AtomicUsize,
-    stopped: AtomicBool,
-}
-
-#[derive(Clone, Copy)]
-struct Grant {
-    lanes: usize,
-    /// Bytes that a lane may pin.
-    share: usize,
+    queue: PartQueue<Part>,
 }
 
 /// Takes one of the sides.
@@ -114,14 +101,7 @@ impl FillParts for Filled {
 
 impl Parts {
     pub(super) fn new(plan: &Arc<AsofPlan>) -> Self {
-        Self {
-            plan: Arc::clone(plan),
-            right: Mutex::default(),
-            rows: OnceLock::new(),
-            grant: OnceLock::new(),
-            next: AtomicUsize::new(0),
-            stopped: AtomicBool::new(false),
-        }
+        Self { plan: Arc::clone(plan), right: Mutex::default(), queue: PartQueue::default() }
     }
 
     /// Takes the left side, when the right one is there.
@@ -147,32 +127,25 @@ impl Parts {
         for (number, part) in parts.iter().enumerate() {
             part.iter().flatten().for_each(|rows| rows.set_needed(NeededAt::new(number, count)));
         }
-        let filled = self.rows.set(parts.into_iter().map(Mutex::new).collect()).is_ok();
-        assert!(filled, "rows are divided once");
+        self.queue.fill(parts);
         Ok(())
     }
 
     /// Lanes that have something to do, and what each may pin: together half of the memory that is to be had. The rest is for what flows onward.
     fn grant(&self, ctx: &ExecContext, threads: usize) -> Option<Grant> {
-        let parts = self.rows.get()?;
-        Some(*self.grant.get_or_init(|| {
+        let bytes = |part: &Part| part.iter().flatten().map(footprint).sum();
+        self.queue.grant(bytes, |sizes| {
             let half = ctx.share.claim() / 2;
-            let size = |part: &Mutex<Part>| part.lock().iter().flatten().map(footprint).sum::<usize>();
-            let largest = parts.iter().map(size).max().unwrap_or(0).max(LANE_PAGES_MIN * PAGE_SIZE);
-            let lanes = (half / largest).clamp(1, threads.min(parts.len()).max(1));
+            let largest = sizes.iter().copied().max().unwrap_or(0).max(LANE_PAGES_MIN * PAGE_SIZE);
+            let lanes = (half / largest).clamp(1, threads.min(sizes.len()).max(1));
             Grant { lanes, share: half / lanes }
-        }))
+        })
     }
 
     /// The rows of the next part, each side in order.
     fn next(&self, ctx: &ExecContext, cancelled: Cancelled<'_>) -> Result<Option<Pair>, ExecError> {
-        let parts = self.rows.get().expect("rows are divided before they are read");
         let grant = self.grant(ctx, ctx.settings.threads.max(1)).expect("there are parts");
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(part) = parts.get(number).filter(|_| !self.stopped.load(Ordering::Relaxed)) else {
-            return Ok(None);
-        };
-        let sides = std::mem::take(&mut *part.lock());
+        let Some((_, sides)) = self.queue.next() else { return Ok(None) };
         let fits = sides.iter().flatten().map(footprint).sum::<usize>() <= grant.share;
         if !fits {
             ctx.counters.note_strategy("asof: sorted in runs".to_owned());

@@ -58,7 +58,7 @@ impl Sorted {
     pub(super) fn stop(&self) {
         match self {
             Self::Whole(rows) => rows.stop(),
-            Self::Parts(parts) => parts.stopped.store(true, Ordering::Relaxed),
+            Self::Parts(parts) => parts.queue.stop(),
         }
     }
 }
@@ -69,17 +69,72 @@ pub(super) struct Parts {
     /// Bytes of the key that tell partitions apart.
     partition: usize,
     leading: Option<Leading>,
-    rows: OnceLock<Vec<Mutex<Option<RowPartition>>>>,
+    queue: PartQueue<RowPartition>,
+}
+
+/// What the lanes that read parts may have.
+#[derive(Clone, Copy)]
+pub(crate) struct Grant {
+    pub(crate) lanes: usize,
+    /// Bytes that a lane may pin.
+    pub(crate) share: usize,
+}
+
+/// Parts that are complete before the first is read, each taken by one lane.
+pub(crate) struct PartQueue<P> {
+    parts: OnceLock<Vec<Mutex<Option<P>>>>,
     grant: OnceLock<Grant>,
     next: AtomicUsize,
     stopped: AtomicBool,
 }
 
-#[derive(Clone, Copy)]
-struct Grant {
-    lanes: usize,
-    /// Bytes that a lane may pin.
-    share: usize,
+impl<P> Default for PartQueue<P> {
+    fn default() -> Self {
+        Self {
+            parts: OnceLock::new(),
+            grant: OnceLock::new(),
+            next: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<P> PartQueue<P> {
+    /// Takes the parts, in the order in which they will be read.
+    pub(crate) fn fill(&self, parts: Vec<P>) {
+        let filled = self.parts.set(parts.into_iter().map(|part| Mutex::new(Some(part))).collect()).is_ok();
+        assert!(filled, "rows are divided once");
+    }
+
+    /// What lanes may have, settled by the bytes that each part takes when it is first asked for; `None` before there are parts.
+    pub(crate) fn grant(&self, bytes: impl Fn(&P) -> usize, settle: impl FnOnce(&[usize]) -> Grant) -> Option<Grant> {
+        let parts = self.parts.get()?;
+        Some(*self.grant.get_or_init(|| {
+            let sizes: Vec<usize> = parts.iter().filter_map(|part| part.lock().as_ref().map(&bytes)).collect();
+            settle(&sizes)
+        }))
+    }
+
+    /// The next part and its number; `None` if there is none left, or no more is wanted.
+    pub(crate) fn next(&self) -> Option<(usize, P)> {
+        let parts = self.parts.get().expect("rows are divided before they are read");
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let part = parts.get(number).filter(|_| !self.stopped.load(Ordering::Relaxed))?;
+        let part = part.lock().take().expect("each part is taken once");
+        Some((number, part))
+    }
+
+    /// Shows part `number`, if it is there and was not taken.
+    pub(crate) fn peek(&self, number: usize, see: impl FnOnce(&P)) {
+        if let Some(part) = self.parts.get().and_then(|parts| parts.get(number)) {
+            part.lock().as_ref().map(see);
+        }
+    }
+
+    /// No more parts are wanted.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Bytes that sorting `rows` where they are takes.
@@ -89,34 +144,24 @@ pub(crate) fn footprint(rows: &RowPartition) -> usize {
 
 impl Parts {
     pub(super) fn new(plan: &Arc<SortPlan>, partition: usize, leading: Option<Leading>) -> Self {
-        Self {
-            plan: Arc::clone(plan),
-            partition,
-            leading,
-            rows: OnceLock::new(),
-            grant: OnceLock::new(),
-            next: AtomicUsize::new(0),
-            stopped: AtomicBool::new(false),
-        }
+        Self { plan: Arc::clone(plan), partition, leading, queue: PartQueue::default() }
     }
 
     /// Lanes that have something to do. A quarter of the memory that is to be had is theirs; the rest is for rows and values that
     /// wait, and for what flows onward. A lane that can
     /// sort what is most of the rows where they are is worth more than two that cannot.
     fn grant(&self, ctx: &ExecContext, threads: usize) -> Option<Grant> {
-        let parts = self.rows.get()?;
-        Some(*self.grant.get_or_init(|| {
+        self.queue.grant(footprint, |sizes| {
             let quarter = ctx.share.claim() / 4;
-            let sizes: Vec<usize> = parts.iter().filter_map(|part| part.lock().as_ref().map(footprint)).collect();
             let total: usize = sizes.iter().sum();
             let sortable = |lanes: usize| {
                 let fitting = sizes.iter().filter(|&&size| size <= quarter / lanes);
                 2 * fitting.sum::<usize>() >= total && quarter / lanes >= LANE_PAGES_MIN * PAGE_SIZE
             };
-            let most = threads.min(parts.len()).max(1);
+            let most = threads.min(sizes.len()).max(1);
             let lanes = (1..=most).rev().find(|&lanes| sortable(lanes)).unwrap_or(1);
             Grant { lanes, share: quarter / lanes }
-        }))
+        })
     }
 
     fn lanes(&self, ctx: &ExecContext, threads: usize) -> usize {
@@ -125,21 +170,17 @@ impl Parts {
 
     /// Has part `number` read back, if there is room.
     fn read_ahead(&self, number: usize, memory: &Arc<BufferManager>) {
-        let Some(part) = self.rows.get().and_then(|parts| parts.get(number)) else { return };
-        if let Some(rows) = part.lock().as_ref().filter(|rows| rows.bytes_evicted() <= memory.room()) {
-            memory.prefetch(rows.pages());
-        }
+        self.queue.peek(number, |rows| {
+            if rows.bytes_evicted() <= memory.room() {
+                memory.prefetch(rows.pages());
+            }
+        });
     }
 
     /// The rows of the next part, in order.
     fn next(&self, ctx: &ExecContext, cancelled: Cancelled<'_>) -> Result<Option<Merge>, ExecError> {
-        let parts = self.rows.get().expect("rows are divided before they are read");
         let grant = self.grant(ctx, ctx.settings.threads.max(1)).expect("there are parts");
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(part) = parts.get(number).filter(|_| !self.stopped.load(Ordering::Relaxed)) else {
-            return Ok(None);
-        };
-        let rows = part.lock().take().expect("each part is taken once");
+        let Some((number, rows)) = self.queue.next() else { return Ok(None) };
         let memory = &ctx.memory;
         let share = (footprint(&rows) > grant.share).then_some(grant.share);
         match share {
@@ -162,8 +203,7 @@ impl FillParts for Parts {
         let count = parts.len();
         let numbered = parts.iter().enumerate();
         numbered.for_each(|(number, part)| part.set_needed(NeededAt::new(number, count)));
-        let filled = self.rows.set(parts.into_iter().map(|part| Mutex::new(Some(part))).collect()).is_ok();
-        assert!(filled, "rows are divided once");
+        self.queue.fill(parts);
         Ok(())
     }
 }

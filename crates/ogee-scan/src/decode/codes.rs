@@ -18,6 +18,7 @@ use super::{
     cursor::{DictionaryPage, Values},
     fixed::{array, check_codes, plain},
     hybrid::Picks,
+    strings::byte_array,
     values::Decode,
 };
 
@@ -68,14 +69,13 @@ impl Codes {
 }
 
 /// The values of a plain page of byte arrays: each behind its length.
-fn byte_arrays(mut bytes: &[u8], count: usize) -> impl Iterator<Item = Result<&[u8], ParquetError>> {
+fn byte_arrays(page: &[u8], count: usize) -> impl Iterator<Item = Result<&[u8], ParquetError>> {
+    let mut at = 0;
     (0..count).map(move |_| {
-        let value = bytes.split_first_chunk::<4>().and_then(|(len, rest)| {
-            let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-            bytes = rest;
-            Some(value)
-        });
-        value.ok_or_else(|| ParquetError::EOF("a dictionary has fewer values than its header says".into()))
+        let ended = || ParquetError::EOF("a dictionary has fewer values than its header says".into());
+        let (value, next) = byte_array(page, at).ok_or_else(ended)?;
+        at = next;
+        Ok(value)
     })
 }
 

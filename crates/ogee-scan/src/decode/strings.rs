@@ -30,7 +30,7 @@ const PLAIN: u32 = 1;
 
 /// The value that begins with its length at `at`, and where the next one begins.
 #[inline(always)]
-fn value(page: &[u8], at: usize) -> Option<(&[u8], usize)> {
+pub(super) fn byte_array(page: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let length = page.get(at..)?.first_chunk::<4>()?;
     let start = at + 4;
     let end = start.checked_add(u32::from_le_bytes(*length) as usize)?;
@@ -44,7 +44,7 @@ fn ended() -> ParquetError {
 /// Where the value begins that comes after `count` others from `at` on.
 pub(super) fn pass(page: &[u8], mut at: usize, count: usize) -> Result<usize, ParquetError> {
     for _ in 0..count {
-        (_, at) = value(page, at).ok_or_else(ended)?;
+        (_, at) = byte_array(page, at).ok_or_else(ended)?;
     }
     Ok(at)
 }
@@ -138,7 +138,7 @@ impl Decode for Strings {
         self.dictionary.clear();
         let mut at = 0;
         for _ in 0..page.values {
-            let (value, next) = value(page.bytes, at).ok_or_else(ended)?;
+            let (value, next) = byte_array(page.bytes, at).ok_or_else(ended)?;
             self.dictionary.push(bytes.view(value, DICTIONARY)?);
             at = next;
         }
@@ -162,7 +162,7 @@ impl Decode for Strings {
                 match picks {
                     Picks::All => {
                         for _ in 0..count {
-                            let (value, next) = value(page, *at).ok_or_else(ended)?;
+                            let (value, next) = byte_array(page, *at).ok_or_else(ended)?;
                             out.push(self.plain.view(value, PLAIN)?);
                             *at = next;
                         }
@@ -171,7 +171,7 @@ impl Decode for Strings {
                         let mut passed = 0;
                         for row in rows.iter().map(|&row| (row - base) as usize) {
                             *at = pass(page, *at, row - passed)?;
-                            let (value, next) = value(page, *at).ok_or_else(ended)?;
+                            let (value, next) = byte_array(page, *at).ok_or_else(ended)?;
                             out.push(self.plain.view(value, PLAIN)?);
                             *at = next;
                             passed = row + 1;
