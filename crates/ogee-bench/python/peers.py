@@ -79,18 +79,33 @@ def polars(job):
     return lambda: polars.SQLContext().execute(sql, eager=False).collect(engine="streaming").row(0)
 
 
-def clickhouse(job):
+def clickhouse(job, source=lambda database, path: f"file('{os.path.abspath(path)}', Parquet)", home=None):
     from chdb import session
 
-    database = session.Session(job["temp"])
+    database = session.Session(home or job["temp"])
     settings = {"max_threads": job["threads"]}
     if job["limit"]:
         settings |= {"max_memory_usage": job["limit"], "max_bytes_before_external_group_by": job["limit"] // 2}
     settings = ", ".join(f"{name} = {value}" for name, value in settings.items())
-    sql = TABLE.sub(lambda found: f"file('{os.path.abspath(found[1])}', Parquet)", job["sql"])
+    sql = TABLE.sub(lambda found: source(database, found[1]), job["sql"])
     # Its own medians are approximate; deviations are told by name.
     sql = re.sub(r"\bmedian\(", "medianExact(", re.sub(r"\bstddev\(", "stddevSamp(", sql))
     return lambda: json.loads(str(database.query(f"{sql} SETTINGS {settings}", "JSONCompactEachRow")).splitlines()[0])
+
+
+def clickhouse_table(job):
+    """From its own tables, which the first run fills and keeps in `clickhouse` beside the files."""
+
+    def table(database, path):
+        name = os.path.basename(os.path.dirname(path))
+        database.query(
+            f"CREATE TABLE IF NOT EXISTS {name} ENGINE = MergeTree ORDER BY tuple() AS SELECT * FROM file('{os.path.abspath(path)}', Parquet) "
+            "SETTINGS schema_inference_make_columns_nullable = 0"
+        )
+        return name
+
+    path = TABLE.search(job["sql"])[1]
+    return clickhouse(job, table, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(path))), "clickhouse"))
 
 
 def hyper(job):
@@ -113,7 +128,14 @@ def hyper(job):
     return lambda server=process: connection.execute_list_query(sql)[0]
 
 
-SYSTEMS = {"duckdb": duckdb, "datafusion": datafusion, "polars": polars, "clickhouse": clickhouse, "hyper": hyper}
+SYSTEMS = {
+    "duckdb": duckdb,
+    "datafusion": datafusion,
+    "polars": polars,
+    "clickhouse": clickhouse,
+    "clickhouse-table": clickhouse_table,
+    "hyper": hyper,
+}
 SYSTEMS_OF_TABLES = ("duckdb", "datafusion", "polars")
 
 
