@@ -1,12 +1,12 @@
 //! The allocator of the shell: mimalloc under the engine's counter, tuned to give memory back.
 //!
-//! The memory limit covers the whole process, so what the heap keeps cached counts as used. Freed ranges are therefore
-//! returned after a few milliseconds instead of a second, and all of them at the end of a statement.
+//! The memory limit covers the whole process, so what the heap keeps cached counts as used. Freed ranges are therefore returned at the end of a
+//! statement, and below a limit of 2 GB after a few milliseconds instead of a second.
 //!
 //! Not here: the counting itself (`ogee_memory::CountingAllocator`).
 #![expect(unsafe_code, reason = "the options and the collector of mimalloc are C functions")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 
 use libmimalloc_sys::{mi_collect, mi_option_set};
 use mimalloc::MiMalloc;
@@ -22,12 +22,21 @@ const ARENA_PURGE_MULTIPLIER: c_int = 24;
 /// `mi_option_minimal_purge_size`, KiB: below this a range is kept. With huge pages the default would be 2 MiB.
 const MINIMAL_PURGE_SIZE: c_int = 43;
 
+/// Milliseconds that a freed range is kept where memory is plenty. Scans free and take megabytes for each row group; what went back in between comes
+/// again as pages of 4 KiB, each of which is a fault.
+const KEPT: c_long = 1000;
+/// Where it is not.
+const KEPT_SHORTLY: c_long = 10;
+
+/// From this limit on memory is plenty, in bytes.
+const PLENTY: usize = 2_000_000_000;
+
 /// Sets the options. To be called first thing in `main`, while there is one thread.
 pub fn configure() {
     // SAFETY: the options are plain integers inside mimalloc, set by an atomic store; the numbers are those of the
     // version that Cargo.lock pins, and a number out of range is ignored.
     unsafe {
-        mi_option_set(PURGE_DELAY, 10);
+        mi_option_set(PURGE_DELAY, KEPT);
         mi_option_set(ARENA_PURGE_MULTIPLIER, 1);
         mi_option_set(MINIMAL_PURGE_SIZE, 64);
     }
@@ -44,6 +53,10 @@ const HUGE_PAGE_LIMIT: usize = 512_000_000;
 
 /// Fits the heap to a memory limit, in bytes, before threads start.
 pub fn fit_to_limit(limit: usize) {
+    if limit < PLENTY {
+        // SAFETY: as in `configure`.
+        unsafe { mi_option_set(PURGE_DELAY, KEPT_SHORTLY) };
+    }
     #[cfg(target_os = "linux")]
     if limit < HUGE_PAGE_LIMIT {
         // A kernel that has no huge pages has none to turn off.

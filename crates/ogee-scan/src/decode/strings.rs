@@ -134,8 +134,15 @@ impl Decode for Strings {
     type Out = u128;
 
     fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
-        let mut bytes = Bytes::default();
+        // All that is needed at once: a vector that grows is copied, and touches more memory than it takes in the end. The memory of the
+        // dictionary before is used again, unless rows still refer to it.
+        let before = std::mem::replace(&mut self.dictionary_bytes, Buffer::from_vec(Vec::<u8>::new()));
+        let mut long = before.into_vec::<u8>().unwrap_or_default();
+        long.clear();
+        long.reserve_exact(page.bytes.len().saturating_sub(page.values.saturating_mul(size_of::<u32>())));
+        let mut bytes = Bytes { long, ..Bytes::default() };
         self.dictionary.clear();
+        self.dictionary.reserve(page.values.min(page.bytes.len()));
         let mut at = 0;
         for _ in 0..page.values {
             let (value, next) = byte_array(page.bytes, at).ok_or_else(ended)?;
