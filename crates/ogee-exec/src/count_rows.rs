@@ -31,6 +31,10 @@ impl Operator for CountRows {
         Some(column)
     }
 
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+
     fn is_light(&self) -> bool {
         true
     }

@@ -57,6 +57,13 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Told before the first morsel: of its rows in their order only those from number `skip` on are wanted, and of these the first `fetch`, or all.
+    /// What was told before holds too, so that these are numbers of what was left. Whether it leaves out all others; if not, it leaves out none.
+    fn limit(&self, skip: u64, fetch: Option<u64>) -> bool {
+        let _ = (skip, fetch);
+        false
+    }
+
     /// Lanes that have something to do, at most `threads`. Asked again at each morsel boundary.
     fn lanes(&self, threads: usize) -> usize {
         threads
@@ -115,6 +122,11 @@ pub trait Operator: Send + Sync {
     fn origin(&self, column: usize) -> Option<usize> {
         let _ = column;
         None
+    }
+
+    /// Whether it gives a row for each row, in the order in which they come.
+    fn keeps_rows(&self) -> bool {
+        false
     }
 
     /// Whether it does next to nothing to a row: counts it, moves its columns, compares some.

@@ -39,6 +39,10 @@ impl Operator for Project {
         }
     }
 
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+
     fn is_light(&self) -> bool {
         self.exprs.iter().all(|expr| matches!(expr, Expr::Column(_)))
     }

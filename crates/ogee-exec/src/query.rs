@@ -6,7 +6,7 @@ use ogee_scheduler::{QueryBuilder, QueryError, QueryHandle, Scheduler};
 use ogee_vector::Domain;
 
 use crate::{
-    ExecContext, ExecError, Expr, Filter, Operator, OutputStream, Pipeline, RowOrder, Sink, Source,
+    ExecContext, ExecError, Expr, Filter, Limit, Operator, OutputStream, Pipeline, RowOrder, Sink, Source,
     output::output_channel,
 };
 
@@ -56,6 +56,19 @@ impl OpenPipeline {
         if predicate.is_volatile() || !columns.iter().all(passes) || !self.source.filter(&predicate) {
             self.operators.push(Arc::new(Filter::new(predicate)));
         }
+    }
+
+    /// Keeps rows `skip .. skip + fetch`, or all from `skip` on, of those that come, by their order if they have one. The source does if it can.
+    pub fn limit(&mut self, skip: u64, fetch: Option<u64>) {
+        let is_whole = self.operators.iter().all(|operator| operator.keeps_rows());
+        if let Some(order) = &self.order {
+            if is_whole && self.source.limit(skip, fetch) {
+                return;
+            }
+            // Of rows in order, the first are those of one lane.
+            order.serialize();
+        }
+        self.operators.push(Arc::new(Limit::new(skip, fetch)));
     }
 
     /// What statistics say about the columns that come out; see [`Source::domains`].

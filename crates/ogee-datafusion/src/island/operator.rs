@@ -26,8 +26,7 @@ use datafusion::{
     },
 };
 use ogee_exec::{
-    ChannelSender, ChannelSource, CountRows, ExecError, Limit, OpenPipeline, Operator, Project, Query, ScalarSink,
-    UnionSource,
+    ChannelSender, ChannelSource, CountRows, ExecError, OpenPipeline, Operator, Project, Query, ScalarSink, UnionSource,
 };
 use ogee_vector::normalize_schema;
 
@@ -230,11 +229,7 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
         }
         Op::Limit { skip, fetch } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
-            pipeline.operators.push(Arc::new(Limit::new(*skip as u64, fetch.map(|rows| rows as u64))));
-            // Of rows in order, the first are those of one lane.
-            if let Some(order) = &pipeline.order {
-                order.serialize();
-            }
+            pipeline.limit(*skip as u64, fetch.map(|rows| rows as u64));
             Ok(pipeline)
         }
         Op::Aggregate(aggregate) => {

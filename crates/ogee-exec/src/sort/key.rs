@@ -476,6 +476,18 @@ macro_rules! float_bits {
     }};
 }
 
+/// Bits of a float that order it as [`float_bits`] says.
+#[inline(always)]
+pub(crate) fn f32_order(value: f32) -> u32 {
+    float_bits!(value.to_bits(), value.is_nan(), u32, 0x7fc0_0000)
+}
+
+/// The same, of 64 bits.
+#[inline(always)]
+pub(crate) fn f64_order(value: f64) -> u64 {
+    float_bits!(value.to_bits(), value.is_nan(), u64, 0x7ff8_0000_0000_0000)
+}
+
 /// Writes one column of the keys.
 struct Writer {
     target: *mut u8,
@@ -522,12 +534,8 @@ impl Writer {
                         float_bits!(bits, values[row].is_nan(), u16, 0x7e00)
                     });
                 }
-                P::F32 => self.natives::<f32, u32>(array, nulls, |value| {
-                    float_bits!(value.to_bits(), value.is_nan(), u32, 0x7fc0_0000)
-                }),
-                P::F64 => self.natives::<f64, u64>(array, nulls, |value| {
-                    float_bits!(value.to_bits(), value.is_nan(), u64, 0x7ff8_0000_0000_0000)
-                }),
+                P::F32 => self.natives::<f32, u32>(array, nulls, f32_order),
+                P::F64 => self.natives::<f64, u64>(array, nulls, f64_order),
                 P::MonthDayNano => {
                     let values = array.as_primitive::<types::IntervalMonthDayNanoType>().values();
                     let flip = |part: i32| u128::from(part as u32 ^ 1 << 31);

@@ -3,7 +3,7 @@
 //! `key` makes keys that are compared byte by byte, `plan` binds a specification to a row layout, `entries` sorts pinned rows. `sink` is the first
 //! phase, in which each lane has a `maker` of runs: as large as the grant, or, of rows that are wanted only up to a limit, the best so far. `run` writes them, `merge` merges
 //! them, `source` is the second phase: ranges of the order, merged side by side. What keeps them in order on their way out is
-//! [`RowOrder`](crate::RowOrder).
+//! [`RowOrder`](crate::RowOrder). Narrow rows without strings are sorted by moving them, in `packed`.
 //!
 //! After "Morsel-driven parallelism", SIGMOD 2014, section 4.5, where runs are in memory; here their pages may spill, and the number of runs
 //! merged at once follows from the grant.
@@ -12,6 +12,7 @@ mod entries;
 mod key;
 mod maker;
 mod merge;
+mod packed;
 mod plan;
 mod run;
 mod sink;
@@ -33,9 +34,12 @@ pub(crate) use self::{
     sink::{Scratch, SortSink},
     source::{Cut, SortedRows},
 };
-use crate::{ExecError, Expr, Limit, OpenPipeline, Query, RowOrder};
+use crate::{ExecError, Expr, OpenPipeline, Query, RowOrder};
 
 pub(crate) const CONSUMER: &str = "sort";
+
+/// Rows wanted from which on narrow rows are all sorted: dropping rows beyond a limit pays while those kept are few.
+const PACKED_FETCH_MIN: usize = 1 << 18;
 
 /// Asked in long loops: whether the query is to end.
 pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;
@@ -76,6 +80,14 @@ pub fn supports(spec: &SortSpec) -> bool {
 /// # Errors
 /// [`ExecError::Vector`] when a type has no row form; ask [`supports`] first.
 pub fn sort(query: &mut Query, input: OpenPipeline, spec: SortSpec) -> Result<OpenPipeline, ExecError> {
+    if spec.fetch.is_none_or(|fetch| fetch >= PACKED_FETCH_MIN)
+        && let Some(mut rows) = packed::sort(query, &input, &spec)
+    {
+        if let Some(fetch) = spec.fetch {
+            rows.limit(0, Some(fetch as u64));
+        }
+        return Ok(rows);
+    }
     let plan = Arc::new(SortPlan::new(spec.schema, &spec.keys, Vec::new())?);
     let ctx = query.ctx().clone();
     let sorted = Arc::new(SortedRows::default());
@@ -84,10 +96,9 @@ pub fn sort(query: &mut Query, input: OpenPipeline, spec: SortSpec) -> Result<Op
     let order = Arc::new(RowOrder::default());
     let mut rows = OpenPipeline::new(Arc::new(SortSource { plan, ctx, sorted, order: Arc::clone(&order) }));
     rows.deps.push(first);
-    if let Some(fetch) = spec.fetch {
-        order.serialize();
-        rows.operators.push(Arc::new(Limit::new(0, Some(fetch as u64))));
-    }
     rows.order = Some(order);
+    if let Some(fetch) = spec.fetch {
+        rows.limit(0, Some(fetch as u64));
+    }
     Ok(rows)
 }
