@@ -267,6 +267,36 @@ fn first_rows_only() {
 }
 
 #[test]
+fn offsets_and_limits_leave_out_what_comes_before_and_after() {
+    let rows = 30_000;
+    let columns = columns(8, rows);
+    for setup in &SETUPS {
+        // Few prefixes, and many.
+        for by in [
+            [(15, false, true), (columns.len() - 1, true, false)],
+            [(12, true, true), (columns.len() - 1, false, false)],
+        ] {
+            let all = expected(&columns, &by);
+            for (skip, fetch) in [(1, None), (rows / 2, Some(700)), (rows - 1, Some(5)), (rows, None), (20_000, None)] {
+                if rows * setup.threads / setup.chunk >= 40_000 {
+                    continue;
+                }
+                let spec = SortSpec { keys: keys(&columns, &by), fetch: None, schema: schema(&columns) };
+                let (chunks, ctx) = setup.run(&columns, |query, input| {
+                    let mut rows = sort(query, input, spec)?;
+                    rows.limit(skip as u64, fetch);
+                    assert!(rows.operators.is_empty(), "the source does it");
+                    Ok(rows)
+                });
+                let to = fetch.map_or(rows, |fetch| rows.min(skip + fetch as usize));
+                assert!(numbers(&chunks) == all[skip..to.max(skip)], "{setup:?} {by:?} {skip} {fetch:?}");
+                all_is_given_back(setup, &ctx);
+            }
+        }
+    }
+}
+
+#[test]
 fn equal_rows_keep_their_order_on_one_lane() {
     let columns = columns(4, 30_000);
     for limit in [4 << 20, 1 << 30] {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::AsofPlan;
 use crate::{
     ExecContext, ExecError, RowOrder,
-    sort::{Cancelled, Cut, Merge, SortPlan, SortedRows},
+    sort::{Cancelled, Cut, Merge, RowSlice, SortPlan, SortedRows},
     window::{
         divide::{FillParts, redivided},
         parts::{Grant, PartQueue, footprint, sorted_part},
@@ -49,7 +49,11 @@ impl Sides {
         match self {
             Self::Whole { left, right, order } => {
                 let whole = |rows: &SortedRows, plan: &Arc<SortPlan>| {
-                    let range = rows.next_range(ctx, &Cut { plan, order: Some(order), mask: u128::MAX }, plan)?;
+                    let range = rows.next_range(
+                        ctx,
+                        &Cut { plan, order: Some(order), mask: u128::MAX, wanted: RowSlice::ALL },
+                        plan,
+                    )?;
                     Ok::<_, ExecError>(range.map(|(_, merge)| merge))
                 };
                 Ok(whole(left, &plan.left)?.zip(whole(right, &plan.right)?))

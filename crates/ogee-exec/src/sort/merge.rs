@@ -12,6 +12,9 @@ use super::{plan::SortPlan, run::Run};
 /// The key of an exhausted run, above all others: cursors have smaller numbers than its lower 32 bits.
 const END: u128 = u128::MAX;
 
+/// Rows of a run between the one at hand and the one that is fetched.
+const AHEAD: usize = 8;
+
 /// The next row of a run.
 #[derive(Clone, Copy)]
 struct Head {
@@ -67,6 +70,8 @@ pub(crate) struct Merge {
     retired_before: Vec<PinnedRows>,
     /// The winner's page is exhausted; it is replaced when rows are asked for again.
     pending: bool,
+    /// Rows of the runs before the range.
+    before: usize,
 }
 
 // SAFETY: addresses of heads point into pages that the merge, or its runs, keep pinned; rows are only read.
@@ -103,12 +108,18 @@ impl Merge {
             retired: Vec::new(),
             retired_before: Vec::new(),
             pending: false,
+            before: 0,
         };
         for run in 0..runs.len() {
             merge.open(run, None)?;
         }
         merge.build();
         Ok(merge)
+    }
+
+    /// Rows of the runs that come before the first of these.
+    pub(crate) fn before(&self) -> usize {
+        self.before
     }
 
     /// Where the merge stands.
@@ -140,6 +151,7 @@ impl Merge {
             retired: Vec::new(),
             retired_before: Vec::new(),
             pending: false,
+            before: 0,
         };
         for (run, &at) in position.runs.iter().enumerate() {
             merge.open(run, at)?;
@@ -181,6 +193,11 @@ impl Merge {
             *row = from.min(*end);
             self.load(number)?;
         }
+        self.before += match &self.cursors[number].place {
+            Place::Entries { at, .. } => *at,
+            Place::Pages { page: Some(_), row, next, .. } => runs[run].rows_until(next - 1) + row,
+            Place::Pages { next, .. } => runs[run].rows_until(*next),
+        };
         if self.heads[number].key == END {
             self.cursors.pop();
             self.heads.pop();
@@ -197,7 +214,15 @@ impl Merge {
         let row = match place {
             Place::Entries { at, end } => {
                 let (entries, bases) = run.by_entries(self.plan.layout.width())?.expect("as when it was opened");
-                (*at < *end).then(|| bases.row(entries[*at]))
+                let end = *end;
+                self.heads[number] = if *at < end {
+                    // Rows are looked at when prefixes tie, and soon in any case.
+                    prefetch(bases.row(entries[(*at + AHEAD).min(end - 1)]));
+                    Head { key: entries[*at] >> 32 << 32 | number as u128, row: bases.row(entries[*at]) }
+                } else {
+                    Head { key: END, row: std::ptr::null() }
+                };
+                return Ok(());
             }
             Place::Pages { page, row, end, next, page_end, first_page } => {
                 while *row == *end && *next < *page_end {
@@ -316,6 +341,19 @@ impl Merge {
         }
         Ok(())
     }
+}
+
+/// Fetches the beginning of a row that will be read soon.
+#[inline(always)]
+fn prefetch(row: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which may name any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(row.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = row;
 }
 
 /// How many of `0..len` come before the first for which `before` does not hold.

@@ -16,6 +16,7 @@ mod packed;
 mod plan;
 mod run;
 mod sink;
+mod slice;
 mod source;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(crate) use self::{
     plan::SortPlan,
     run::{Leading, Run},
     sink::{Scratch, SortSink},
+    slice::RowSlice,
     source::{Cut, SortedRows},
 };
 use crate::{ExecError, Expr, OpenPipeline, Query, RowOrder};
@@ -94,7 +96,7 @@ pub fn sort(query: &mut Query, input: OpenPipeline, spec: SortSpec) -> Result<Op
     let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), spec.fetch, None, Arc::clone(&sorted));
     let first = query.add(input, Arc::new(sink));
     let order = Arc::new(RowOrder::default());
-    let mut rows = OpenPipeline::new(Arc::new(SortSource { plan, ctx, sorted, order: Arc::clone(&order) }));
+    let mut rows = OpenPipeline::new(Arc::new(SortSource::new(plan, ctx, sorted, Arc::clone(&order))));
     rows.deps.push(first);
     rows.order = Some(order);
     if let Some(fetch) = spec.fetch {

@@ -27,8 +27,9 @@ pub(crate) struct Run {
 enum Order {
     /// As on the pages.
     Pages {
-        /// Prefix of the first key of each page.
+        /// Prefix of the first key of each page, and how many rows come before it.
         firsts: Vec<u128>,
+        starts: Vec<usize>,
         /// The most that pinning a page pins, strings included.
         page_bytes: usize,
     },
@@ -52,6 +53,8 @@ pub(crate) struct RunWriter<'a> {
     plan: &'a SortPlan,
     rows: PartitionedRows,
     firsts: Vec<u128>,
+    starts: Vec<usize>,
+    appended: usize,
     addresses: Vec<*mut u8>,
     /// The row that was appended last, and how many its page has with it.
     last: *mut u8,
@@ -63,7 +66,16 @@ impl<'a> RunWriter<'a> {
         let mut rows = unsorted(plan, memory);
         // A merge pins one page of each run.
         rows.keep_strings_with_rows();
-        Self { plan, rows, firsts: Vec::new(), addresses: Vec::new(), last: std::ptr::null_mut(), on_page: 0 }
+        Self {
+            plan,
+            rows,
+            firsts: Vec::new(),
+            starts: Vec::new(),
+            appended: 0,
+            addresses: Vec::new(),
+            last: std::ptr::null_mut(),
+            on_page: 0,
+        }
     }
 
     /// # Safety
@@ -77,8 +89,10 @@ impl<'a> RunWriter<'a> {
             if self.on_page == 0 || self.on_page == per_page || address != self.last.wrapping_add(width) {
                 // SAFETY: the caller vouches for the rows.
                 self.firsts.push(unsafe { self.plan.keys.prefix(row) });
+                self.starts.push(self.appended);
                 self.on_page = 0;
             }
+            self.appended += 1;
             self.on_page += 1;
             self.last = address;
         }
@@ -91,7 +105,11 @@ impl<'a> RunWriter<'a> {
         let page_bytes = (0..rows.num_pages()).map(|page| rows.page_bytes(page)).max().unwrap_or(PAGE_SIZE);
         let len = rows.rows();
         assert_eq!(rows.num_pages(), self.firsts.len(), "one first key for each page");
-        Run { rows: Mutex::new(rows), order: Order::Pages { firsts: self.firsts, page_bytes }, len }
+        Run {
+            rows: Mutex::new(rows),
+            order: Order::Pages { firsts: self.firsts, starts: self.starts, page_bytes },
+            len,
+        }
     }
 }
 
@@ -204,7 +222,7 @@ impl Run {
     }
 
     /// `rows` sorted where they are, which have many groups of few rows: those with equal first `groups` bytes of the key, of which it begins with
-    /// a hash. With `leading`, only the rows that are wanted.
+    /// a hash. With `leading`, only the rows that are wanted. Entries hold something else than prefixes: it is no run to be merged with others.
     pub(crate) fn of_groups(
         plan: &SortPlan,
         memory: &Arc<BufferManager>,
@@ -300,6 +318,28 @@ impl Run {
             }
         }
         Ok(Some((entries.slice(), &pinned.get().expect("pinned above").bases)))
+    }
+
+    /// Rows before page `page`; all rows where there is none.
+    pub(crate) fn rows_until(&self, page: usize) -> usize {
+        match &self.order {
+            Order::Pages { starts, .. } => starts.get(page).copied().unwrap_or(self.len),
+            Order::Entries { .. } => self.len,
+        }
+    }
+
+    /// How many rows have smaller prefixes than `key`, at least and at most, as far as that is known without looking at them.
+    pub(crate) fn rows_before(&self, key: u128) -> (usize, usize) {
+        match &self.order {
+            Order::Pages { firsts, .. } => {
+                let page = firsts.partition_point(|&first| first < key);
+                (self.rows_until(page.saturating_sub(1)).min(self.rows_until(page)), self.rows_until(page))
+            }
+            Order::Entries { entries, .. } => {
+                let rows = entries.slice().partition_point(|&entry| entry < key);
+                (rows, rows)
+            }
+        }
     }
 
     /// Prefixes of the first key of each page.

@@ -11,12 +11,14 @@ use std::sync::{
 use arrow_schema::SchemaRef;
 use ogee_memory::{PAGE_SIZE, Reservation};
 use ogee_scheduler::TaskContext;
+use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
     merge::{Merge, pages_pinned},
     plan::SortPlan,
     run::Run,
+    slice::RowSlice,
 };
 use crate::{ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep};
 
@@ -51,6 +53,8 @@ pub(crate) struct Cut<'a> {
     pub(crate) order: Option<&'a RowOrder>,
     /// Bits of prefixes that ranges may be cut at.
     pub(crate) mask: u128,
+    /// The rows that are wanted of the order.
+    pub(crate) wanted: RowSlice,
 }
 
 impl SortedRows {
@@ -88,14 +92,28 @@ impl SortedRows {
         plan: &Arc<SortPlan>,
     ) -> Result<Option<(usize, Merge)>, ExecError> {
         let ranges = self.ranges(ctx, ctx.settings.threads.max(1), cut);
-        let range = self.next.fetch_add(1, Ordering::Relaxed);
-        let separators = &ranges.separators;
-        if range > separators.len() || self.stopped.load(Ordering::Relaxed) {
-            return Ok(None);
+        loop {
+            let range = self.next.fetch_add(1, Ordering::Relaxed);
+            let separators = &ranges.separators;
+            if range > separators.len() || self.stopped.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let low = range.checked_sub(1).map(|before| separators[before]);
+            let high = separators.get(range).copied();
+            if self.is_left_out(low, high, cut.wanted) {
+                cut.order.iter().for_each(|order| order.leave(range));
+                continue;
+            }
+            return Ok(Some((range, Merge::new(plan, &ctx.memory, self.runs(), low, high)?)));
         }
-        let low = range.checked_sub(1).map(|before| separators[before]);
-        let high = separators.get(range).copied();
-        Ok(Some((range, Merge::new(plan, &ctx.memory, self.runs(), low, high)?)))
+    }
+
+    /// Whether no row between the prefixes is among those `wanted`, as far as that is known without looking at rows.
+    fn is_left_out(&self, low: Option<u128>, high: Option<u128>, wanted: RowSlice) -> bool {
+        let runs = self.runs().iter();
+        let first = runs.clone().map(|run| low.map_or(0, |low| run.rows_before(low).0)).sum();
+        let end = runs.map(|run| high.map_or(run.len(), |high| run.rows_before(high).1)).sum();
+        wanted.leaves_out(first, end)
     }
 }
 
@@ -159,14 +177,21 @@ impl Ranges {
 
 /// The rows of a sort, in order.
 pub(crate) struct SortSource {
-    pub(crate) plan: Arc<SortPlan>,
-    pub(crate) ctx: ExecContext,
-    pub(crate) sorted: Arc<SortedRows>,
-    pub(crate) order: Arc<RowOrder>,
+    plan: Arc<SortPlan>,
+    ctx: ExecContext,
+    sorted: Arc<SortedRows>,
+    order: Arc<RowOrder>,
+    wanted: Mutex<RowSlice>,
 }
 
-fn cut<'a>(plan: &'a SortPlan, order: &'a RowOrder) -> Cut<'a> {
-    Cut { plan, order: Some(order), mask: u128::MAX }
+impl SortSource {
+    pub(crate) fn new(plan: Arc<SortPlan>, ctx: ExecContext, sorted: Arc<SortedRows>, order: Arc<RowOrder>) -> Self {
+        Self { plan, ctx, sorted, order, wanted: Mutex::new(RowSlice::ALL) }
+    }
+}
+
+fn cut<'a>(plan: &'a SortPlan, order: &'a RowOrder, wanted: RowSlice) -> Cut<'a> {
+    Cut { plan, order: Some(order), mask: u128::MAX, wanted }
 }
 
 impl Source for SortSource {
@@ -178,8 +203,14 @@ impl Source for SortSource {
         Arc::clone(&self.plan.schema)
     }
 
+    fn limit(&self, skip: u64, fetch: Option<u64>) -> bool {
+        let mut wanted = self.wanted.lock();
+        *wanted = wanted.limited(skip, fetch);
+        true
+    }
+
     fn lanes(&self, threads: usize) -> usize {
-        self.sorted.lanes(&self.ctx, threads, &cut(&self.plan, &self.order))
+        self.sorted.lanes(&self.ctx, threads, &cut(&self.plan, &self.order, *self.wanted.lock()))
     }
 
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
@@ -188,8 +219,10 @@ impl Source for SortSource {
             ctx: ctx.clone(),
             sorted: Arc::clone(&self.sorted),
             order: Arc::clone(&self.order),
+            wanted: *self.wanted.lock(),
             lane,
             range: None,
+            row: 0,
             rows: Vec::new(),
             chunks: 0,
         }))
@@ -205,8 +238,11 @@ struct SortSourceLocal {
     ctx: ExecContext,
     sorted: Arc<SortedRows>,
     order: Arc<RowOrder>,
+    wanted: RowSlice,
     lane: usize,
     range: Option<(usize, Merge)>,
+    /// The number in the order of the next row of the range.
+    row: usize,
     rows: Vec<*const u8>,
     /// Chunks since the last end of a morsel.
     chunks: usize,
@@ -219,10 +255,11 @@ impl SourceLocal for SortSourceLocal {
     fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
         loop {
             let Some((range, merge)) = &mut self.range else {
-                let cut = cut(&self.plan, &self.order);
+                let cut = cut(&self.plan, &self.order, self.wanted);
                 self.range = self.sorted.next_range(&self.ctx, &cut, &self.plan)?;
-                let Some((range, _)) = &self.range else { return Ok(SourceStep::Exhausted) };
+                let Some((range, merge)) = &self.range else { return Ok(SourceStep::Exhausted) };
                 self.order.enter(self.lane, *range);
+                self.row = merge.before();
                 continue;
             };
             if !self.order.may_emit(*range) {
@@ -232,15 +269,22 @@ impl SourceLocal for SortSourceLocal {
                 self.chunks = 0;
                 return Ok(SourceStep::MorselEnd);
             }
-            merge.next_rows(self.ctx.settings.chunk_capacity, &mut self.rows)?;
+            self.rows.clear();
+            if self.row < self.wanted.to {
+                merge.next_rows(self.ctx.settings.chunk_capacity, &mut self.rows)?;
+            }
             if self.rows.is_empty() {
                 self.order.leave(*range);
                 self.range = None;
                 continue;
             }
             self.chunks += 1;
-            // SAFETY: the merge keeps the rows pinned until it is asked for more.
-            return Ok(SourceStep::Chunk(unsafe { self.plan.gather(&self.rows)? }));
+            let wanted = self.wanted.of(self.row, self.rows.len());
+            self.row += self.rows.len();
+            if !wanted.is_empty() {
+                // SAFETY: the merge keeps the rows pinned until it is asked for more.
+                return Ok(SourceStep::Chunk(unsafe { self.plan.gather(&self.rows[wanted])? }));
+            }
         }
     }
 }

@@ -21,9 +21,10 @@ use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal, sort::Cancelled};
 
 /// Pages of a run at least, where memory is so short that lanes are given up for it.
 const RUN_PAGES_MIN: usize = 32;
-/// Bytes of a lane's buffer, at first and at most. Longer runs save less of the merge than memory that is not paged costs others.
+/// Bytes of a lane's buffer, at first and at most, and how it grows. Longer runs save less of the merge than touching memory for them costs.
 const BUFFER_BYTES_MIN: usize = 1 << 20;
-const BUFFER_BYTES_MAX: usize = 128 << 20;
+const BUFFER_BYTES_MAX: usize = 32 << 20;
+const BUFFER_GROWTH: usize = 8;
 /// Runs that a lane may leave in any case: memory where they could not be merged at once has one lane only.
 const RUNS_MIN: usize = 4;
 
@@ -138,11 +139,11 @@ impl PackedLocal {
         if self.used + wanted <= room {
             return Ok(());
         }
-        // While a buffer grows both are there, and when it is written out so is a page.
+        // When a buffer is written out, so is a page.
         let most = self.grant.lane_bytes.saturating_sub(2 * PAGE_SIZE).clamp(PAGE_SIZE, BUFFER_BYTES_MAX) / 8;
-        let grown = (2 * room).max(BUFFER_BYTES_MIN / 8).min(most);
-        let fits_both = (grown + room) * 8 <= self.grant.lane_bytes;
-        if self.used + wanted <= grown && grown > room && fits_both {
+        let grown = (BUFFER_GROWTH * room).max(BUFFER_BYTES_MIN / 8).min(most);
+        // While it grows both are there.
+        if self.used + wanted <= grown && (grown + room) * 8 <= self.grant.lane_bytes {
             let mut buffer = Buffer::new(&self.ctx.memory, grown * 8)?;
             if let Some(before) = &self.buffer {
                 buffer.words_mut()[..self.used].copy_from_slice(&before.words()[..self.used]);
@@ -151,9 +152,9 @@ impl PackedLocal {
             return Ok(());
         }
         self.flush()?;
-        if wanted > room {
+        if room < wanted.max(most) {
             self.buffer = None;
-            self.buffer = Some(Buffer::new(&self.ctx.memory, wanted.max(grown) * 8)?);
+            self.buffer = Some(Buffer::new(&self.ctx.memory, wanted.max(most) * 8)?);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use ogee_scheduler::TaskContext;
 use parking_lot::Mutex;
 
 use super::{
-    super::CONSUMER,
+    super::{CONSUMER, slice::RowSlice},
     PackedPlan,
     merge::{Batch, PackedMerge},
     run::{KeyRange, PackedRun, rows_per_page},
@@ -54,13 +54,6 @@ struct Ranges {
     batch: usize,
     /// For rows that wait for their turn.
     _ahead: Option<Reservation>,
-}
-
-/// Which rows are wanted, by their numbers in the order.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    from: usize,
-    to: usize,
 }
 
 impl PackedRows {
@@ -150,13 +143,12 @@ struct Shared {
     ctx: ExecContext,
     sorted: Arc<PackedRows>,
     order: Arc<RowOrder>,
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<RowSlice>,
 }
 
 impl PackedSource {
     pub(super) fn new(plan: Arc<PackedPlan>, ctx: ExecContext, sorted: Arc<PackedRows>, order: Arc<RowOrder>) -> Self {
-        let wanted = Mutex::new(Wanted { from: 0, to: usize::MAX });
-        Self { shared: Arc::new(Shared { plan, ctx, sorted, order, wanted }) }
+        Self { shared: Arc::new(Shared { plan, ctx, sorted, order, wanted: Mutex::new(RowSlice::ALL) }) }
     }
 }
 
@@ -167,7 +159,7 @@ impl Shared {
     }
 
     /// Whether no row of `range` is wanted, as far as that is known without looking at it.
-    fn is_unwanted(&self, range: KeyRange<'_>, wanted: Wanted) -> bool {
+    fn is_unwanted(&self, range: KeyRange<'_>, wanted: RowSlice) -> bool {
         let runs = &self.sorted.runs().runs;
         let rows_at = |end: bool| -> usize {
             let rows = runs.iter().map(|run| {
@@ -176,7 +168,7 @@ impl Shared {
             });
             rows.sum()
         };
-        rows_at(true) <= wanted.from || rows_at(false) >= wanted.to
+        wanted.leaves_out(rows_at(false), rows_at(true))
     }
 }
 
@@ -191,9 +183,7 @@ impl Source for PackedSource {
 
     fn limit(&self, skip: u64, fetch: Option<u64>) -> bool {
         let mut wanted = self.shared.wanted.lock();
-        let number = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
-        wanted.from = wanted.from.saturating_add(number(skip));
-        wanted.to = wanted.to.min(fetch.map_or(usize::MAX, |fetch| wanted.from.saturating_add(number(fetch))));
+        *wanted = wanted.limited(skip, fetch);
         true
     }
 
@@ -220,7 +210,7 @@ impl Source for PackedSource {
 
 struct PackedLocal {
     shared: Arc<Shared>,
-    wanted: Wanted,
+    wanted: RowSlice,
     lane: usize,
     range: Option<OpenRange>,
     batch: Option<Batch>,
@@ -295,8 +285,8 @@ impl SourceLocal for PackedLocal {
                     self.range = None;
                     continue;
                 }
-                let last = rows.min(self.wanted.to - open.row);
-                open.left = before.min(last) * words..last * words;
+                let left = self.wanted.of(open.row, rows);
+                open.left = left.start * words..left.end * words;
                 open.row += rows;
                 if open.left.is_empty() {
                     // Rows that are skipped make no chunk, but take time.
