@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray, make_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray, make_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
 use ogee_vector::{Chunk, Column, Domain, normalize_array};
@@ -69,6 +69,12 @@ pub(crate) fn null_unless(array: &ArrayRef, keep: &BooleanBuffer) -> ArrayRef {
         return ArrayRef::clone(array);
     }
     let nulls = array.nulls().map_or_else(|| keep.clone(), |nulls| nulls.inner() & keep);
+    // The list of buffers, which may be thousands, is shared.
+    if *array.data_type() == DataType::Utf8View {
+        let (views, buffers, _) = array.as_string_view().clone().into_parts();
+        // SAFETY: the same values, of which more are hidden.
+        return Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, Some(NullBuffer::new(nulls))) });
+    }
     let data = array.to_data().into_builder().nulls(Some(NullBuffer::new(nulls)));
     // SAFETY: the same values with a null buffer of the same length that only hides more of them.
     make_array(unsafe { data.build_unchecked() })

@@ -8,8 +8,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use ogee_row::own_strings;
 use ogee_scheduler::{JobWaker, TaskContext};
-use ogee_vector::Chunk;
+use ogee_vector::{Chunk, Column, PhysicalType};
 use parking_lot::Mutex;
 
 use crate::{ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal};
@@ -193,6 +194,23 @@ impl Sink for OutputSink {
     }
 }
 
+/// `chunk` without strings on pages, which it would keep pinned for as long as somebody outside has it.
+fn own(chunk: Chunk) -> Result<Chunk, ExecError> {
+    let has_strings = |column: &Column| {
+        matches!(PhysicalType::of(column.array.data_type()), Ok(PhysicalType::View | PhysicalType::Nested))
+    };
+    let columns: Vec<Column> = (0..chunk.num_columns()).map(|column| chunk.to_column(column)).collect();
+    if !columns.iter().any(has_strings) {
+        return Ok(chunk);
+    }
+    let own = |column: Column| match has_strings(&column) {
+        true => Ok(Column::flat(own_strings(column.flatten()?)?)),
+        false => Ok(column),
+    };
+    let columns = columns.into_iter().map(own).collect::<Result<_, ExecError>>()?;
+    Ok(Chunk::from_columns(columns, chunk.len()))
+}
+
 struct OutputLocal {
     shared: Arc<Shared>,
     order: Option<Arc<RowOrder>>,
@@ -201,6 +219,7 @@ struct OutputLocal {
 
 impl SinkLocal for OutputLocal {
     fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
+        let chunk = own(chunk)?;
         let waker = {
             let mut state = self.shared.state.lock();
             if state.abandoned {

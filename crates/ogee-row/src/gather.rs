@@ -7,7 +7,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer, i256};
 use arrow_schema::DataType;
 use ogee_vector::{PhysicalType, VectorError};
 
-use crate::{NestedCodec, RowLayout, RowView};
+use crate::{HeapBuffers, NestedCodec, RowLayout, RowView};
 
 /// Bytes of one data buffer of a view array, at most: offsets in views have 32 bits.
 const BUFFER_MAX: usize = 1 << 30;
@@ -20,6 +20,23 @@ const BUFFER_MAX: usize = 1 << 30;
 /// # Safety
 /// `rows` must point to rows of `layout` on pinned pages, their long strings rebased.
 pub unsafe fn gather_column(layout: &RowLayout, index: usize, rows: &[*const u8]) -> Result<ArrayRef, VectorError> {
+    // SAFETY: the caller vouches for the rows.
+    unsafe { gather_column_from(layout, index, rows, None) }
+}
+
+/// The same, but long strings that are on pages of `heap` are not copied: the array keeps the pages pinned.
+///
+/// # Errors
+/// As [`gather_column`].
+///
+/// # Safety
+/// As [`gather_column`].
+pub unsafe fn gather_column_from(
+    layout: &RowLayout,
+    index: usize,
+    rows: &[*const u8],
+    heap: Option<&HeapBuffers>,
+) -> Result<ArrayRef, VectorError> {
     let column = layout.column(index);
     let bit = column.validity;
     // SAFETY: here and below, the caller vouches for the rows, and the layout's offsets are within them.
@@ -39,8 +56,10 @@ pub unsafe fn gather_column(layout: &RowLayout, index: usize, rows: &[*const u8]
             Arc::new(BooleanArray::new(bits, nulls()))
         }
         PhysicalType::View | PhysicalType::Nested => {
+            // Nested values are decoded, and then have bytes of their own.
+            let heap = heap.filter(|_| column.physical == PhysicalType::View);
             // SAFETY: as above.
-            let (views, buffers) = unsafe { gather_views(offset, valid, rows) };
+            let (views, buffers) = unsafe { gather_views(offset, valid, rows, heap) };
             // SAFETY: views were made over these buffers just now; strings came from valid string arrays.
             unsafe {
                 match &column.data_type {
@@ -99,7 +118,9 @@ unsafe fn gather_views(
     offset: usize,
     valid: impl Fn(&*const u8) -> bool,
     rows: &[*const u8],
-) -> (ScalarBuffer<u128>, Vec<Buffer>) {
+    heap: Option<&HeapBuffers>,
+) -> (ScalarBuffer<u128>, Arc<[Buffer]>) {
+    let shared = heap.map_or(0, |heap| heap.buffers().len());
     let mut views = Vec::with_capacity(rows.len());
     let mut buffers = Vec::new();
     let mut bytes: Vec<u8> = Vec::new();
@@ -110,10 +131,14 @@ unsafe fn gather_views(
             views.push(if valid(row) { view.0 } else { 0 });
             continue;
         }
+        if let Some(view) = heap.and_then(|heap| heap.view(view)) {
+            views.push(view);
+            continue;
+        }
         if bytes.len() + view.len() > BUFFER_MAX && !bytes.is_empty() {
             buffers.push(Buffer::from(std::mem::take(&mut bytes)));
         }
-        let place = (buffers.len() as u128) << 64 | (bytes.len() as u128) << 96;
+        let place = ((shared + buffers.len()) as u128) << 64 | (bytes.len() as u128) << 96;
         views.push((view.0 & u128::from(u64::MAX)) | place);
         // SAFETY: the caller vouches for the pointer.
         bytes.extend_from_slice(unsafe { view.bytes() });
@@ -121,5 +146,10 @@ unsafe fn gather_views(
     if !bytes.is_empty() {
         buffers.push(Buffer::from(bytes));
     }
+    let buffers = match heap {
+        Some(heap) if buffers.is_empty() => Arc::clone(heap.buffers()),
+        Some(heap) => heap.buffers().iter().cloned().chain(buffers).collect(),
+        None => buffers.into(),
+    };
     (views.into(), buffers)
 }

@@ -167,7 +167,7 @@ impl RowPartition {
                 segment.base = base;
             }
         }
-        Ok(PinnedRows { rows: row_page.rows as usize, width: layout.width(), page, _heap: heap })
+        Ok(PinnedRows { rows: row_page.rows as usize, width: layout.width(), page, heap })
     }
 
     /// Rows and strings do not change any more: what was spilled is not written again when it was read.
@@ -233,7 +233,7 @@ unsafe fn rebase(layout: &RowLayout, page: *mut u8, segment: &Segment, base: usi
 #[derive(Debug)]
 pub struct PinnedRows {
     page: PinnedPage,
-    _heap: Vec<PinnedPage>,
+    heap: Vec<PinnedPage>,
     rows: usize,
     width: usize,
 }
@@ -255,6 +255,11 @@ impl PinnedRows {
         assert!(row < self.rows);
         // SAFETY: the page holds `rows` rows of `width` bytes.
         unsafe { self.page.as_ptr().add(row * self.width) }
+    }
+
+    /// The pages with strings of the rows, but for those that are on the page of the rows itself.
+    pub(crate) fn heap_pages(&self) -> impl Iterator<Item = &PinnedPage> + Clone {
+        self.heap.iter()
     }
 
     /// Addresses of all rows, appended to `addresses`; valid while `self` lives.

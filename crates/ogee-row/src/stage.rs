@@ -137,15 +137,7 @@ impl RowStage {
                 (a.views(), a.data_buffers())
             }
         };
-        self.write(at, |i| {
-            let view = RowView(views[i]);
-            if !view.is_long() {
-                return view;
-            }
-            let buffer = (view.0 >> 64) as u32 as usize;
-            let offset = (view.0 >> 96) as usize;
-            view.with_pointer(buffers[buffer][offset..].as_ptr())
-        });
+        self.write(at, |i| RowView::of_array(views[i], buffers));
     }
 
     #[inline(always)]

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use arrow_buffer::Buffer;
+
 /// A string or binary value as a row holds it: length, then 12 inlined bytes, or 4 of prefix and a pointer.
 ///
 /// Inlined it has the same bits as an Arrow view.
@@ -25,6 +27,20 @@ impl RowView {
             raw[4..8].copy_from_slice(&bytes[..4]);
             Self(u128::from_le_bytes(raw)).with_pointer(bytes.as_ptr())
         }
+    }
+
+    /// The value that a view of an array over `buffers` stands for: it points into them.
+    ///
+    /// # Panics
+    /// If the view is none over these buffers.
+    #[inline(always)]
+    pub fn of_array(view: u128, buffers: &[Buffer]) -> Self {
+        let value = Self(view);
+        if !value.is_long() {
+            return value;
+        }
+        let (buffer, offset) = ((view >> 64) as u32 as usize, (view >> 96) as usize);
+        value.with_pointer(buffers[buffer][offset..].as_ptr())
     }
 
     /// Length of the value in bytes.

@@ -11,9 +11,10 @@ use arrow_array::{
 use arrow_buffer::i256;
 use ogee_memory::{BufferManager, MemoryConfig};
 use ogee_row::{
-    NestedCodec, PartitionedRows, RadixBits, RowLayout, RowLayoutBuilder, RowPartition, RowStage, gather_column,
-    keys_equal,
+    HeapBuffers, NestedCodec, PartitionedRows, PinnedRows, RadixBits, RowLayout, RowLayoutBuilder, RowPartition,
+    RowStage, gather_column, gather_column_from, keys_equal, own_strings,
 };
+use ogee_vector::gather_array;
 
 fn manager(limit: usize, spill_always: bool) -> Arc<BufferManager> {
     let config = MemoryConfig { limit, spill_always, counts_process: false, ..MemoryConfig::default() };
@@ -103,6 +104,51 @@ fn check(partitions: &mut [RowPartition], layout: &RowLayout, columns: &[ArrayRe
         }
     }
     assert!(seen.into_iter().all(|seen| seen), "every row");
+}
+
+/// The columns of all rows, as arrays that refer to the pages with their strings, and the numbers of the rows.
+fn refer(partitions: &mut [RowPartition], layout: &RowLayout, columns: usize) -> Vec<Vec<ArrayRef>> {
+    let mut all = Vec::new();
+    for partition in partitions {
+        let pages: Vec<PinnedRows> = (0..partition.num_pages()).map(|page| partition.pin_page(page).unwrap()).collect();
+        let heap = HeapBuffers::of(pages.iter());
+        let rows = pages.iter().flat_map(|page| (0..page.len()).map(|row| page.row(row).cast_const()));
+        let rows: Vec<*const u8> = rows.collect();
+        // SAFETY: the pages are pinned with their heap pages.
+        let gather = |column| unsafe { gather_column_from(layout, column, &rows, heap.as_ref()).unwrap() };
+        all.push((0..columns).map(gather).collect());
+    }
+    all
+}
+
+#[test]
+fn arrays_keep_the_pages_that_they_refer_to() {
+    // Strings that are longer than a page are copied among those that are not.
+    for long in [100, 400_000] {
+        let memory = manager(64 << 20, true);
+        let columns = columns(30_000, long);
+        let layout = layout(&columns);
+        let mut rows = PartitionedRows::new(Arc::clone(&layout), Arc::clone(&memory), "test", RadixBits::new(3), false);
+        append(&mut rows, &layout, &columns);
+        let mut partitions = rows.into_partitions();
+        let mut arrays = refer(&mut partitions, &layout, columns.len());
+        drop(partitions);
+        // Whoever takes the memory does not get these pages.
+        drop((0..20).map(|_| memory.allocate("other").unwrap()).collect::<Vec<_>>());
+        for is_own in [false, true] {
+            for part in &arrays {
+                let ids = part[0].as_primitive::<Int64Type>();
+                for (got, expected) in part.iter().zip(&columns) {
+                    let rows: Vec<u32> = ids.values().iter().map(|&id| id as u32).collect();
+                    let expected = gather_array(expected, &rows).unwrap();
+                    assert_eq!(got.to_data(), expected.to_data());
+                }
+            }
+            assert_eq!(memory.stats().pinned == 0, is_own, "arrays keep pages unless their strings are their own");
+            arrays.iter_mut().flatten().for_each(|array| *array = own_strings(Arc::clone(array)).unwrap());
+        }
+        assert_eq!(memory.stats().temp_bytes, 0);
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Extended selection vectors: dense lists of positions, unsorted, repeats allowed.
 
-use arrow_array::{Array, ArrayRef, UInt32Array};
-use arrow_buffer::ScalarBuffer;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array, cast::AsArray, types::ByteViewType};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
 
 use crate::VectorError;
 
@@ -59,6 +62,23 @@ pub fn keep_rows(len: usize, rows: &mut Vec<u32>, mut keep: impl FnMut(usize) ->
 /// # Errors
 /// As Arrow's `take`: only when a string array would outgrow its offsets.
 pub fn gather_array(array: &dyn Array, positions: &[u32]) -> Result<ArrayRef, VectorError> {
+    match array.data_type() {
+        DataType::Utf8View => return Ok(Arc::new(gather_views(array.as_string_view(), positions))),
+        DataType::BinaryView => return Ok(Arc::new(gather_views(array.as_binary_view(), positions))),
+        _ => {}
+    }
     let indices = UInt32Array::new(ScalarBuffer::from(positions.to_vec()), None);
     Ok(arrow_select::take::take(array, &indices, None)?)
+}
+
+/// The same of views, which may have thousands of buffers: the result shares the list of them.
+fn gather_views<T: ByteViewType>(array: &GenericByteViewArray<T>, positions: &[u32]) -> GenericByteViewArray<T> {
+    let (views, buffers, nulls) = array.clone().into_parts();
+    let views: &[u128] = &views;
+    let views = positions.iter().map(|&at| views[at as usize]).collect::<Vec<_>>();
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| {
+        NullBuffer::new(BooleanBuffer::collect_bool(positions.len(), |row| nulls.is_valid(positions[row] as usize)))
+    });
+    // SAFETY: views of a valid array over the same buffers, and a bit for each.
+    unsafe { GenericByteViewArray::new_unchecked(views.into(), buffers, nulls) }
 }

@@ -250,20 +250,27 @@ impl Extremum {
             }
             PhysicalType::Null => {}
             PhysicalType::View | PhysicalType::Nested => {
+                let (views, buffers) = match array.data_type() {
+                    DataType::Utf8View => {
+                        let array = array.as_string_view();
+                        (array.views(), array.data_buffers())
+                    }
+                    _ => {
+                        let array = array.as_binary_view();
+                        (array.views(), array.data_buffers())
+                    }
+                };
                 for &row in rows.iter().filter(|&&row| nulls.is_none_or(|nulls| nulls.is_valid(row as usize))) {
-                    let bytes = match array.data_type() {
-                        DataType::Utf8View => array.as_string_view().value(row as usize).as_bytes(),
-                        _ => array.as_binary_view().value(row as usize),
-                    };
+                    // Bytes of longer strings are not looked at: most often their first tell which is kept.
+                    let value = RowView::of_array(views[row as usize], buffers);
                     let target = targets[row as usize] as usize as *mut u8;
-                    // SAFETY: the caller vouches for the targets.
+                    // SAFETY: the caller vouches for the targets; the strings are those of the array.
                     unsafe {
                         match &mut again {
-                            None => place.offer(target, RowView::of(bytes), |new: RowView, old: RowView| {
-                                self.is_better(new.compare(&old))
-                            }),
+                            None => place
+                                .offer(target, value, |new: RowView, old: RowView| self.is_better(new.compare(&old))),
                             Some(again) => {
-                                if !self.offer_bytes(&place, target, bytes) {
+                                if !self.offer_string(&place, target, value) {
                                     again.push(row);
                                 }
                             }
@@ -286,26 +293,22 @@ impl Extremum {
     /// Offers a string; false if it should be kept and there is no room for it.
     ///
     /// # Safety
-    /// `row` is a row of the layout on pinned pages, owned by the caller.
-    unsafe fn offer_bytes(&self, place: &Place, row: *mut u8, bytes: &[u8]) -> bool {
-        // SAFETY: the caller vouches for the row and its pointers.
+    /// `row` is a row of the layout on pinned pages, owned by the caller; `value` is in an array that is alive.
+    unsafe fn offer_string(&self, place: &Place, row: *mut u8, value: RowView) -> bool {
+        // SAFETY: the caller vouches for the row and its pointers, and for the value.
         unsafe {
             let old_place = row.add(place.offset).cast::<RowView>();
             let old = old_place.read_unaligned();
             let has_old = place.has_value(row);
-            if has_old && !self.is_better(bytes.cmp(old.bytes())) {
+            if has_old && !self.is_better(value.compare(&old)) {
                 return true;
             }
-            let mut raw = [0u8; 16];
-            raw[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-            if bytes.len() <= RowView::INLINED {
-                raw[4..4 + bytes.len()].copy_from_slice(bytes);
-                old_place.write_unaligned(RowView(u128::from_le_bytes(raw)));
-            } else if has_old && old.is_long() && bytes.len() <= old.len() {
+            if !value.is_long() {
+                old_place.write_unaligned(value);
+            } else if has_old && old.is_long() && value.len() <= old.len() {
                 // In place of the old bytes, on the same heap page.
-                raw[4..8].copy_from_slice(&bytes[..4]);
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), old.pointer().cast_mut(), bytes.len());
-                old_place.write_unaligned(RowView(u128::from_le_bytes(raw)).with_pointer(old.pointer()));
+                std::ptr::copy_nonoverlapping(value.pointer(), old.pointer().cast_mut(), value.len());
+                old_place.write_unaligned(value.with_pointer(old.pointer()));
             } else {
                 return false;
             }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ogee_memory::BufferManager;
-use ogee_row::{PinnedRows, RowPartition};
+use ogee_row::{HeapBuffers, PinnedRows, RowPartition};
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
@@ -15,7 +15,7 @@ use super::{
     ranges::RangeTable,
     rest::{AbsentPartition, given_rows},
     spec::JoinPlan,
-    table::{Mates, TaggedTable},
+    table::{Lookup, Mates, TaggedTable},
 };
 use crate::{ExecError, keys::slots_for};
 
@@ -23,6 +23,7 @@ use crate::{ExecError, keys::slots_for};
 struct Block {
     table: TaggedTable,
     sorted: Option<RangeTable>,
+    heap: Option<HeapBuffers>,
     pages: Vec<PinnedRows>,
     /// Pages of the last part that are among them.
     of_last: usize,
@@ -32,7 +33,8 @@ struct Block {
 
 impl Block {
     fn mates(&self) -> Mates<'_> {
-        self.sorted.as_ref().map_or(Mates::Hashed(&self.table), Mates::Sorted)
+        let lookup = self.sorted.as_ref().map_or(Lookup::Hashed(&self.table), Lookup::Sorted);
+        Mates { lookup, heap: self.heap.as_ref() }
     }
 }
 
@@ -130,7 +132,8 @@ impl BlockJoin {
             }
         }
         self.blocks += 1;
-        Ok(Block { table, sorted, pages, of_last, _parts: parts })
+        let heap = self.plan.heap_buffers(&pages);
+        Ok(Block { table, sorted, heap, pages, of_last, _parts: parts })
     }
 
     /// Gives up the pages of a block that was joined.

@@ -121,8 +121,11 @@ impl Sink for Inserted {
     }
 
     fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
+        let built = self.state.built();
+        if let Some(heap) = self.state.plan.heap_buffers(&built.resident.lock().pages) {
+            assert!(built.heap.set(heap).is_ok(), "rows are pinned once");
+        }
         if self.state.plan.spec.ranges.is_some() {
-            let built = self.state.built();
             let table = RangeTable::new(&self.state.plan, &ctx.memory, &built.resident.lock().pages)?;
             assert!(built.sorted.set(table).is_ok(), "rows are sorted once");
             ctx.counters.note_strategy("join: by comparisons".to_owned());

@@ -2,7 +2,7 @@
 //!
 //! All rows of a chunk take a step at once, so that their cache misses overlap. Pairs of successive steps are gathered until a chunk is
 //! full: logical compaction (SIGMOD 2025, section 4). The probe side's columns are not copied, they get another selection vector; build
-//! columns are gathered out of their rows once.
+//! columns are gathered out of their rows once, their longer strings not at all: chunks refer to the pages that they are on.
 //!
 //! A [`Matcher`] gives one chunk after the other, so that a row with millions of mates takes no more memory than one with few.
 
@@ -13,14 +13,14 @@ use std::sync::{
 
 use arrow_array::{ArrayRef, BooleanArray, new_null_array};
 use arrow_buffer::BooleanBuffer;
-use ogee_row::{RowLayout, RowStage};
+use ogee_row::{HeapBuffers, RadixBits, RowLayout, RowStage, row_hash};
 use ogee_vector::{Chunk, Column, gather_array};
 
 use super::{
     ranges::{RangeTable, Span},
     side::Keys,
     spec::{JoinColumn, JoinPlan, Residual},
-    table::{Mates, TaggedTable},
+    table::{Lookup, Mates, TaggedTable},
 };
 use crate::{
     ExecError,
@@ -29,6 +29,8 @@ use crate::{
 
 /// Candidates of a row that are paired with it at once where one that matches is enough.
 const FIRST_CANDIDATES: usize = 8;
+/// Rows ahead of the one at hand whose slot, or next candidate, is fetched.
+const AHEAD: usize = 16;
 
 /// Rows that are compared with rows of their chains.
 #[derive(Default)]
@@ -84,7 +86,6 @@ pub(crate) struct Matcher {
     chunk: Chunk,
     origin: Origin,
     active: Candidates,
-    next: Candidates,
     /// Candidates that lie side by side.
     spans: Vec<Span>,
     pairs: Pairs,
@@ -107,7 +108,6 @@ impl Matcher {
             chunk: Chunk::default(),
             origin: Origin::Stream,
             active: Candidates::default(),
-            next: Candidates::default(),
             spans: Vec::new(),
             pairs: Pairs::default(),
             found: Vec::new(),
@@ -132,20 +132,26 @@ impl Matcher {
     /// Begins with a chunk of the probe side whose keys were evaluated.
     pub(crate) fn begin_chunk(&mut self, mates: Mates<'_>, chunk: Chunk, keys: &Keys) -> Result<(), ExecError> {
         self.begin(chunk, Origin::Stream);
-        let table = match mates {
-            Mates::Hashed(table) => table,
-            Mates::Sorted(sorted) => return self.look_up(sorted),
+        let table = match mates.lookup {
+            Lookup::Hashed(table) => table,
+            Lookup::Sorted(sorted) => return self.look_up(sorted),
         };
         let rows = self.chunk.len();
         let Candidates { rows: candidates, mates, keys: staged } = &mut self.active;
         candidates.resize(rows, 0);
         mates.resize(rows, std::ptr::null());
         let mut count = 0;
-        for (row, &hash) in keys.hashes.iter().enumerate() {
-            let first = table.first(ogee_row::RadixBits::stored_hash(hash));
-            candidates[count] = row as u32;
-            mates[count] = first;
-            count += usize::from(!first.is_null());
+        {
+            let (hashes, candidates, mates) = (&keys.hashes[..rows], &mut candidates[..rows], &mut mates[..rows]);
+            for row in 0..rows {
+                if let Some(&ahead) = hashes.get(row + AHEAD) {
+                    table.prefetch_first(RadixBits::stored_hash(ahead));
+                }
+                let first = table.first(RadixBits::stored_hash(hashes[row]));
+                candidates[count] = row as u32;
+                mates[count] = first;
+                count += usize::from(!first.is_null());
+            }
         }
         candidates.truncate(count);
         mates.truncate(count);
@@ -164,9 +170,7 @@ impl Matcher {
         // Only the keys of rows that may have a mate are made comparable.
         let layout = &*self.plan.keys;
         self.stage.reset(layout, count);
-        self.stage.write_stored_hashes(
-            candidates.iter().map(|&row| ogee_row::RadixBits::stored_hash(keys.hashes[row as usize])),
-        );
+        self.stage.write_stored_hashes(candidates.iter().map(|&row| RadixBits::stored_hash(keys.hashes[row as usize])));
         let mut positions = Vec::new();
         for (index, column) in keys.columns.iter().enumerate() {
             let array = match &column.selection {
@@ -201,14 +205,14 @@ impl Matcher {
         if let Some(found) = found {
             self.found.copy_from_slice(found);
         }
-        let table = match mates {
-            Mates::Hashed(table) => table,
-            Mates::Sorted(sorted) => return self.look_up(sorted),
+        let table = match mates.lookup {
+            Lookup::Hashed(table) => table,
+            Lookup::Sorted(sorted) => return self.look_up(sorted),
         };
         let first_only = self.plan.kind().first_only();
         for (row, &key) in rows.iter().enumerate() {
             // SAFETY: as above.
-            let first = table.first(unsafe { ogee_row::row_hash(key) });
+            let first = table.first(unsafe { row_hash(key) });
             let done = first_only && self.found[row];
             if !first.is_null() && !done {
                 self.active.rows.push(row as u32);
@@ -269,17 +273,17 @@ impl Matcher {
     ///
     /// # Safety
     /// The rows of the table are pinned with their strings, and so is what the chunk at hand began with.
-    pub(crate) unsafe fn next(&mut self, table: Mates<'_>) -> Result<Option<Chunk>, ExecError> {
+    pub(crate) unsafe fn next(&mut self, mates: Mates<'_>) -> Result<Option<Chunk>, ExecError> {
         let pairs = self.pairs.rows.len();
         let is_done = self.active.rows.is_empty() && self.spans.is_empty();
         let chunk = if pairs >= self.capacity || (pairs > 0 && is_done) {
             // SAFETY: mates are rows of the table.
-            unsafe { self.take_pairs(pairs.min(self.capacity))? }
+            unsafe { self.take_pairs(pairs.min(self.capacity), mates.heap)? }
         } else if !is_done {
-            match table {
+            match mates.lookup {
                 // SAFETY: the caller vouches for the rows of the table.
-                Mates::Hashed(table) => unsafe { self.step(table) },
-                Mates::Sorted(sorted) => self.step_spans(sorted),
+                Lookup::Hashed(table) => unsafe { self.step(table) },
+                Lookup::Sorted(sorted) => self.step_spans(sorted),
             }
             None
         } else if std::mem::take(&mut self.finishing) && self.plan.kind().marks_probe() {
@@ -311,29 +315,37 @@ impl Matcher {
             unsafe { self.mark_with(plan.build_mark, table, equal) };
             return;
         }
-        let Self { active, next, pairs, found, .. } = self;
+        let Self { active, pairs, found, .. } = self;
         if kind.first_only() && has_residual {
             active.retain(|row| !found[row as usize]);
         }
         let count = active.rows.len();
         let known = pairs.rows.len();
-        next.resize(count);
         pairs.rows.resize(known + count, 0);
         pairs.mates.resize(known + count, std::ptr::null());
         let ends = kind.first_only() && !has_residual;
-        let (mut matched, mut left) = (known, 0);
-        // Without a branch on what is found, so that the cache misses of many rows overlap.
-        for at in 0..count {
-            let (row, key, mate) = (active.rows[at], active.keys[at], active.mates[at]);
-            // SAFETY: the caller vouches for the rows.
-            let (matches, following) = unsafe { (equal.equal(key, mate), table.next(mate)) };
-            pairs.rows[matched] = row;
-            pairs.mates[matched] = mate;
-            matched += usize::from(matches);
-            (next.rows[left], next.keys[left], next.mates[left]) = (row, key, following);
-            left += usize::from(!following.is_null() & !(matches & ends));
+        let (mut matched, mut left) = (0, 0);
+        {
+            let (rows, keys) = (&mut active.rows[..count], &mut active.keys[..count]);
+            let mates = &mut active.mates[..count];
+            let (pair_rows, pair_mates) = (&mut pairs.rows[known..][..count], &mut pairs.mates[known..][..count]);
+            // Without a branch on what is found, so that the cache misses of many rows overlap.
+            for at in 0..count {
+                if let Some(&ahead) = mates.get(at + AHEAD) {
+                    table.prefetch_row(ahead);
+                }
+                let (row, key, mate) = (rows[at], keys[at], mates[at]);
+                // SAFETY: the caller vouches for the rows.
+                let (matches, following) = unsafe { (equal.equal(key, mate), table.next(mate, row_hash(key))) };
+                pair_rows[matched] = row;
+                pair_mates[matched] = mate;
+                matched += usize::from(matches);
+                (rows[left], keys[left], mates[left]) = (row, key, following);
+                left += usize::from(!following.is_null() & !(matches & ends));
+            }
         }
-        next.resize(left);
+        matched += known;
+        active.resize(left);
         if !has_residual {
             if kind.marks_probe() {
                 pairs.rows[known..matched].iter().for_each(|&row| found[row as usize] = true);
@@ -350,7 +362,6 @@ impl Matcher {
         }
         pairs.rows.truncate(matched);
         pairs.mates.truncate(matched);
-        std::mem::swap(active, next);
     }
 
     /// A step of joins that give build rows only, once: a match leaves nothing but a mark.
@@ -363,7 +374,8 @@ impl Matcher {
         for at in 0..rows.len() {
             let (row, key, mate) = (rows[at], keys[at], mates[at]);
             // SAFETY: the caller vouches for the rows. Whoever marked a row before goes down the chain and marks the others of its key.
-            let (ends, following) = unsafe { (equal.equal(key, mate) && mark(mate, offset), table.next(mate)) };
+            let (ends, following) =
+                unsafe { (equal.equal(key, mate) && mark(mate, offset), table.next(mate, row_hash(key))) };
             (rows[left], keys[left], mates[left]) = (row, key, following);
             left += usize::from(!following.is_null() && !ends);
         }
@@ -374,7 +386,7 @@ impl Matcher {
     ///
     /// # Safety
     /// As [`Self::next`].
-    unsafe fn take_pairs(&mut self, count: usize) -> Result<Option<Chunk>, ExecError> {
+    unsafe fn take_pairs(&mut self, count: usize, heap: Option<&HeapBuffers>) -> Result<Option<Chunk>, ExecError> {
         let plan = Arc::clone(&self.plan);
         let kind = plan.kind();
         let mut rows: Vec<u32> = self.pairs.rows.drain(..count).collect();
@@ -382,7 +394,7 @@ impl Matcher {
         let mut probe = self.chunk.select(&rows);
         if let Some(Residual { predicate, columns }) = &plan.spec.residual {
             // SAFETY: the caller vouches for the mates.
-            let pairs = unsafe { self.assemble(columns, &probe, &mates)? };
+            let pairs = unsafe { self.assemble(columns, &probe, &mates, heap)? };
             predicate.select(&pairs, &mut self.keep)?;
             if self.keep.len() < count {
                 rows = self.keep.iter().map(|&at| rows[at as usize]).collect();
@@ -403,19 +415,25 @@ impl Matcher {
             return Ok(None);
         }
         // SAFETY: the caller vouches for the mates.
-        unsafe { self.assemble(&plan.spec.output, &probe, &mates).map(Some) }
+        unsafe { self.assemble(&plan.spec.output, &probe, &mates, heap).map(Some) }
     }
 
     /// A chunk of `columns` for pairs of the rows of `probe` with `mates`.
     ///
     /// # Safety
     /// As [`Self::next`].
-    unsafe fn assemble(&self, columns: &[JoinColumn], probe: &Chunk, mates: &[*const u8]) -> Result<Chunk, ExecError> {
+    unsafe fn assemble(
+        &self,
+        columns: &[JoinColumn],
+        probe: &Chunk,
+        mates: &[*const u8],
+        heap: Option<&HeapBuffers>,
+    ) -> Result<Chunk, ExecError> {
         let columns = columns
             .iter()
             .map(|column| match *column {
                 // SAFETY: the caller vouches for the mates.
-                JoinColumn::Build(index) => Ok(Column::flat(unsafe { self.plan.build.gather(index, mates)? })),
+                JoinColumn::Build(index) => Ok(Column::flat(unsafe { self.plan.build.gather(index, mates, heap)? })),
                 JoinColumn::Probe(index) => Ok(probe.to_column(self.probe_position(index))),
                 JoinColumn::Mark => unreachable!("pairs have no mark"),
             })
@@ -484,7 +502,7 @@ pub(crate) unsafe fn build_rows(plan: &JoinPlan, rows: &[*const u8]) -> Result<C
     let column = |column: &JoinColumn| -> Result<ArrayRef, ExecError> {
         Ok(match *column {
             // SAFETY: the caller vouches for the rows.
-            JoinColumn::Build(index) => unsafe { plan.build.gather(index, rows)? },
+            JoinColumn::Build(index) => unsafe { plan.build.gather(index, rows, None)? },
             JoinColumn::Probe(index) => new_null_array(plan.probe.data_type(index), rows.len()),
             JoinColumn::Mark => {
                 // SAFETY: as above.

@@ -185,7 +185,7 @@ impl RangeTable {
     unsafe fn values_of(plan: &JoinPlan, expr: &Expr, rows: &[*const u8]) -> Result<Option<ArrayRef>, ExecError> {
         let chunk = side_columns(plan, rows.len(), |column| match column {
             // SAFETY: the caller vouches for the rows.
-            JoinColumn::Build(index) => Ok(Some(Column::flat(unsafe { plan.build.gather(index, rows)? }))),
+            JoinColumn::Build(index) => Ok(Some(Column::flat(unsafe { plan.build.gather(index, rows, None)? }))),
             _ => Ok(None),
         })?;
         Ok(values(expr, &chunk))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, SchemaRef};
-use ogee_row::{NestedCodec, RowLayout, RowLayoutBuilder, RowStage, gather_column};
+use ogee_row::{HeapBuffers, NestedCodec, RowLayout, RowLayoutBuilder, RowStage, gather_column, gather_column_from};
 use ogee_vector::{Chunk, Column, HashSeed, hash_column};
 
 use crate::{ExecError, Expr};
@@ -105,14 +105,19 @@ impl Side {
         Ok(held)
     }
 
-    /// Column `column` of the input, out of `rows`.
+    /// Column `column` of the input, out of `rows`. Strings that are on pages of `heap` stay there.
     ///
     /// # Safety
     /// `rows` are rows of the layout on pinned pages.
-    pub(crate) unsafe fn gather(&self, column: usize, rows: &[*const u8]) -> Result<ArrayRef, ExecError> {
+    pub(crate) unsafe fn gather(
+        &self,
+        column: usize,
+        rows: &[*const u8],
+        heap: Option<&HeapBuffers>,
+    ) -> Result<ArrayRef, ExecError> {
         let slot = self.slots[self.position(column)];
         // SAFETY: the caller vouches for the rows.
-        Ok(unsafe { gather_column(&self.layout, slot, rows)? })
+        Ok(unsafe { gather_column_from(&self.layout, slot, rows, heap)? })
     }
 
     /// The kept columns of `rows`, in the order of [`Self::position`].

@@ -3,8 +3,8 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use arrow_schema::{DataType, SchemaRef};
-use ogee_row::{RowLayout, RowLayoutBuilder};
-use ogee_vector::Domain;
+use ogee_row::{HeapBuffers, PinnedRows, RowLayout, RowLayoutBuilder};
+use ogee_vector::{Domain, PhysicalType};
 
 use super::{ranges::RangeKeys, side::Side};
 use crate::{ExecError, Expr};
@@ -143,6 +143,8 @@ pub(crate) struct JoinPlan {
     /// Offsets of the bytes that tell whether there was a match.
     pub(crate) build_mark: usize,
     pub(crate) probe_mark: usize,
+    /// Pairs have strings of the build side.
+    has_build_strings: bool,
 }
 
 impl JoinPlan {
@@ -169,7 +171,17 @@ impl JoinPlan {
         let keys = keys.build()?;
         let next = build.layout.state_offset();
         let (build_mark, probe_mark) = (next + size_of::<usize>(), probe.layout.state_offset());
-        Ok(Self { spec, build, probe, keys, next, build_mark, probe_mark })
+        let is_string = |column: &JoinColumn| match *column {
+            JoinColumn::Build(index) => matches!(PhysicalType::of(build.data_type(index)), Ok(PhysicalType::View)),
+            _ => false,
+        };
+        let has_build_strings = used.iter().any(is_string) && (kind.pairs() || spec.residual.is_some());
+        Ok(Self { spec, build, probe, keys, next, build_mark, probe_mark, has_build_strings })
+    }
+
+    /// The strings of `pages`, rows of the build side, for chunks of pairs to refer to.
+    pub(crate) fn heap_buffers(&self, pages: &[PinnedRows]) -> Option<HeapBuffers> {
+        if self.has_build_strings { HeapBuffers::of(pages.iter()) } else { None }
     }
 
     pub(crate) fn kind(&self) -> JoinKind {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ogee_memory::PAGE_SIZE;
-use ogee_row::{PartitionedRows, PinnedRows, RadixBits, RowPartition};
+use ogee_row::{HeapBuffers, PartitionedRows, PinnedRows, RadixBits, RowPartition};
 use parking_lot::Mutex;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     rest::Rest,
     side::Side,
     spec::JoinPlan,
-    table::{Mates, TaggedTable},
+    table::{Lookup, Mates, TaggedTable},
 };
 use crate::{ExecContext, ExecError, JoinStrategy, keys::slots_for};
 
@@ -63,6 +63,8 @@ pub(crate) struct Built {
     pub(crate) table: TaggedTable,
     /// The rows that stay in memory, in order, where that is how they are looked up.
     pub(crate) sorted: OnceLock<RangeTable>,
+    /// Their strings, where chunks have some.
+    pub(crate) heap: OnceLock<HeapBuffers>,
     /// Rows in the table or to be put there.
     pub(crate) resident: Mutex<Resident>,
     /// Rows of the build side that could match something, resident or not.
@@ -76,7 +78,8 @@ pub(crate) struct Built {
 impl Built {
     /// Where the rows that stay in memory are looked up.
     pub(crate) fn mates(&self) -> Mates<'_> {
-        self.sorted.get().map_or(Mates::Hashed(&self.table), Mates::Sorted)
+        let lookup = self.sorted.get().map_or(Lookup::Hashed(&self.table), Lookup::Sorted);
+        Mates { lookup, heap: self.heap.get() }
     }
 }
 
@@ -212,7 +215,8 @@ impl JoinState {
         self.ctx.memory.prefetch(resident.iter().flat_map(RowPartition::pages));
         let waiting = resident.into_iter().filter(|part| part.rows() > 0).map(|part| (part, 0)).collect();
         let resident = Mutex::new(Resident { waiting, ..Resident::default() });
-        *self.built.lock() = Some(Arc::new(Built { table, sorted: OnceLock::new(), resident, rows, absent, key_sets }));
+        let (sorted, heap) = (OnceLock::new(), OnceLock::new());
+        *self.built.lock() = Some(Arc::new(Built { table, sorted, heap, resident, rows, absent, key_sets }));
         self.ctx.pending_builds.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The table of a join: tagged pointers to chains of rows (SIGMOD 2014, section 4.2).
 //!
 //! A slot holds the address of the first row of a chain in 48 bits, and above it 16 bits of tag: one bit for each row of the chain, chosen by
-//! its hash. A probe whose bit is not set has no mate and looks at no row. Rows know the next one of their chain. Slots are filled by
-//! compare-and-swap; there are at least twice as many as rows.
+//! its hash. A probe whose bit is not set has no mate and looks at no row. Rows know the next one of their chain, and the tags of all behind them:
+//! who has found its only mate looks at no other row. Slots are filled by compare-and-swap; there are at least twice as many as rows.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
-use ogee_row::row_hash;
+use ogee_row::{HeapBuffers, row_hash};
 
 use super::{CONSUMER, ranges::RangeTable};
 use crate::keys::{slots_for, spread};
@@ -24,9 +24,17 @@ fn tag(hash: u64) -> u64 {
     1 << (48 + (hash >> 60))
 }
 
-/// Where the mates of probe rows are looked up.
+/// Rows among which the mates of probe rows are looked up.
 #[derive(Clone, Copy)]
-pub(crate) enum Mates<'a> {
+pub(crate) struct Mates<'a> {
+    pub(crate) lookup: Lookup<'a>,
+    /// Where their strings are, if arrays may refer to them.
+    pub(crate) heap: Option<&'a HeapBuffers>,
+}
+
+/// How they are looked up.
+#[derive(Clone, Copy)]
+pub(crate) enum Lookup<'a> {
     /// By the hash of the keys.
     Hashed(&'a TaggedTable),
     /// By comparisons.
@@ -37,7 +45,7 @@ pub(crate) enum Mates<'a> {
 pub(crate) struct TaggedTable {
     slots: NonPaged,
     mask: u64,
-    /// Offset in a row of the address of the next one.
+    /// Offset in a row of the address and the tags of those behind it.
     next: usize,
 }
 
@@ -63,8 +71,8 @@ impl TaggedTable {
         let slot: &AtomicU64 = &self.slots.as_atomic_u64_slice()[(hash & self.mask) as usize];
         let mut head = slot.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the row has room for an address, and is not seen by others before the exchange below.
-            unsafe { row.add(self.next).cast::<u64>().write_unaligned(head & ADDRESS) };
+            // SAFETY: the row has room for what a slot holds, and is not seen by others before the exchange below.
+            unsafe { row.add(self.next).cast::<u64>().write_unaligned(head) };
             let new = row as u64 | (head & !ADDRESS) | tag(hash);
             match slot.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -79,17 +87,49 @@ impl TaggedTable {
         let hash = spread(stored);
         // Filling the table happened before: probes depend on the pipeline that did.
         let head = self.slots.as_atomic_u64_slice()[(hash & self.mask) as usize].load(Ordering::Relaxed);
-        let hit = if head & tag(hash) != 0 { ADDRESS } else { 0 };
-        (head & hit) as *const u8
+        candidate(head, tag(hash))
     }
 
-    /// The row behind `row`, or null.
+    /// Fetches the slot that [`first`](Self::first) will look at.
+    #[inline(always)]
+    pub(crate) fn prefetch_first(&self, stored: u32) {
+        let slot = (spread(stored) & self.mask) as usize;
+        prefetch(self.slots.as_ptr().wrapping_add(slot * size_of::<u64>()));
+    }
+
+    /// The next row behind `row` that a row with this stored hash could be equal to, or null.
     ///
     /// # Safety
     /// `row` is in the table.
     #[inline(always)]
-    pub(crate) unsafe fn next(&self, row: *const u8) -> *const u8 {
-        // SAFETY: the caller vouches for the row; `insert` has written the address.
-        unsafe { row.add(self.next).cast::<u64>().read_unaligned() as *const u8 }
+    pub(crate) unsafe fn next(&self, row: *const u8, stored: u32) -> *const u8 {
+        // SAFETY: the caller vouches for the row; `insert` has written what was in the slot.
+        let behind = unsafe { row.add(self.next).cast::<u64>().read_unaligned() };
+        candidate(behind, tag(spread(stored)))
     }
+
+    /// Fetches what a comparison with `row` and [`next`](Self::next) will look at.
+    #[inline(always)]
+    pub(crate) fn prefetch_row(&self, row: *const u8) {
+        prefetch(row);
+        prefetch(row.wrapping_add(self.next));
+    }
+}
+
+/// The row that a slot, or a row before it, names, if some row from there on has the tag.
+#[inline(always)]
+fn candidate(slot: u64, tag: u64) -> *const u8 {
+    let hit = if slot & tag != 0 { ADDRESS } else { 0 };
+    (slot & hit) as *const u8
+}
+
+#[inline(always)]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which may name any address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
