@@ -248,6 +248,14 @@ impl Argument {
 }
 
 impl GroupAccumulators for Accumulators {
+    fn expect(&mut self, rows: usize) {
+        for (_, states) in &mut self.functions {
+            if let States::Holistic { states, .. } = states {
+                states.expect(rows);
+            }
+        }
+    }
+
     fn update(&mut self, columns: &[ArrayRef], groups: &[usize], total_groups: usize) -> Result<(), ExecError> {
         for (function, states) in &mut self.functions {
             let filter = function.filter.map(|column| columns[column].as_boolean());

@@ -142,6 +142,9 @@ impl<'a> Collector<'a> {
             self.add_ordered(&pages, caches)?;
         } else if fits {
             pages = pin_all(&mut parts)?;
+            self.accumulators.expect(pages.iter().map(PinnedRows::len).sum());
+            // Before what was allocated is touched.
+            self.account()?;
             for page in &pages {
                 self.add_page(page, false, caches)?;
             }

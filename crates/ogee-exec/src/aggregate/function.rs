@@ -146,6 +146,11 @@ pub trait CollectedAggregates: fmt::Debug + Send + Sync {
 
 /// States of all functions for the groups of a partition.
 pub trait GroupAccumulators: Send {
+    /// Before the first rows: that there will be `rows`, all of which are kept. Their states may take what they need at once.
+    fn expect(&mut self, rows: usize) {
+        let _ = rows;
+    }
+
     /// Adds rows: `columns` as in [`Collected::columns`], and the number of each row's group, below `total_groups`.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! The first rows of each partition, while rows come: a table of partitions, each with a heap of its best rows so far, on pages that are pinned.
 //! A row that comes after as many rows as are wanted is dropped before it is written anywhere.
 //!
-//! What is in the table is bounded. A table that is full hands its rows over, to be sorted with all others, and begins anew; where it hardly drops
-//! any, rows go past it for a while. Rows that may be wanted only together with their peers are handed over at once.
+//! What is in the table is bounded. It begins small, so that few partitions stay in the cache, and grows. A table that may not grow further hands
+//! its rows over, to be sorted with all others, and begins anew; where it hardly drops any, rows go past it for a while. Rows that may be wanted only together with their peers are handed over at once.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -16,11 +16,13 @@ use crate::{
     sort::{Leading, SortPlan, Wanted},
 };
 
-/// Partitions in the table at most, and at least for it to be worth having.
-const GROUPS_MAX: usize = 1 << 17;
+/// Partitions in the table at first, and at least for it to be worth having.
+const GROUPS_FIRST: usize = 1 << 17;
 const GROUPS_MIN: usize = 64;
 /// Bytes of the table at most, without rows.
-const TABLE_BYTES_MAX: usize = 64 << 20;
+const TABLE_BYTES_MAX: usize = 256 << 20;
+/// How many times as many partitions a table that is full has room for after it, if its bytes allow.
+const GROWTH: usize = 8;
 /// Groups of peers that are wanted of a partition, at most.
 const PEER_GROUPS_MAX: usize = 64;
 /// Rows that are dropped, of a hundred, for the table to be worth it: a lookup costs about a third of what sorting a row does.
@@ -59,7 +61,9 @@ pub(super) struct Firsts {
     /// The bytes of the partition's keys tell it apart, and fit into [`KEY`].
     is_exact: bool,
     groups: usize,
+    /// Partitions that it has room for now, and that its bytes would allow; powers of two.
     groups_max: usize,
+    groups_limit: usize,
     rows: PartitionedRows,
     /// Bytes that the rows may take.
     rows_bytes_max: usize,
@@ -94,13 +98,14 @@ impl Firsts {
         // Two slots and an entry for each partition, in half of the memory; in the other half are rows. An entry is a cache line where it fits.
         let stride = leading.rows.saturating_add(HEAP).max(LINE_WORDS);
         let group_bytes = stride.saturating_add(2).saturating_mul(8);
-        let groups_max = (bytes / 2).min(TABLE_BYTES_MAX) / group_bytes;
+        let groups_limit = (bytes / 2).min(TABLE_BYTES_MAX) / group_bytes;
         // Whether a row has peers is asked of all rows of a heap.
         let too_many = leading.wanted == Wanted::Groups && leading.rows > PEER_GROUPS_MAX;
-        if groups_max < GROUPS_MIN || too_many {
+        if groups_limit < GROUPS_MIN || too_many {
             return Ok(None);
         }
-        let groups_max = (1 << groups_max.ilog2()).min(GROUPS_MAX);
+        let groups_limit = 1 << groups_limit.ilog2();
+        let groups_max = groups_limit.min(GROUPS_FIRST);
         let memory = &ctx.memory;
         Ok(Some(Self {
             slots: memory.allocate_non_paged(CONSUMER, groups_max * 2 * 8)?,
@@ -109,6 +114,7 @@ impl Firsts {
             is_exact: plan.keys.has_bits_until(leading.partition),
             groups: 0,
             groups_max,
+            groups_limit,
             rows: new_rows(plan, memory),
             rows_bytes_max: bytes / 2,
             live: 0,
@@ -415,8 +421,33 @@ impl Firsts {
         self.heap(group, count)[at] = row;
     }
 
+    /// Gives the table room for more partitions, which stay where they are.
+    fn grow(&mut self) -> Result<(), MemoryError> {
+        let groups_max = self.groups_limit.min(self.groups_max * GROWTH);
+        let mut table = self.memory.allocate_non_paged(CONSUMER, groups_max * self.stride * 8)?;
+        let mut slots = self.memory.allocate_non_paged(CONSUMER, groups_max * 2 * 8)?;
+        let words = self.groups * self.stride;
+        table.as_u64_slice_mut()[..words].copy_from_slice(&self.table.as_u64_slice_mut()[..words]);
+        slots.as_u64_slice_mut().fill(0);
+        let mask = 2 * groups_max - 1;
+        for (group, entry) in table.as_u64_slice_mut()[..words].chunks_exact(self.stride).enumerate() {
+            // SAFETY: each partition in the table has a row, which is pinned.
+            let hash = spread(unsafe { row_hash(entry[HEAP] as *const u8) });
+            let mut at = hash as usize & mask;
+            while slots.as_u64_slice_mut()[at] != 0 {
+                at = (at + 1) & mask;
+            }
+            slots.as_u64_slice_mut()[at] = hash & SALT | (group as u64 + 1);
+        }
+        (self.table, self.slots, self.groups_max) = (table, slots, groups_max);
+        Ok(())
+    }
+
     /// Room for more partitions or rows.
     fn make_room(&mut self, divided: &mut Divided) -> Result<(), ExecError> {
+        if self.groups == self.groups_max && self.groups_max < self.groups_limit {
+            return Ok(self.grow()?);
+        }
         if self.groups < self.groups_max && self.dead > self.live {
             return Ok(self.compact()?);
         }

@@ -22,6 +22,11 @@ use crate::ExecError;
 
 /// States of one function for the groups of a partition.
 pub trait HolisticStates: Send {
+    /// Before the first value: how many rows there will be. A list that grows is copied, and touches twice the memory that it takes.
+    fn expect(&mut self, rows: usize) {
+        let _ = rows;
+    }
+
     /// Adds the value of each row to the row's group, below `total_groups`. Rows that `filter` does not let pass do not count, nor do NULLs
     /// but in lists.
     ///
@@ -63,6 +68,11 @@ struct Gathered<K> {
 }
 
 impl<K: Ordinal> Gathered<K> {
+    fn expect(&mut self, rows: usize) {
+        self.values.reserve_exact(rows);
+        self.groups.reserve_exact(rows);
+    }
+
     fn add(&mut self, values: &dyn Array, filter: Option<&BooleanArray>, groups: &[usize]) {
         let Self { values: all, groups: numbers } = self;
         for_each_value(values, filter, groups, |group, value| {

@@ -110,6 +110,10 @@ impl<K: Ordinal> States<K> {
 }
 
 impl<K: Ordinal> HolisticStates for States<K> {
+    fn expect(&mut self, rows: usize) {
+        self.gathered.expect(rows);
+    }
+
     fn add(
         &mut self,
         values: &ArrayRef,
