@@ -45,6 +45,8 @@ struct Position {
     page: usize,
     row: usize,
     pinned: Option<PinnedRows>,
+    /// The strings of the page.
+    heap: Option<HeapBuffers>,
 }
 
 enum Phase {
@@ -155,7 +157,11 @@ impl BlockJoin {
             let Some(part) = self.probe.get_mut(at.part) else { return Ok(false) };
             let page = match at.pinned.take() {
                 Some(page) => page,
-                None if at.page < part.num_pages() => part.pin_page(at.page)?,
+                None if at.page < part.num_pages() => {
+                    let page = part.pin_page(at.page)?;
+                    at.heap = HeapBuffers::of(std::iter::once(&page));
+                    page
+                }
                 None => {
                     *at = Position { part: at.part + 1, ..Position::default() };
                     continue;
@@ -178,7 +184,7 @@ impl BlockJoin {
             self.found.extend(self.batch.iter().map(|row| unsafe { *row.add(self.plan.probe_mark) } != 0));
         }
         // SAFETY: the page stays pinned in `at` until the next batch begins.
-        unsafe { matcher.begin_rows(block.mates(), &self.batch, marks.then_some(&self.found))? };
+        unsafe { matcher.begin_rows(block.mates(), &self.batch, at.heap.as_ref(), marks.then_some(&self.found))? };
         if !self.is_last(block) {
             matcher.postpone();
         }

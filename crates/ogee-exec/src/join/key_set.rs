@@ -24,6 +24,11 @@ use crate::{ExecError, keys::spread};
 const DENSE: u64 = 64;
 /// Or so few values that their bits stay in a core's cache: 512 KiB of them.
 const SMALL: u64 = 1 << 22;
+/// A filter for more keys than these, 256 KiB, competes for that cache with all else. Bits of a range are then as good, where they stay in the cache
+/// that cores share: rows often come in the order of their keys, and those of neighbours share a line.
+const CROWDED_KEYS: usize = 1 << 17;
+/// The values of such a range: 16 MiB of bits.
+const MEDIUM: u64 = 1 << 27;
 /// Keys up to which there are 16 bits for each, 1 MiB, and beyond which 8: half of a cache of 2 MiB.
 const SPARSE_KEYS: usize = 1 << 19;
 
@@ -93,7 +98,8 @@ impl KeySet {
     /// An empty set for the integers from `least` to `greatest`, if there are few enough of them for `rows` keys and memory for them.
     pub(crate) fn bits(memory: &Arc<BufferManager>, (least, greatest): (i64, i64), rows: usize) -> Option<Self> {
         let values = (greatest.wrapping_sub(least) as u64).checked_add(1)?;
-        if values > SMALL.max(DENSE.saturating_mul(rows as u64)) {
+        let small = if rows > CROWDED_KEYS { MEDIUM } else { SMALL };
+        if values > small.max(DENSE.saturating_mul(rows as u64)) {
             return None;
         }
         let words = allocate(memory, usize::try_from(values.div_ceil(64)).ok()?)?;

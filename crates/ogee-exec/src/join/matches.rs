@@ -189,7 +189,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Begins with rows of the probe side that were kept; `found` says which of them are known to have a mate.
+    /// Begins with rows of the probe side that were kept, with strings on pages of `heap`; `found` says which of them are known to have a mate.
     ///
     /// # Safety
     /// `rows` are rows of the probe side's layout on pages that stay pinned until [`Self::next`] has given all chunks.
@@ -197,10 +197,11 @@ impl Matcher {
         &mut self,
         mates: Mates<'_>,
         rows: &[*const u8],
+        heap: Option<&HeapBuffers>,
         found: Option<&[bool]>,
     ) -> Result<(), ExecError> {
         // SAFETY: the caller vouches for the rows.
-        let chunk = unsafe { self.plan.probe.gather_kept(rows)? };
+        let chunk = unsafe { self.plan.probe.gather_kept(rows, heap)? };
         self.begin(chunk, Origin::Kept);
         if let Some(found) = found {
             self.found.copy_from_slice(found);
@@ -210,16 +211,21 @@ impl Matcher {
             Lookup::Sorted(sorted) => return self.look_up(sorted),
         };
         let first_only = self.plan.kind().first_only();
+        let Self { active, found, .. } = self;
+        active.resize(rows.len());
+        let mut count = 0;
         for (row, &key) in rows.iter().enumerate() {
+            if let Some(&ahead) = rows.get(row + AHEAD) {
+                // SAFETY: as above.
+                table.prefetch_first(unsafe { row_hash(ahead) });
+            }
             // SAFETY: as above.
             let first = table.first(unsafe { row_hash(key) });
-            let done = first_only && self.found[row];
-            if !first.is_null() && !done {
-                self.active.rows.push(row as u32);
-                self.active.keys.push(key);
-                self.active.mates.push(first);
-            }
+            let done = first_only && found[row];
+            (active.rows[count], active.keys[count], active.mates[count]) = (row as u32, key, first);
+            count += usize::from(!first.is_null() & !done);
         }
+        active.resize(count);
         Ok(())
     }
 
@@ -262,6 +268,11 @@ impl Matcher {
     /// Whether rows of the chunk have a mate, if that matters to the join. Complete when [`Self::next`] has given all chunks.
     pub(crate) fn found(&self) -> &[bool] {
         &self.found
+    }
+
+    /// Lets go of the chunk, and of pages that it refers to.
+    pub(crate) fn release(&mut self) {
+        self.chunk = Chunk::default();
     }
 
     /// Rows of the chunk will meet further tables: those without a mate are not given yet.

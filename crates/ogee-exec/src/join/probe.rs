@@ -117,7 +117,6 @@ impl ProbeLocal {
     /// Puts the rows of `chunk` aside whose partition is absent; what is left, with its keys evaluated.
     fn keep_absent(&mut self, absent: &Absent, chunk: Chunk) -> Result<Chunk, ExecError> {
         let plan = &self.state.plan;
-        let seed = self.state.ctx.settings.hash;
         let valid = self.keys.valid().filter(|_| !plan.spec.nulls_equal);
         let (mut here, mut later) = (Vec::new(), Vec::new());
         for (row, &hash) in self.keys.hashes.iter().enumerate() {
@@ -131,17 +130,16 @@ impl ProbeLocal {
             return Ok(chunk);
         }
         let part = chunk.select(&later);
-        plan.probe.evaluate(&part, seed, &mut self.keys)?;
-        let _held = plan.probe.stage(&part, &self.keys, &mut self.stage)?;
+        let keys = self.keys.select(&later);
+        let _held = plan.probe.stage(&part, &keys, &mut self.stage)?;
         let kept = self.kept.get_or_insert_with(|| {
             let layout = Arc::clone(&plan.probe.layout);
             PartitionedRows::new(layout, Arc::clone(&self.state.ctx.memory), CONSUMER, absent.radix, false)
         });
         // SAFETY: the rows were staged just now; their strings are in `part`, `keys` and what is held.
         unsafe { kept.append((0..part.len()).map(|row| self.stage.row(row)), &mut self.addresses)? };
-        let part = chunk.select(&here);
-        plan.probe.evaluate(&part, seed, &mut self.keys)?;
-        Ok(part)
+        self.keys = self.keys.select(&here);
+        Ok(chunk.select(&here))
     }
 }
 
@@ -178,6 +176,7 @@ impl OperatorLocal for ProbeLocal {
 
     fn flush(&mut self) -> Result<(), ExecError> {
         self.built = None;
+        self.matcher.release();
         if let Some(kept) = self.kept.take() {
             self.state.keep(kept);
         }

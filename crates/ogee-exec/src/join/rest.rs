@@ -345,6 +345,7 @@ impl SourceLocal for RestLocal {
                 Some(chunk) => return Ok(SourceStep::Chunk(chunk)),
                 None => {
                     self.doing = Doing::Nothing;
+                    self.matcher.release();
                     return Ok(SourceStep::MorselEnd);
                 }
             }

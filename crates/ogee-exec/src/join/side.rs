@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, SchemaRef};
-use ogee_row::{HeapBuffers, NestedCodec, RowLayout, RowLayoutBuilder, RowStage, gather_column, gather_column_from};
+use ogee_row::{HeapBuffers, NestedCodec, RowLayout, RowLayoutBuilder, RowStage, gather_column_from};
 use ogee_vector::{Chunk, Column, HashSeed, hash_column};
 
 use crate::{ExecError, Expr};
@@ -124,9 +124,13 @@ impl Side {
     ///
     /// # Safety
     /// As [`Self::gather`].
-    pub(crate) unsafe fn gather_kept(&self, rows: &[*const u8]) -> Result<Chunk, ExecError> {
+    pub(crate) unsafe fn gather_kept(
+        &self,
+        rows: &[*const u8],
+        heap: Option<&HeapBuffers>,
+    ) -> Result<Chunk, ExecError> {
         // SAFETY: the caller vouches for the rows.
-        let column = |&slot| unsafe { gather_column(&self.layout, slot, rows) };
+        let column = |&slot| unsafe { gather_column_from(&self.layout, slot, rows, heap) };
         Ok(Chunk::new(self.slots.iter().map(column).collect::<Result<_, _>>()?, rows.len()))
     }
 
@@ -142,6 +146,15 @@ impl Side {
 }
 
 impl Keys {
+    /// Those of rows `rows` of the chunk.
+    pub(crate) fn select(&self, rows: &[u32]) -> Self {
+        let columns = Chunk::from_columns(self.columns.clone(), self.hashes.len()).select(rows);
+        Self {
+            columns: (0..columns.num_columns()).map(|column| columns.to_column(column)).collect(),
+            hashes: rows.iter().map(|&row| self.hashes[row as usize]).collect(),
+        }
+    }
+
     /// The rows that have a NULL among their keys are not set; `None` if there are no such rows.
     pub(crate) fn valid(&self) -> Option<NullBuffer> {
         let mut all: Option<NullBuffer> = None;
