@@ -29,6 +29,9 @@ const SPLIT_BITS: u32 = 6;
 /// Partitions smaller than this are not divided: 16 pages.
 const SPLIT_BYTES_MIN: usize = 16 * PAGE_SIZE;
 
+/// Blocks that are joined one after the other rather than divided.
+const BLOCKS: usize = 2;
+
 /// Rows of both sides that may match each other.
 pub(crate) struct AbsentPartition {
     pub(crate) build: Vec<RowPartition>,
@@ -167,9 +170,12 @@ impl AbsentPartition {
         }
     }
 
-    fn must_divide(&self, share: usize) -> bool {
+    /// Whether it is to be divided further. Two blocks are cheaper where nothing is noted in the probe rows: these are read twice then, as they are when
+    /// they are divided, but not written.
+    fn must_divide(&self, plan: &JoinPlan, share: usize) -> bool {
         let bytes = footprint(&self.build);
-        bytes > share && bytes > SPLIT_BYTES_MIN && !self.indivisible && self.radix.below(SPLIT_BITS).is_some()
+        let blocks = if plan.kind().marks_probe() { 1 } else { BLOCKS };
+        bytes > share * blocks && bytes > SPLIT_BYTES_MIN && !self.indivisible && self.radix.below(SPLIT_BITS).is_some()
     }
 }
 
@@ -292,7 +298,7 @@ impl RestLocal {
                 }
                 Some(Work::Absent(partition)) => {
                     let share = rest.share();
-                    if partition.must_divide(share) {
+                    if partition.must_divide(&rest.plan, share) {
                         rest.dividing.fetch_add(1, Ordering::AcqRel);
                     } else if let Some(Work::Absent(next)) = queue.front()
                         && footprint(&next.build) <= share
@@ -303,7 +309,7 @@ impl RestLocal {
                 }
             }
         };
-        if partition.must_divide(share) {
+        if partition.must_divide(&rest.plan, share) {
             let parts = rest.divide(partition, share);
             rest.put_back(parts)?;
             return Ok(None);

@@ -148,11 +148,12 @@ impl JoinState {
     }
 
     /// The bits that all lanes divide the build side by, decided when it first matters. Both sides have a page open for each partition and
-    /// lane, which must not take more than a quarter of the grant.
+    /// lane, which must not take more than half of the grant: a side that is divided waits on disk. A partition that is too large for a lane in the
+    /// end costs more, as both sides' rows of it are read and written again.
     pub(crate) fn radix(&self) -> RadixBits {
         *self.radix.get_or_init(|| {
             let open = open_bytes(&self.plan.build).max(open_bytes(&self.plan.probe)) * self.ctx.settings.threads;
-            let partitions = self.grant() / 4 / open;
+            let partitions = self.grant() / 2 / open;
             RadixBits::new(partitions.max(1).ilog2().clamp(BITS_MIN, BITS_MAX))
         })
     }
