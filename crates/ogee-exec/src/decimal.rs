@@ -17,6 +17,8 @@ use crate::{ExecError, Expr};
 /// Digits that any value of 128 bits can have, and of 64.
 const DIGITS: u8 = 38;
 const SHORT_DIGITS: u8 = 18;
+/// The first value with a digit too many; 128 bits have room for some of them.
+const LIMIT: u128 = 10u128.pow(DIGITS as u32);
 
 /// An operation on decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +134,7 @@ impl DecimalArithmetic {
                 };
                 let mut fits = true;
                 let values = combine_rows(&left, &right, rows, |row, a, b| {
-                    checked(a, b).unwrap_or_else(|| {
+                    checked(a, b).filter(|value| value.unsigned_abs() < LIMIT).unwrap_or_else(|| {
                         // What a NULL hides is nobody's value.
                         fits &= nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
                         0

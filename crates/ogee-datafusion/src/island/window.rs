@@ -28,7 +28,9 @@ use datafusion::{
 use ogee_exec::{
     Expr,
     sort::SortKey,
-    window::{Extent, LeadingRows, Wanted, WindowCall, WindowFunction, WindowSpec},
+    window::{
+        Bound, Distance, Extent, Frame, LeadingRows, Unit, Wanted, Which, WindowCall, WindowFunction, WindowSpec,
+    },
 };
 use ogee_vector::{normalize_array, normalize_schema, normalize_type};
 
@@ -330,15 +332,21 @@ pub(crate) fn upper_bounds(predicate: &Arc<dyn PhysicalExpr>) -> Vec<(usize, u64
 /// `function` as the engine runs it. The columns of its input are those of `input` that `map` says.
 fn call_of(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> Option<WindowCall> {
     let output = normalize_type(function.field().ok()?.data_type());
-    let call = |(function_kind, arg): (WindowFunction, Option<(Expr, DataType)>)| WindowCall {
+    let call = |(function_kind, arg, key): Native| WindowCall {
         function: function_kind,
         arg,
+        key,
         order_keys: function.order_by().len(),
         output: output.clone(),
     };
     let native = native_of(function, input, map).map(call).filter(ogee_exec::window::supports_call);
-    native.or_else(|| Some(call((WindowFunction::Foreign(Arc::new(Foreign::new(function, input, map))), None))))
+    native.or_else(|| Some(call((WindowFunction::Foreign(Arc::new(Foreign::new(function, input, map))), None, None))))
 }
+
+/// An expression over the input, and its normalized type.
+type Typed = (Expr, DataType);
+/// A function with its argument, and the key of the order where its frame asks for distances.
+type Native = (WindowFunction, Option<Typed>, Option<Typed>);
 
 /// The extent of a frame that begins with its partition and ends where the engine has a kernel for it.
 fn extent_of(frame: &WindowFrame) -> Option<Extent> {
@@ -372,16 +380,62 @@ fn rows_of(frame: &WindowFrame) -> Option<Extent> {
     Some(Extent::Rows { start, end })
 }
 
+/// The frame of `function`, whatever it is, if all in it is constant and of the order's types.
+fn frame_of(function: &Arc<dyn WindowExpr>) -> Option<Frame> {
+    let frame = function.get_window_frame();
+    let options = function.order_by().first().map(|sort| sort.options).unwrap_or_default();
+    let key = function.order_by().first();
+    let count = |value: &ScalarValue| match value {
+        ScalarValue::UInt64(Some(count)) => usize::try_from(*count).ok(),
+        _ => None,
+    };
+    let unit = |value: &ScalarValue| {
+        Some(match frame.units {
+            WindowFrameUnits::Rows => Unit::Rows(count(value)?),
+            WindowFrameUnits::Groups => Unit::Groups(count(value)?),
+            WindowFrameUnits::Range => Unit::Values(distance(value)?),
+        })
+    };
+    let bound = |bound: &WindowFrameBound| {
+        Some(match bound {
+            WindowFrameBound::CurrentRow if frame.units == WindowFrameUnits::Rows => {
+                Bound::At { unit: Unit::Rows(0), following: false }
+            }
+            WindowFrameBound::CurrentRow => Bound::At { unit: Unit::Groups(0), following: false },
+            bound if bound.is_unbounded() => Bound::Unbounded,
+            WindowFrameBound::Preceding(value) => Bound::At { unit: unit(value)?, following: false },
+            WindowFrameBound::Following(value) => Bound::At { unit: unit(value)?, following: true },
+        })
+    };
+    let frame = Frame {
+        start: bound(&frame.start_bound)?,
+        end: bound(&frame.end_bound)?,
+        descending: options.descending,
+        nulls_first: options.nulls_first,
+    };
+    (!frame.has_key() || key.is_some()).then_some(frame)
+}
+
+fn distance(value: &ScalarValue) -> Option<Distance> {
+    Some(match value {
+        ScalarValue::Decimal128(Some(value), ..) => Distance::Integer(*value),
+        ScalarValue::Float64(Some(value)) => Distance::Float(*value),
+        ScalarValue::Float32(Some(value)) => Distance::Float((*value).into()),
+        ScalarValue::IntervalMonthDayNano(Some(value)) => Distance::Interval(*value),
+        value if value.data_type().is_integer() => match value.cast_to(&DataType::Decimal128(38, 0)).ok()? {
+            ScalarValue::Decimal128(Some(value), ..) => Distance::Integer(value),
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
 fn literal(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<&ScalarValue> {
     expr.and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value)
 }
 
 /// The kernel for `function` and its argument; `None` if there is none.
-fn native_of(
-    function: &Arc<dyn WindowExpr>,
-    input: &Schema,
-    map: &[usize],
-) -> Option<(WindowFunction, Option<(Expr, DataType)>)> {
+fn native_of(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> Option<Native> {
     use WindowFunction as W;
     let arg_of = |expr: &Arc<dyn PhysicalExpr>| {
         let expr = remapped(expr, map)?;
@@ -389,14 +443,34 @@ fn native_of(
         Some((translate(&expr, input).ok()?, data_type))
     };
     let frame = function.get_window_frame();
+    let key_of = |frame: Frame| match function.order_by().first().filter(|_| frame.has_key()) {
+        Some(sort) => arg_of(&sort.expr).map(Some),
+        None => Some(None),
+    };
     if let Some(standard) = function.as_any().downcast_ref::<StandardWindowExpr>() {
         let udwf = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>()?;
         // Neither is told in any other way.
-        if !format!("{udwf:?}").ends_with("is_reversed: false, ignore_nulls: false }") {
+        let told = format!("{udwf:?}");
+        let ignore_nulls = told.ends_with("is_reversed: false, ignore_nulls: true }");
+        if !ignore_nulls && !told.ends_with("is_reversed: false, ignore_nulls: false }") {
             return None;
         }
         let args = udwf.args();
-        return Some(match udwf.fun().name() {
+        let chosen = |which| {
+            let frame = frame_of(function)?;
+            Some((W::Chosen { which, frame, ignore_nulls }, Some(arg_of(args.first()?)?), key_of(frame)?))
+        };
+        let (kernel, arg) = match udwf.fun().name() {
+            "first_value" | "last_value" if ignore_nulls => {
+                return chosen(if udwf.fun().name() == "last_value" { Which::Last } else { Which::Nth(1) });
+            }
+            "nth_value" => {
+                let ScalarValue::Int64(Some(n)) = literal(args.get(1))?.cast_to(&DataType::Int64).ok()? else {
+                    return None;
+                };
+                return chosen(Which::Nth(usize::try_from(n).ok().filter(|&n| n > 0)?));
+            }
+            _ if ignore_nulls => return None,
             "row_number" => (W::RowNumber, None),
             "rank" => (W::Rank, None),
             "dense_rank" => (W::DenseRank, None),
@@ -438,12 +512,18 @@ fn native_of(
                     frame.start_bound.clone(),
                     WindowFrameBound::CurrentRow,
                 ));
-                from_start.filter(|_| sees_itself)?;
+                if from_start.is_none() || !sees_itself {
+                    return chosen(Which::Nth(1));
+                }
                 (W::FirstValue, Some(arg_of(args.first()?)?))
             }
-            "last_value" => (W::LastValue(extent_of(frame)?), Some(arg_of(args.first()?)?)),
+            "last_value" => match extent_of(frame) {
+                Some(extent) => (W::LastValue(extent), Some(arg_of(args.first()?)?)),
+                None => return chosen(Which::Last),
+            },
             _ => return None,
-        });
+        };
+        return Some((kernel, arg, None));
     }
     let call = match function.as_any().downcast_ref::<PlainAggregateWindowExpr>() {
         Some(plain) => plain.get_aggregate_expr(),
@@ -452,11 +532,15 @@ fn native_of(
     if !has_no_filter(function) || call.is_distinct() || !call.order_bys().is_empty() || call.ignore_nulls() {
         return None;
     }
-    let extent = extent_of(frame).or_else(|| rows_of(frame))?;
+    let extent = extent_of(frame).or_else(|| rows_of(frame)).or_else(|| frame_of(function).map(Extent::Frame))?;
+    let key = match extent {
+        Extent::Frame(frame) => key_of(frame)?,
+        _ => None,
+    };
     let args = call.expressions();
     let [arg] = args.as_slice() else { return None };
     if call.fun().name() == "count" && literal(Some(arg)).is_some_and(|value| !value.is_null()) {
-        return Some((W::Count(extent), None));
+        return Some((W::Count(extent), None, key));
     }
     let arg = arg_of(arg)?;
     let kernel = match call.fun().name() {
@@ -467,5 +551,5 @@ fn native_of(
         "max" => W::Max(extent),
         _ => return None,
     };
-    Some((kernel, Some(arg)))
+    Some((kernel, Some(arg), key))
 }

@@ -37,6 +37,7 @@ mod totals;
 
 use std::sync::Arc;
 
+pub(crate) use self::accumulators::AVG_EXTRA_SCALE;
 pub use self::{
     function::{
         AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, Collected, CollectedAggregates,

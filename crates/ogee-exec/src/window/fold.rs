@@ -5,17 +5,18 @@ use std::{marker::PhantomData, sync::Arc};
 use arrow_array::{
     Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, PrimitiveArray, cast::AsArray, downcast_primitive, types,
 };
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{NullBuffer, i256};
 use arrow_schema::DataType;
 
 use super::{
-    Extent, WindowCall, WindowFunction as F,
+    Extent, Frame, Which, WindowCall, WindowFunction as F,
+    framed::{ChosenState, Framed},
     results::Results,
     sliding::Sliding,
     state::{Piece, WindowState, stretches},
     text::TextExtremum,
 };
-use crate::ExecError;
+use crate::{ExecError, aggregate::AVG_EXTRA_SCALE};
 
 /// A running aggregate.
 pub(super) trait Fold: Default + Clone + Send {
@@ -36,6 +37,9 @@ pub(crate) fn state(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowS
         if let Extent::Rows { start, end } = extent {
             return Some(Box::new(Sliding::<T>::new(start, end, data_type)));
         }
+        if let Extent::Frame(frame) = extent {
+            return Some(Box::new(Framed::<T>::new(frame, data_type)));
+        }
         Some(Box::new(Folded::<T> { extent, data_type, fold: T::default(), waiting: 0 }))
     }
     let arg = call.arg.as_ref().map_or(&DataType::Null, |(_, data_type)| data_type);
@@ -48,10 +52,23 @@ pub(crate) fn state(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowS
             folded::<SumInteger<types::Decimal128Type>>(call, extent)
         }
         (F::Avg(_), DataType::Float64, DataType::Float64) => folded::<AvgFloat>(call, extent),
+        (F::Avg(_), DataType::Decimal128(_, from), DataType::Decimal128(38, to))
+            if i32::from(*to) == i32::from(*from) + AVG_EXTRA_SCALE as i32 =>
+        {
+            folded::<AvgDecimal>(call, extent)
+        }
         (F::Min(_) | F::Max(_), arg, output) if arg == output => {
             let max = matches!(call.function, F::Max(_));
+            let frame = match extent {
+                Extent::Rows { start, end } => Some(Frame::of_rows(start, end)),
+                Extent::Frame(frame) => Some(frame),
+                _ => None,
+            };
             match arg {
-                DataType::Utf8View | DataType::BinaryView if matches!(extent, Extent::Rows { .. }) => return None,
+                DataType::Utf8View | DataType::BinaryView if let Some(frame) = frame => {
+                    let which = if max { Which::Greatest } else { Which::Least };
+                    return Some(Box::new(ChosenState::new(frame, which, true)));
+                }
                 DataType::Utf8View => return Some(Box::new(TextExtremum::<types::StringViewType>::new(extent, max))),
                 DataType::BinaryView => return Some(Box::new(TextExtremum::<types::BinaryViewType>::new(extent, max))),
                 _ => {}
@@ -287,6 +304,44 @@ impl Fold for AvgFloat {
 
     fn merge(&self, other: &Self) -> Result<Self, ExecError> {
         self.0.merge(&other.0).map(Self)
+    }
+}
+
+/// As the aggregate of that name does, the exact sum is divided at the end.
+#[derive(Clone, Default)]
+struct AvgDecimal {
+    sum: i256,
+    count: i64,
+}
+
+impl Fold for AvgDecimal {
+    type Output = types::Decimal128Type;
+    type Column<'a> = &'a PrimitiveArray<types::Decimal128Type>;
+
+    fn open(columns: &[ArrayRef]) -> &PrimitiveArray<types::Decimal128Type> {
+        columns[0].as_primitive()
+    }
+
+    fn add(&mut self, column: &&PrimitiveArray<types::Decimal128Type>, row: usize) -> Result<(), ExecError> {
+        if column.is_valid(row) {
+            self.sum = self.sum.wrapping_add(i256::from_i128(column.value(row)));
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Result<Option<i128>, ExecError> {
+        if self.count == 0 {
+            return Ok(None);
+        }
+        let overflow = || ExecError::Overflow { operation: "avg", data_type: types::Decimal128Type::NAME.to_owned() };
+        let scaled = self.sum.checked_mul(i256::from_i128(10i128.pow(AVG_EXTRA_SCALE))).ok_or_else(overflow)?;
+        let value = scaled.wrapping_div(i256::from_i128(self.count.into())).to_i128().ok_or_else(overflow)?;
+        types::Decimal128Type::narrow(value).map(Some).ok_or_else(overflow)
+    }
+
+    fn merge(&self, other: &Self) -> Result<Self, ExecError> {
+        Ok(Self { sum: self.sum.wrapping_add(other.sum), count: self.count + other.count })
     }
 }
 

@@ -5,12 +5,14 @@
 //! function (`state`), which gives back the results that are final by then: those of the piece itself, of earlier rows, or none yet. Rows wait for their results; if too many of them
 //! would, because a partition is larger than memory and a function needs to see its end, they are not kept but read once more (`source`).
 //!
-//! `ranking`, `shift`, `fold`, `text` and `sliding` are the functions with kernels; `foreign` are those that the front end brings, aggregates of users among them.
+//! `ranking`, `shift`, `fold`, `text`, `sliding` and `framed` are the functions with kernels (`frames` finds what a row of the last sees); `foreign` are those that the front end brings, aggregates of users among them.
 
 pub(crate) mod divide;
 mod firsts;
 mod fold;
 mod foreign;
+mod framed;
+mod frames;
 pub(crate) mod parts;
 mod ranking;
 mod results;
@@ -22,7 +24,7 @@ mod text;
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, types::IntervalMonthDayNano};
 use arrow_schema::{DataType, SchemaRef};
 
 use self::{
@@ -43,7 +45,7 @@ use crate::{
 pub(crate) const CONSUMER: &str = "window";
 
 /// Which rows of its partition a function sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extent {
     /// From the first up to the current row.
     Row,
@@ -58,6 +60,87 @@ pub enum Extent {
         /// The last row.
         end: i64,
     },
+    /// Any others.
+    Frame(Frame),
+}
+
+/// How far a value of the order's key is from another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distance {
+    /// Between integers, or decimals of one scale.
+    Integer(i128),
+    /// Between floats.
+    Float(f64),
+    /// Between dates or timestamps.
+    Interval(IntervalMonthDayNano),
+}
+
+/// What an end of a frame counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unit {
+    /// Rows.
+    Rows(usize),
+    /// Groups of peers.
+    Groups(usize),
+    /// The distance of the only key of the order.
+    Values(Distance),
+}
+
+/// An end of a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// That of the partition.
+    Unbounded,
+    /// So far from the current row.
+    At {
+        /// How far.
+        unit: Unit,
+        /// After it, not before.
+        following: bool,
+    },
+}
+
+/// A frame whose ends both may move with the current row. Both belong to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frame {
+    /// Where it begins.
+    pub start: Bound,
+    /// Where it ends.
+    pub end: Bound,
+    /// The first key of the order descends.
+    pub descending: bool,
+    /// NULL comes first in it.
+    pub nulls_first: bool,
+}
+
+impl Frame {
+    /// Whether it looks at the values of the key.
+    pub fn has_key(&self) -> bool {
+        [self.start, self.end].iter().any(|bound| matches!(bound, Bound::At { unit: Unit::Values(_), .. }))
+    }
+
+    /// Rows at distances, as [`Extent::Rows`] has them.
+    fn of_rows(start: Option<i64>, end: i64) -> Self {
+        let bound = |distance: i64| Bound::At {
+            unit: Unit::Rows(usize::try_from(distance.unsigned_abs()).expect("64-bit targets only")),
+            following: distance > 0,
+        };
+        let start = start.map_or(Bound::Unbounded, bound);
+        Self { start, end: bound(end), descending: false, nulls_first: false }
+    }
+}
+
+/// Which row of a frame a value is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The n-th, from 1.
+    Nth(usize),
+    /// The last.
+    Last,
+    /// The one with the least string, or bytes.
+    Least,
+    /// The one with the greatest string, or bytes.
+    Greatest,
 }
 
 /// What is computed for each row.
@@ -96,6 +179,15 @@ pub enum WindowFunction {
     Min(Extent),
     /// The greatest argument.
     Max(Extent),
+    /// The argument in a row of the frame.
+    Chosen {
+        /// In which.
+        which: Which,
+        /// Of which.
+        frame: Frame,
+        /// Rows where it is NULL do not count.
+        ignore_nulls: bool,
+    },
     /// Anything else.
     Foreign(Arc<dyn ForeignWindow>),
 }
@@ -107,6 +199,8 @@ pub struct WindowCall {
     pub function: WindowFunction,
     /// Its argument, over the input, and the normalized type of that.
     pub arg: Option<(Expr, DataType)>,
+    /// The first key of the order, where the frame asks for distances.
+    pub key: Option<(Expr, DataType)>,
     /// How many of the order's keys tell peers apart.
     pub order_keys: usize,
     /// The normalized type of its value.

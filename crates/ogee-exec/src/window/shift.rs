@@ -155,7 +155,7 @@ impl WindowState for Last {
             }
             Extent::Peers => piece.peers,
             Extent::Partition => piece.partitions,
-            Extent::Rows { .. } => unreachable!("refused by `supports_call`"),
+            Extent::Rows { .. } | Extent::Frame(_) => unreachable!("refused by `supports_call`"),
         };
         let mut indices = Vec::with_capacity(starts.len());
         let mut counts = Vec::with_capacity(starts.len());

@@ -17,7 +17,8 @@ use super::{
 use crate::ExecError;
 
 /// A queue of aggregates of one value each, and the aggregate of all of them.
-struct TwoStacks<T> {
+#[derive(Default)]
+pub(super) struct TwoStacks<T> {
     /// Each of its own value and of all below it, which are later ones.
     front: Vec<T>,
     back: Vec<T>,
@@ -26,13 +27,19 @@ struct TwoStacks<T> {
 }
 
 impl<T: Fold> TwoStacks<T> {
-    fn push(&mut self, value: T) -> Result<(), ExecError> {
+    pub(super) fn push(&mut self, value: T) -> Result<(), ExecError> {
         self.back_sum = self.back_sum.merge(&value)?;
         self.back.push(value);
         Ok(())
     }
 
-    fn pop(&mut self) -> Result<(), ExecError> {
+    /// Adds a value that never leaves.
+    pub(super) fn add(&mut self, value: &T) -> Result<(), ExecError> {
+        self.back_sum = self.back_sum.merge(value)?;
+        Ok(())
+    }
+
+    pub(super) fn pop(&mut self) -> Result<(), ExecError> {
         if self.front.is_empty() {
             while let Some(value) = self.back.pop() {
                 let sum = match self.front.last() {
@@ -47,14 +54,19 @@ impl<T: Fold> TwoStacks<T> {
         Ok(())
     }
 
-    fn sum(&self) -> Result<T, ExecError> {
+    pub(super) fn sum(&self) -> Result<T, ExecError> {
         match self.front.last() {
             Some(front) => front.merge(&self.back_sum),
             None => Ok(self.back_sum.clone()),
         }
     }
 
-    fn clear(&mut self) {
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        (self.front.capacity() + self.back.capacity()) * size_of::<T>()
+    }
+
+    pub(super) fn clear(&mut self) {
         self.front.clear();
         self.back.clear();
         self.back_sum = T::default();
@@ -79,8 +91,7 @@ pub(super) struct Sliding<T> {
 
 impl<T: Fold> Sliding<T> {
     pub(super) fn new(start: Option<i64>, end: i64, data_type: DataType) -> Self {
-        let seen = TwoStacks { front: Vec::new(), back: Vec::new(), back_sum: T::default() };
-        Self { start, end, data_type, seen, first: 0, held: VecDeque::new(), rows: 0, done: 0 }
+        Self { start, end, data_type, seen: TwoStacks::default(), first: 0, held: VecDeque::new(), rows: 0, done: 0 }
     }
 
     /// The aggregate for the next row: all that it sees of its partition has come.
@@ -94,7 +105,7 @@ impl<T: Fold> Sliding<T> {
             match self.start {
                 Some(_) => self.seen.push(value)?,
                 // Nothing ever leaves: the sum will do.
-                None => self.seen.back_sum = self.seen.back_sum.merge(&value)?,
+                None => self.seen.add(&value)?,
             }
         }
         while self.start.is_some() && self.first < start.min(self.rows - self.held.len() as i64) {
@@ -136,7 +147,6 @@ impl<T: Fold> WindowState for Sliding<T> {
     }
 
     fn bytes(&self) -> usize {
-        let values = self.seen.front.capacity() + self.seen.back.capacity() + self.held.capacity();
-        values * size_of::<T>()
+        self.seen.bytes() + self.held.capacity() * size_of::<T>()
     }
 }

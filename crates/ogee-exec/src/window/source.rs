@@ -228,8 +228,8 @@ impl WindowLocal {
             }
             let (_, starts) = peers.iter().find(|(of, _)| *of == keys).expect("added above");
             let mut columns: Vec<ArrayRef> = Vec::with_capacity(1);
-            if let Some((arg, _)) = &call.arg {
-                columns.push(arg.evaluate(&chunk)?.flatten()?);
+            for (expr, _) in call.arg.iter().chain(&call.key) {
+                columns.push(expr.evaluate(&chunk)?.flatten()?);
             }
             for &column in &self.foreign_columns[index] {
                 columns.push(Arc::clone(chunk.column(column).array));

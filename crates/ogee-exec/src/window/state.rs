@@ -2,7 +2,7 @@
 
 use arrow_array::ArrayRef;
 
-use super::{Extent, WindowCall, WindowFunction as F, fold, foreign, ranking, results::Results, shift};
+use super::{Extent, WindowCall, WindowFunction as F, fold, foreign, framed, frames, ranking, results::Results, shift};
 use crate::{ExecContext, ExecError};
 
 /// Some rows in order.
@@ -61,8 +61,17 @@ pub(crate) trait WindowState: Send {
 
 /// Whether there is a state for `call`.
 pub fn supports_call(call: &WindowCall) -> bool {
+    let key = call.key.as_ref().map(|(_, data_type)| data_type);
     match &call.function {
-        F::LastValue(extent) => !matches!(extent, Extent::Rows { .. }),
+        F::LastValue(extent) => !matches!(extent, Extent::Rows { .. } | Extent::Frame(_)),
+        F::Chosen { frame, .. } => frames::supports(frame, key),
+        F::Count(Extent::Frame(frame))
+        | F::Sum(Extent::Frame(frame))
+        | F::Avg(Extent::Frame(frame))
+        | F::Min(Extent::Frame(frame))
+        | F::Max(Extent::Frame(frame)) => {
+            frames::supports(frame, key) && fold::state(call, Extent::Frame(*frame)).is_some()
+        }
         F::Count(extent) | F::Sum(extent) | F::Avg(extent) | F::Min(extent) | F::Max(extent) => {
             fold::state(call, *extent).is_some()
         }
@@ -85,6 +94,7 @@ pub(crate) fn state(call: &WindowCall, ctx: &ExecContext, budget: usize) -> Box<
         F::Count(extent) | F::Sum(extent) | F::Avg(extent) | F::Min(extent) | F::Max(extent) => {
             fold::state(call, *extent).expect("asked for by `supports_call`")
         }
+        F::Chosen { which, frame, ignore_nulls } => Box::new(framed::ChosenState::new(*frame, *which, *ignore_nulls)),
         F::Foreign(function) => Box::new(foreign::Foreign::new(function, ctx, budget)),
     }
 }

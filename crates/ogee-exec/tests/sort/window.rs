@@ -78,7 +78,7 @@ impl ForeignWindowStream for SumOfThreeStream {
 
 fn calls() -> Vec<WindowCall> {
     let int = || Some((Expr::Column(2), DataType::Int64));
-    let call = |function, arg, output| WindowCall { function, arg, order_keys: 1, output };
+    let call = |function, arg, output| WindowCall { function, arg, key: None, order_keys: 1, output };
     let text = Some((Expr::Column(3), DataType::Utf8View));
     let mut calls = vec![
         call(W::RowNumber, None, DataType::UInt64),
