@@ -82,7 +82,7 @@ suite-duckdb: $(VENV)/.done ## The expected answers of the SQL suite are DuckDB'
 	$(VENV)/bin/python tests/sql/duckdb_answers.py
 
 .PHONY: differential
-differential: $(VENV)/.done ## Random groupings against DuckDB; more with ARGS="--rounds 1000 --seconds 3600"
+differential: $(VENV)/.done ## Random queries against DuckDB; more with ARGS="--rounds 1000 --seconds 3600"
 	@# As in test-rust, so that features are the same and nothing is built twice.
 	$(CARGO) test --workspace --no-run --quiet
 	$(VENV)/bin/python tests/differential/differential.py --shell target/debug/ogee $(ARGS)

@@ -4,6 +4,8 @@
 //! report overflow, everywhere in the statement: in what becomes islands, in what stays DataFusion's, and before constants are
 //! folded. The functions go by the operators' names, so that column names do not change.
 //!
+//! The same rule has casts to whole numbers round, and floats compared with zero take the negative one for it, which has another place in Arrow's order.
+//!
 //! Not here: sums (see `checked_sum`), decimals and floats, which Arrow treats as SQL wants.
 
 use std::sync::{Arc, LazyLock};
@@ -17,11 +19,14 @@ use datafusion::{
     config::ConfigOptions,
     logical_expr::{
         BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, expr_rewriter::NamePreserver, utils::merge_schema,
+        ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, expr_rewriter::NamePreserver, lit,
+        utils::merge_schema,
     },
     optimizer::AnalyzerRule,
     physical_expr_common::datum::apply,
 };
+
+use crate::numbers::{moment_text, round_for_cast};
 
 /// Replaces wrapping integer arithmetic by arithmetic that reports overflow.
 #[derive(Debug, Default)]
@@ -53,6 +58,9 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            if let Some(compared) = compared_with_zero(&left, op, &right) {
+                return Ok(Transformed::yes(compared));
+            }
             let function = match op {
                 Operator::Plus => &*ADD,
                 Operator::Minus => &*SUBTRACT,
@@ -68,11 +76,97 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             call(function, vec![*left, *right])
         }
+        // Casts cut off fractions.
+        Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::Cast(mut cast) if cast.field.data_type().is_string() && is_moment(&cast.expr, schema) => {
+            *cast.expr = moment_text(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::TryCast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::TryCast(cast))
+        }
         Expr::Negative(inner) if matches!(&*inner, Expr::Literal(..)) => Transformed::no(Expr::Negative(inner)),
         Expr::Negative(inner) if inner.get_type(schema).is_ok_and(|t| t.is_signed_integer()) => {
             call(&NEGATE, vec![*inner])
         }
+        Expr::Between(mut between) => {
+            let (low, high) = (zeros(&between.low), zeros(&between.high));
+            let changed = low.is_some() || high.is_some();
+            if let Some((negative, _)) = low {
+                *between.low = negative;
+            }
+            if let Some((_, positive)) = high {
+                *between.high = positive;
+            }
+            let between = Expr::Between(between);
+            if changed { Transformed::yes(between) } else { Transformed::no(between) }
+        }
+        Expr::InList(mut list) => {
+            let both: Vec<Expr> = list.list.iter().filter_map(zeros).flat_map(|(a, b)| [a, b]).collect();
+            let changed = !both.is_empty();
+            list.list.extend(both);
+            let list = Expr::InList(list);
+            if changed { Transformed::yes(list) } else { Transformed::no(list) }
+        }
         other => Transformed::no(other),
+    })
+}
+
+/// Both zeros of its type, if `expr` is a zero among floats: Arrow orders the negative one before the other.
+fn zeros(expr: &Expr) -> Option<(Expr, Expr)> {
+    let of_type = |data_type: &DataType| match data_type {
+        DataType::Float64 => Some((lit(-0.0f64), lit(0.0f64))),
+        DataType::Float32 => Some((lit(-0.0f32), lit(0.0f32))),
+        _ => None,
+    };
+    let is_zero = |value: &ScalarValue| {
+        !value.is_null() && ScalarValue::new_zero(&value.data_type()).is_ok_and(|zero| *value == zero)
+    };
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(0.0)), _) => of_type(&DataType::Float64),
+        Expr::Literal(ScalarValue::Float32(Some(0.0)), _) => of_type(&DataType::Float32),
+        Expr::Cast(cast) => match &*cast.expr {
+            Expr::Literal(value, _) if is_zero(value) => of_type(cast.field.data_type()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `left op right`, if one of them is a zero among floats, so that both zeros are one.
+fn compared_with_zero(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
+    let (value, op, (negative, positive)) = match (zeros(left), zeros(right)) {
+        (None, Some(zeros)) => (left.clone(), op, zeros),
+        (Some(zeros), None) => (right.clone(), op.swap()?, zeros),
+        _ => return None,
+    };
+    Some(match op {
+        Operator::Lt => value.lt(negative),
+        Operator::LtEq => value.lt_eq(positive),
+        Operator::Gt => value.gt(positive),
+        Operator::GtEq => value.gt_eq(negative),
+        Operator::Eq if matches!(value, Expr::Column(_)) => value.clone().gt_eq(negative).and(value.lt_eq(positive)),
+        Operator::NotEq if matches!(value, Expr::Column(_)) => value.clone().lt(negative).or(value.gt(positive)),
+        // The sum of both is the positive one.
+        Operator::Eq => (value + positive.clone()).eq(positive),
+        Operator::NotEq => (value + positive.clone()).not_eq(positive),
+        _ => return None,
+    })
+}
+
+fn is_moment(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::Timestamp(..)))
+}
+
+fn has_fraction(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| match data_type {
+        DataType::Float32 | DataType::Float64 => true,
+        DataType::Decimal128(_, scale) => scale > 0,
+        _ => false,
     })
 }
 

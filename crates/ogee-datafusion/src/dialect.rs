@@ -57,6 +57,10 @@ impl Dialect for OgeeDialect {
         }))
     }
 
+    fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
     // Those that the generic dialect answers otherwise than the trait does.
     as_generic! {
         supports_unicode_string_literal,

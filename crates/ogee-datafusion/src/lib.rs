@@ -12,6 +12,7 @@
 //! Not here: operators.
 
 mod asof;
+mod casts;
 mod checked;
 mod checked_sum;
 mod ctes;
@@ -25,6 +26,7 @@ mod island;
 mod join_order;
 mod names;
 mod null_equality;
+mod numbers;
 mod order;
 mod page_chain;
 mod pool;
@@ -32,7 +34,10 @@ mod recursion;
 mod scan_filters;
 mod session;
 mod set_operations;
+mod subqueries;
+mod syntax;
 mod table;
+mod window_filters;
 
 pub use engine::{Engine, StatementContext};
 pub use error::{Error, Result};

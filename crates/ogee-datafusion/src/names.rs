@@ -1,15 +1,27 @@
 //! Names for columns that are selected twice: `SELECT a, a` has columns `a` and `a_1`.
 //!
 //! DataFusion refuses to plan two outputs of one name. Aliases given in the text of the statement, before it is planned, make them two.
+//! What has one name although its text is not the same (`count(*), COUNT(*)`, `*, a`, `a AS x, b AS x`, or `sum(a), sum(CAST(a AS DOUBLE))`, since names leave
+//! casts out) shows only when it is refused: then every output gets a name, every cast counts in names (`casts`), and it is planned again.
 //!
 //! Not here: columns of one name from different tables, which DataFusion tells apart.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::ControlFlow};
 
-use datafusion::sql::{
-    parser::{CopyToSource, Statement as Parsed},
-    sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor},
+use datafusion::{
+    common::SchemaError,
+    error::DataFusionError,
+    sql::{
+        parser::{CopyToSource, Statement as Parsed},
+        sqlparser::ast::{
+            CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+            ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitMut,
+            VisitorMut,
+        },
+    },
 };
+
+use crate::casts::NAMED_CAST;
 
 /// Gives aliases to the outputs of `statement` that would have the same name.
 pub(crate) fn name_apart(statement: &mut Parsed) {
@@ -42,6 +54,27 @@ fn in_query(query: &mut Query) {
         with.cte_tables.iter_mut().for_each(|cte| in_query(&mut cte.query));
     }
     in_set(&mut query.body);
+    keep_order(query);
+}
+
+/// `SELECT CAST(a AS VARCHAR) ... ORDER BY a` is in the order of the column: the cast, of the same name to DataFusion, gets a name of its own.
+fn keep_order(query: &mut Query) {
+    let Some(OrderByKind::Expressions(order)) = query.order_by.as_ref().map(|order| &order.kind) else { return };
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    if select.distinct.is_some() {
+        return;
+    }
+    for item in &mut select.projection {
+        let SelectItem::UnnamedExpr(cast @ Expr::Cast { expr, .. }) = &*item else { continue };
+        if order.iter().any(|by| by.expr == **expr) && is_column(expr) {
+            let alias = Ident::with_quote('"', cast.to_string());
+            *item = SelectItem::ExprWithAlias { expr: cast.clone(), alias };
+        }
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 
 fn in_set(set: &mut SetExpr) {
@@ -101,10 +134,109 @@ fn output_name(item: &SelectItem) -> String {
 
 fn base_name(expr: &Expr) -> String {
     match expr {
-        Expr::Identifier(name) => name.value.clone(),
-        Expr::CompoundIdentifier(names) => names.last().map_or_else(String::new, |name| name.value.clone()),
+        Expr::Identifier(name) => normal_name(name),
+        Expr::CompoundIdentifier(names) => names.last().map_or_else(String::new, normal_name),
         other => other.to_string(),
     }
+}
+
+/// Whether a statement was refused since two things in it have one name.
+pub(crate) fn is_clash(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => matches!(
+            **error,
+            SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::DuplicateUnqualifiedField { .. }
+                | SchemaError::AmbiguousReference { .. }
+        ),
+        DataFusionError::Plan(message) => message.contains("require unique expression names"),
+        _ => false,
+    }
+}
+
+/// Gives every output of `statement` a name of its own, and casts functions that count in names.
+pub(crate) fn name_all(statement: &mut Parsed) {
+    let visited = match statement {
+        Parsed::Statement(statement) => statement.visit(&mut Names),
+        Parsed::Explain(explain) => return name_all(&mut explain.statement),
+        Parsed::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(&mut Names),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
+    };
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+struct Names;
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+        let any_column = select.projection.iter().any(all);
+        let mut names: HashSet<String> = HashSet::new();
+        for item in &mut select.projection {
+            let (expr, base, free) = match item {
+                SelectItem::UnnamedExpr(expr) => {
+                    let (base, free) = (base_name(expr), is_column(expr) && !any_column);
+                    (expr.clone(), base, free)
+                }
+                SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), normal_name(alias), true),
+                _ => continue,
+            };
+            let first = names.insert(base.clone());
+            if first && free {
+                continue;
+            }
+            let mut alias = base.clone();
+            // A column may be among those that a star stands for.
+            if !first || is_column(&expr) {
+                let mut numbered = (1..).map(|n| format!("{base}_{n}"));
+                alias = numbered.find(|alias| !names.contains(alias)).expect("a name among infinitely many");
+                names.insert(alias.clone());
+            }
+            *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias) };
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let to = match expr {
+            Expr::Cast { kind, data_type, .. } => {
+                let tried = if matches!(kind, CastKind::TryCast | CastKind::SafeCast) { "TRY " } else { "" };
+                format!("{tried}{}", data_type.to_string().to_uppercase())
+            }
+            Expr::AtTimeZone { .. } => "AT TIME ZONE".to_owned(),
+            _ => return ControlFlow::Continue(()),
+        };
+        let to = Expr::value(Value::SingleQuotedString(to));
+        let cast = std::mem::replace(expr, Expr::value(Value::Null));
+        *expr = call(NAMED_CAST, vec![to, cast]);
+        ControlFlow::Continue(())
+    }
+}
+
+/// `name(args)`.
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// The name as DataFusion has it.
+pub(crate) fn normal_name(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
 }
 
 #[cfg(test)]
@@ -122,6 +254,44 @@ mod tests {
             ("SELECT * FROM (SELECT 1, 1) WHERE true", "SELECT * FROM (SELECT 1, 1 AS \"1_1\") WHERE true"),
             ("INSERT INTO t SELECT 1, 1", "INSERT INTO t SELECT 1, 1 AS \"1_1\""),
             ("EXPLAIN SELECT 1, 1", "EXPLAIN SELECT 1, 1 AS \"1_1\""),
+        ] {
+            let mut statement = parse(sql).unwrap().pop().unwrap().0;
+            name_apart(&mut statement);
+            assert_eq!(statement.to_string(), named, "{sql}");
+        }
+    }
+
+    #[test]
+    fn outputs_that_clash_have_names_and_casts_count() {
+        for (sql, named) in [
+            ("SELECT count(*), COUNT(*) FROM t", "SELECT count(*) AS \"count(*)\", COUNT(*) AS \"COUNT(*)\" FROM t"),
+            ("SELECT a AS x, B, b, a AS X FROM t", "SELECT a AS x, B, b AS \"b_1\", a AS \"x_1\" FROM t"),
+            ("SELECT *, a, a AS b FROM t", "SELECT *, a AS \"a_1\", a AS b FROM t"),
+            (
+                "SELECT a, a::INT AS a FROM t GROUP BY ALL",
+                "SELECT a, ogee_cast('INT', a::INT) AS \"a_1\" FROM t GROUP BY ALL",
+            ),
+            (
+                "SELECT sum(TRY_CAST(a AS double)) FROM (SELECT 1, 1) ORDER BY CAST(a AS TEXT)",
+                "SELECT sum(ogee_cast('TRY DOUBLE', TRY_CAST(a AS DOUBLE))) AS \"sum(TRY_CAST(a AS DOUBLE))\" \
+                 FROM (SELECT 1 AS \"1\", 1 AS \"1_1\") ORDER BY ogee_cast('TEXT', CAST(a AS TEXT))",
+            ),
+        ] {
+            let mut statement = parse(sql).unwrap().pop().unwrap().0;
+            name_all(&mut statement);
+            assert_eq!(statement.to_string(), named, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_cast_does_not_hide_what_rows_are_ordered_by() {
+        for (sql, named) in [
+            (
+                "SELECT CAST(a AS TEXT) FROM t ORDER BY a",
+                "SELECT CAST(a AS TEXT) AS \"CAST(a AS TEXT)\" FROM t ORDER BY a",
+            ),
+            ("SELECT CAST(a AS TEXT) FROM t ORDER BY b", "SELECT CAST(a AS TEXT) FROM t ORDER BY b"),
+            ("SELECT CAST(a AS TEXT) AS a FROM t ORDER BY a", "SELECT CAST(a AS TEXT) AS a FROM t ORDER BY a"),
         ] {
             let mut statement = parse(sql).unwrap().pop().unwrap().0;
             name_apart(&mut statement);

@@ -14,9 +14,10 @@ use datafusion::{
     },
     catalog::DynamicFileCatalog,
     common::{
-        Constraints, TableReference,
+        Constraints, SchemaError, TableReference,
         config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
     },
+    error::DataFusionError,
     execution::{
         SendableRecordBatchStream, SessionState, SessionStateBuilder, cache::cache_manager::CacheManagerConfig,
         disk_manager::DiskManagerBuilder, memory_pool::MemoryPool, runtime_env::RuntimeEnvBuilder,
@@ -33,6 +34,7 @@ use futures::TryStreamExt;
 
 use crate::{
     Error, Result, asof,
+    casts::{NamedCasts, named_cast},
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
     ctes,
@@ -42,13 +44,17 @@ use crate::{
     functions::functions,
     island::OgeeRule,
     join_order::{JoinOrder, Samples},
-    names::name_apart,
+    names::{is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
+    numbers,
     order::ClearOrderings,
     pool::{OgeePool, PoolFiles},
     scan_filters::ScanFilters,
     set_operations::CountCopies,
+    subqueries::Subqueries,
+    syntax,
     table::PagedTable,
+    window_filters::WindowFilters,
 };
 
 /// Bytes of Parquet footers that listing may keep between statements; heap memory outside the pool.
@@ -59,6 +65,9 @@ const BATCH_ROWS: usize = 8192;
 
 /// What a sort of DataFusion's keeps for merging its runs, where the limit is large.
 const SORT_RESERVATION: usize = 10 << 20;
+
+/// How often a statement is put in other words, one output a time, before it is refused.
+const REWRITES: usize = 32;
 
 /// Rows of a row group that `COPY` writes: a morsel for those who read it, and what the writer holds at a time.
 const ROW_GROUP_ROWS: usize = 122_880;
@@ -107,7 +116,9 @@ impl Statement {
 /// [`Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (tokens, asof_joins) = asof::tokens(sql)?;
+    let tokens = syntax::without_hints(tokens);
     let mut statements = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).build()?.parse_statements()?;
+    statements.iter_mut().for_each(syntax::translate);
     asof::mark(statements.iter_mut(), asof_joins)?;
     Ok(statements.into_iter().map(Statement).collect())
 }
@@ -167,9 +178,14 @@ impl Session {
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         functions().into_iter().for_each(|function| context.register_udaf(function));
         context.register_udf(asof::marker());
+        context.register_udf(named_cast());
+        numbers::functions().into_iter().for_each(|function| context.register_udf(function));
+        context.add_analyzer_rule(Arc::new(NamedCasts));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));
+        context.add_analyzer_rule(Arc::new(Subqueries));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
         context.add_analyzer_rule(Arc::new(CountCopies));
+        context.add_analyzer_rule(Arc::new(WindowFilters));
         Ok(Self { engine, context, computed: AtomicU64::new(0) })
     }
 
@@ -193,7 +209,7 @@ impl Session {
         fit_to_limit(state.config_mut().options_mut(), self.engine.memory().limit());
         name_apart(&mut statement.0);
         let tables = self.compute_ctes(&state, &mut statement.0).await?;
-        let plan = state.statement_to_plan(statement.0).await?;
+        let plan = plan(&state, statement.0).await?;
         let outcome = self.run_plan(state, plan).await;
         // What was planned keeps its rows.
         drop(tables);
@@ -299,6 +315,42 @@ impl Session {
         // Asked of the catalog itself: a file of that name is no obstacle.
         let table = name.table().to_owned();
         Ok(self.context.state().schema_for_ref(name.clone())?.table_exist(&table))
+    }
+}
+
+/// The plan of `statement`, put in other words where DataFusion refuses it as it is.
+async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
+    let refused = match state.statement_to_plan(statement.clone()).await {
+        Ok(plan) => return Ok(plan),
+        Err(error) => error,
+    };
+    let (mut other, mut named, mut error) = (statement, false, None);
+    // Outputs may be of outputs, but of themselves without end.
+    for _ in 0..REWRITES {
+        let why = error.as_ref().unwrap_or(&refused);
+        if is_clash(why) && !named {
+            name_all(&mut other);
+            named = true;
+        } else if !unknown_column(why).is_some_and(|name| syntax::write_out_alias(&mut other, &name)) {
+            // What is wrong is told in the words of the statement as it was written.
+            return Err(refused.into());
+        }
+        match state.statement_to_plan(other.clone()).await {
+            Ok(plan) => return Ok(plan),
+            Err(again) => error = Some(again),
+        }
+    }
+    Err(refused.into())
+}
+
+/// The name without a table's that stands for no column.
+fn unknown_column(error: &DataFusionError) -> Option<String> {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => match &**error {
+            SchemaError::FieldNotFound { field, .. } if field.relation.is_none() => Some(field.name.clone()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

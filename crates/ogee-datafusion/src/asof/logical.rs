@@ -13,6 +13,7 @@ use datafusion::{
         BinaryExpr, ColumnarValue, Expr, Extension, Filter, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
         ScalarUDFImpl, Signature, UserDefinedLogicalNodeCore, Volatility, build_join_schema,
         utils::{conjunction, find_valid_equijoin_key_pair, split_conjunction_owned},
+        when,
     },
     optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule},
 };
@@ -94,27 +95,43 @@ impl AsofJoin {
             return plan_err!("ASOF JOIN cannot be {join_type}");
         }
         let (mut on, mut bys) = (Vec::new(), Vec::new());
+        let (mut of_left, mut of_right) = (Vec::new(), Vec::new());
         for part in split_conjunction_owned(condition) {
             let shown = part.to_string();
-            let Expr::BinaryExpr(BinaryExpr { left: a, op, right: b }) = part else {
-                return plan_err!("ASOF JOIN joins by equalities and one inequality, not by {shown}");
-            };
-            let Some(pair) = find_valid_equijoin_key_pair(&a, &b, left.schema(), right.schema())? else {
-                return plan_err!("{shown} does not compare the left side of an ASOF JOIN with its right side");
-            };
-            match op {
-                Operator::Eq => on.push(pair),
-                Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
-                    let op = if pair.0 == *a { Some(op) } else { op.swap() };
-                    bys.push((pair, op.expect("a comparison")));
+            let compared = match &part {
+                Expr::BinaryExpr(BinaryExpr { left: a, op, right: b }) => {
+                    let pair = find_valid_equijoin_key_pair(a, b, left.schema(), right.schema())?;
+                    pair.map(|pair| (if pair.0 == **a { Some(*op) } else { op.swap() }, pair))
                 }
-                _ => return plan_err!("ASOF JOIN joins by equalities and one inequality, not by {shown}"),
+                _ => None,
+            };
+            match compared {
+                Some((Some(Operator::Eq), pair)) => on.push(pair),
+                Some((Some(op @ (Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)), pair)) => {
+                    bys.push((pair, op));
+                }
+                // What is asked of one side alone is asked before the last row is looked for.
+                _ if part.is_volatile() => return plan_err!("ASOF JOIN cannot join by {shown}"),
+                _ if reads_only(&part, right.schema()) => of_right.push(part),
+                _ if reads_only(&part, left.schema()) || part.column_refs().is_empty() => of_left.push(part),
+                _ => {
+                    return plan_err!(
+                        "ASOF JOIN joins by equalities, one inequality and conditions on one side, not by {shown}"
+                    );
+                }
             }
         }
         if bys.len() != 1 {
             return plan_err!("ASOF JOIN needs one inequality, such as a.t >= b.t, and has {}", bys.len());
         }
-        let (by, op) = bys.swap_remove(0);
+        let ((mut by_left, mut by_right), op) = bys.swap_remove(0);
+        // A row in which it is NULL meets none.
+        for (by, conditions) in [(&mut by_left, of_left), (&mut by_right, of_right)] {
+            if let Some(condition) = conjunction(conditions) {
+                *by = when(condition, by.clone()).end()?;
+            }
+        }
+        let by = (by_left, by_right);
         let schema = Arc::new(build_join_schema(left.schema(), right.schema(), &join_type)?);
         Ok(Self { left, right, join_type, on, by, op, schema })
     }

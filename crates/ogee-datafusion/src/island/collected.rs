@@ -178,8 +178,9 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
             Some(filter) => Some(columns.index(filter, true)?),
             None => None,
         };
-        // Functions that ask for different orders sort by themselves.
-        let ordered = expr.order_bys().len() <= required.len()
+        // Functions that ask for different orders sort by themselves, and so do those that were turned round to ask for the same.
+        let ordered = !expr.is_reversed()
+            && expr.order_bys().len() <= required.len()
             && expr.order_bys().iter().zip(&required).all(|(by, required)| {
                 by.expr.eq(&required.expr) && required.options.is_none_or(|options| options == by.options)
             });

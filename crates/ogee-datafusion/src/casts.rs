@@ -1,0 +1,106 @@
+//! Casts that count in names.
+//!
+//! DataFusion names an expression without its casts, so that `sum(i)` and `sum(CAST(i AS DOUBLE))` are two columns of one name, and it refuses the plan.
+//! Where a statement was refused for that (see `names`), each cast in its text stands in a function that does nothing but name the type. An analyzer rule
+//! takes the functions out of the plan again; the names stay, as aliases.
+//!
+//! Not here: the text of statements.
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::{
+    arrow::datatypes::DataType,
+    common::{
+        Result,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    config::ConfigOptions,
+    logical_expr::{
+        ColumnarValue, Expr, GroupingSet, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        Volatility, expr_rewriter::NamePreserver,
+    },
+    optimizer::AnalyzerRule,
+};
+
+/// The function around a cast: `ogee_cast('type', CAST(x AS type))`.
+pub(crate) const NAMED_CAST: &str = "ogee_cast";
+
+/// The function [`NAMED_CAST`].
+pub(crate) fn named_cast() -> ScalarUDF {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        Arc::new(ScalarUDF::new_from_impl(NamedCast { signature: Signature::any(2, Volatility::Immutable) }))
+    });
+    FUNCTION.as_ref().clone()
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NamedCast {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for NamedCast {
+    fn name(&self) -> &str {
+        NAMED_CAST
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[1].clone())
+    }
+
+    /// Constants are evaluated while a statement is planned.
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args[1].clone())
+    }
+}
+
+/// Takes the functions around casts away.
+#[derive(Debug, Default)]
+pub(crate) struct NamedCasts;
+
+impl AnalyzerRule for NamedCasts {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rewrite_plan).data()
+    }
+
+    fn name(&self) -> &str {
+        "named_casts"
+    }
+}
+
+fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    let rewritten = |expr: Expr| {
+        let name = names.save(&expr);
+        expr.transform_up(unwrapped).map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
+    };
+    plan.map_expressions(|expr| {
+        // What is in grouping sets has names of its own.
+        let Expr::GroupingSet(mut sets) = expr else { return rewritten(expr) };
+        let mut changed = false;
+        let in_set = |exprs: &mut Vec<Expr>| {
+            for expr in exprs {
+                let unwrapped = rewritten(std::mem::take(expr))?;
+                changed |= unwrapped.transformed;
+                *expr = unwrapped.data;
+            }
+            Ok::<_, datafusion::error::DataFusionError>(())
+        };
+        match &mut sets {
+            GroupingSet::Rollup(exprs) | GroupingSet::Cube(exprs) => std::iter::once(exprs).try_for_each(in_set)?,
+            GroupingSet::GroupingSets(sets) => sets.iter_mut().try_for_each(in_set)?,
+        }
+        let sets = Expr::GroupingSet(sets);
+        Ok(if changed { Transformed::yes(sets) } else { Transformed::no(sets) })
+    })
+}
+
+fn unwrapped(expr: Expr) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::ScalarFunction(mut call) if call.func.name() == NAMED_CAST => Transformed::yes(call.args.swap_remove(1)),
+        other => Transformed::no(other),
+    })
+}

@@ -1,0 +1,218 @@
+//! Functions that stand for what DataFusion has no operator for, or one that gives another answer.
+//!
+//! * [`INTEGER_DIVIDE`] is `//`: the quotient of whole numbers, and that of others without its fraction.
+//! * [`round_for_cast`] goes below casts of numbers with a fraction to whole ones, which round, as in PostgreSQL and DuckDB: floats to the nearest even, decimals away from
+//!   zero. Arrow's casts would cut the fraction off.
+//!
+//! * [`moment_text`] goes below casts of timestamps to strings: `2024-01-02 03:04:05.5`, without the `T` of ISO 8601 and zeros at the end.
+//!
+//! Not here: where they are put in (`syntax`, `checked`).
+
+use std::{
+    fmt::Write,
+    sync::{Arc, LazyLock},
+};
+
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, AsArray, StringViewBuilder},
+        compute::{cast, kernels::numeric, unary},
+        datatypes::{DataType, Decimal128Type, Float32Type, Float64Type},
+        util::display::{ArrayFormatter, FormatOptions},
+    },
+    common::{Result, ScalarValue, internal_err, plan_err},
+    logical_expr::{
+        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        binary::comparison_coercion, expr::ScalarFunction,
+    },
+    physical_expr_common::datum::apply,
+};
+
+/// The function that `//` becomes.
+pub(crate) const INTEGER_DIVIDE: &str = "ogee_integer_divide";
+
+/// The functions that statements may name.
+pub(crate) fn functions() -> Vec<ScalarUDF> {
+    vec![ScalarUDF::new_from_impl(IntegerDivide { signature: Signature::user_defined(Volatility::Immutable) })]
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct IntegerDivide {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for IntegerDivide {
+    fn name(&self) -> &str {
+        INTEGER_DIVIDE
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        let [left, right] = arg_types else { return plan_err!("// takes two numbers") };
+        let both = match comparison_coercion(left, right) {
+            Some(both) if both.is_integer() => both,
+            _ => DataType::Float64,
+        };
+        Ok(vec![both.clone(), both])
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    fn display_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(format!("{} // {}", args[0], args[1]))
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(format!("{} // {}", args[0].schema_name(), args[1].schema_name()))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let quotient = apply(&args.args[0], &args.args[1], numeric::div)?;
+        each(&quotient, |array| {
+            Ok(match array.data_type() {
+                DataType::Float64 => {
+                    Arc::new(unary::<_, _, Float64Type>(array.as_primitive::<Float64Type>(), f64::trunc))
+                }
+                _ => Arc::clone(array),
+            })
+        })
+    }
+}
+
+/// `of` for the values, however many there are.
+fn each(values: &ColumnarValue, of: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ColumnarValue> {
+    Ok(match values {
+        ColumnarValue::Array(array) => ColumnarValue::Array(of(array)?),
+        ColumnarValue::Scalar(scalar) => {
+            ColumnarValue::Scalar(ScalarValue::try_from_array(&of(&scalar.to_array_of_size(1)?)?, 0)?)
+        }
+    })
+}
+
+/// `expr`, a timestamp, as a string.
+pub(crate) fn moment_text(expr: Expr) -> Expr {
+    static TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        Arc::new(ScalarUDF::new_from_impl(MomentText { signature: Signature::any(1, Volatility::Immutable) }))
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&TEXT), vec![expr]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MomentText {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for MomentText {
+    fn name(&self) -> &str {
+        "ogee_moment_text"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8View)
+    }
+
+    /// A cast does not show in names.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args[0].schema_name().to_string())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let format = "%Y-%m-%d %H:%M:%S%.f";
+        let options =
+            FormatOptions::default().with_timestamp_format(Some(format)).with_timestamp_tz_format(Some(format));
+        each(&args.args[0], |array| {
+            let zone = match array.data_type() {
+                DataType::Timestamp(_, Some(_)) => "+00",
+                _ => "",
+            };
+            // Moments with a zone are shown as they are in UTC.
+            let utc = match array.data_type() {
+                DataType::Timestamp(unit, Some(_)) => cast(array, &DataType::Timestamp(*unit, Some("+00:00".into())))?,
+                _ => Arc::clone(array),
+            };
+            let formatter = ArrayFormatter::try_new(&utc, &options)?;
+            let mut texts = StringViewBuilder::with_capacity(utc.len());
+            let mut text = String::new();
+            for row in 0..utc.len() {
+                if utc.is_null(row) {
+                    texts.append_null();
+                    continue;
+                }
+                text.clear();
+                write!(text, "{}", formatter.value(row))?;
+                if text.contains('.') {
+                    text.truncate(text.trim_end_matches('0').len());
+                }
+                text.push_str(zone);
+                texts.append_value(&text);
+            }
+            Ok(Arc::new(texts.finish()))
+        })
+    }
+}
+
+/// `expr`, a float or a decimal, rounded to a whole number of its type.
+pub(crate) fn round_for_cast(expr: Expr) -> Expr {
+    static ROUND: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        Arc::new(ScalarUDF::new_from_impl(RoundForCast { signature: Signature::any(1, Volatility::Immutable) }))
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&ROUND), vec![expr]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RoundForCast {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for RoundForCast {
+    fn name(&self) -> &str {
+        "ogee_round_for_cast"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    /// A cast does not show in names.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args[0].schema_name().to_string())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        each(&args.args[0], |array| {
+            Ok(match array.data_type() {
+                DataType::Float32 => {
+                    Arc::new(unary::<_, _, Float32Type>(array.as_primitive::<Float32Type>(), f32::round_ties_even))
+                }
+                DataType::Float64 => {
+                    Arc::new(unary::<_, _, Float64Type>(array.as_primitive::<Float64Type>(), f64::round_ties_even))
+                }
+                DataType::Decimal128(_, scale) => {
+                    let Some(one) = u32::try_from(*scale).ok().and_then(|scale| 10i128.checked_pow(scale)) else {
+                        return Ok(Arc::clone(array));
+                    };
+                    let rounded = unary::<_, _, Decimal128Type>(array.as_primitive::<Decimal128Type>(), |value| {
+                        let (whole, rest) = (value / one, value % one);
+                        let away = rest.abs() >= one - rest.abs();
+                        (whole + if away { rest.signum() } else { 0 }).wrapping_mul(one)
+                    });
+                    Arc::new(rounded.with_data_type(array.data_type().clone()))
+                }
+                other => return internal_err!("{other} has no fraction"),
+            })
+        })
+    }
+}

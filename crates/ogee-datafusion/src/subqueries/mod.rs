@@ -1,0 +1,433 @@
+//! Subqueries that DataFusion has no plan for.
+//!
+//! It makes joins of predicates in `WHERE`, and of correlated values, where what correlates them can be pulled up to the join. An analyzer rule sees to the rest first:
+//!
+//! * `IN` where NULL counts: below `OR`, `NOT` or `CASE`, in values, and negated in correlated form, becomes `EXISTS` of equal rows and of rows that may be.
+//! * `EXISTS` in values is the mark of a join.
+//! * A correlated value need not be an aggregate: that it is one row at most is then checked when it runs.
+//! * What cannot be pulled up (below a limit, an aggregate with an inequality, an outer join, `unnest` of an outer column) is evaluated once for each combination of outer values that there is
+//!   (`domain`), and joined to the rows that have it: Neumann and Kemper, "Unnesting arbitrary queries", BTW 2015.
+//!
+//! Not here: predicates and values that DataFusion can do, set comparisons, references to two levels further out within what it can do.
+
+mod domain;
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use datafusion::{
+    arrow::datatypes::DataType,
+    common::{
+        Column, DFSchema, ExprSchema, NullEquality, Result, ScalarValue, Spans, exec_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    config::ConfigOptions,
+    functions_aggregate::{count::count_udaf, first_last::first_value_udaf},
+    logical_expr::{
+        ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF,
+        ScalarUDFImpl, Signature, Subquery, Volatility,
+        expr::{Exists, InSubquery},
+        expr_rewriter::NamePreserver,
+        lit, not,
+        utils::{conjunction, split_conjunction_owned},
+        when,
+    },
+    optimizer::{AnalyzerRule, decorrelate::PullUpCorrelatedExpr},
+};
+
+use domain::Domain;
+
+/// Makes joins of subqueries.
+#[derive(Debug, Default)]
+pub(crate) struct Subqueries;
+
+impl AnalyzerRule for Subqueries {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rewrite).data()
+    }
+
+    fn name(&self) -> &str {
+        "subqueries"
+    }
+}
+
+/// A name that no other plan has.
+fn fresh(what: &str) -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("__ogee_{what}_{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match &plan {
+        LogicalPlan::Join(_) => domain::lateral(plan),
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Projection(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_) => {
+            let mut any = false;
+            plan.apply_expressions(|expr| {
+                any |= has_subquery(expr);
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            if any { in_expressions(plan) } else { Ok(Transformed::no(plan)) }
+        }
+        _ => Ok(Transformed::no(plan)),
+    }
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    let is_one = |expr: &Expr| matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_));
+    expr.exists(|expr| Ok(is_one(expr))).expect("it never fails")
+}
+
+/// The plan below, with what its subqueries give beside its columns.
+struct Joined {
+    input: LogicalPlan,
+    changed: bool,
+    /// DataFusion makes joins of correlated values in this node.
+    has_values: bool,
+}
+
+fn in_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let is_filter = matches!(plan, LogicalPlan::Filter(_));
+    let names = NamePreserver::new(&plan);
+    let input = plan.inputs()[0].clone();
+    let has_values = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Projection(_));
+    let mut joined = Joined { input, changed: false, has_values };
+    let mut changed = false;
+    let rewritten = plan.map_expressions(|expr| {
+        if !has_subquery(&expr) {
+            return Ok(Transformed::no(expr));
+        }
+        let name = names.save(&expr);
+        let new = match is_filter {
+            true => {
+                let parts = split_conjunction_owned(expr);
+                let parts = parts.into_iter().map(|part| conjunct(part, &mut joined)).collect::<Result<Vec<_>>>()?;
+                conjunction(parts).expect("as many as there were")
+            }
+            false => value(expr, &mut joined, true)?,
+        };
+        changed = true;
+        Ok(Transformed::yes(name.restore(new)))
+    })?;
+    if !changed {
+        return Ok(Transformed::no(rewritten.data));
+    }
+    let plan = rewritten.data;
+    if !joined.changed {
+        return Ok(Transformed::yes(plan));
+    }
+    let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+    let exprs = plan.expressions();
+    let plan = plan.with_new_exprs(exprs, vec![joined.input])?;
+    // Neither filters nor windows leave columns out.
+    Ok(Transformed::yes(match plan {
+        LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) => plan,
+        plan => LogicalPlanBuilder::from(plan).project(columns)?.build()?,
+    }))
+}
+
+/// A conjunct of a filter, of which it only matters where it is true.
+fn conjunct(expr: Expr, joined: &mut Joined) -> Result<Expr> {
+    match expr {
+        Expr::Not(inner) => match *inner {
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                conjunct(Expr::InSubquery(InSubquery { expr, subquery, negated: !negated }), joined)
+            }
+            Expr::Exists(Exists { subquery, negated }) => predicate(Exists { subquery, negated: !negated }, joined),
+            other => value(Expr::Not(Box::new(other)), joined, false),
+        },
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+            let alone = !has_subquery(&expr);
+            // DataFusion's joins know about NULL where there is nothing else to join by.
+            let outer = outer_references(&subquery.subquery);
+            let can = !negated && are_within(&outer, joined.input.schema()) && can_pull_up(&subquery);
+            if alone && (can || outer.is_empty()) {
+                return Ok(Expr::InSubquery(InSubquery { expr, subquery, negated }));
+            }
+            let expr = value(*expr, joined, false)?;
+            let rows = match negated && may_be_unknown(&expr, &subquery, joined)? {
+                false => rows_that(&subquery, &expr, joined, |equal| equal)?,
+                true => rows_that(&subquery, &expr, joined, |equal| not(is_false(equal)))?,
+            };
+            predicate(Exists { subquery: rows, negated }, joined)
+        }
+        Expr::Exists(exists) => predicate(exists, joined),
+        other => value(other, joined, false),
+    }
+}
+
+/// Whether a comparison of `expr` with a row of `subquery` may be with NULL.
+fn may_be_unknown(expr: &Expr, subquery: &Subquery, joined: &Joined) -> Result<bool> {
+    Ok(subquery.subquery.schema().field(0).is_nullable() || expr.nullable(joined.input.schema())?)
+}
+
+fn is_false(expr: Expr) -> Expr {
+    Expr::IsFalse(Box::new(expr))
+}
+
+/// `exists` in a filter.
+fn predicate(exists: Exists, joined: &mut Joined) -> Result<Expr> {
+    let is_local = are_within(&outer_references(&exists.subquery.subquery), joined.input.schema());
+    if is_local && can_pull_up_rows(&exists.subquery) { Ok(Expr::Exists(exists)) } else { mark(exists, joined) }
+}
+
+/// `expr` as a value; `marks`: of predicates too, whether DataFusion could do them or not.
+fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
+    let rewritten = expr.transform_down(|expr| {
+        Ok(match expr {
+            Expr::Exists(exists) => {
+                let new = if marks { mark(exists, joined)? } else { predicate(exists, joined)? };
+                Transformed::new(new, true, TreeNodeRecursion::Jump)
+            }
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                let expr = value(*expr, joined, marks)?;
+                let new = membership(expr, &subquery, negated, joined, marks)?;
+                Transformed::new(new, true, TreeNodeRecursion::Jump)
+            }
+            Expr::ScalarSubquery(subquery) => {
+                let new = scalar(subquery, joined)?;
+                Transformed::new(new, true, TreeNodeRecursion::Jump)
+            }
+            other => Transformed::no(other),
+        })
+    });
+    rewritten.data()
+}
+
+/// Whether `expr` is a row of `subquery`, which is not known where NULL is compared.
+fn membership(expr: Expr, subquery: &Subquery, negated: bool, joined: &mut Joined, marks: bool) -> Result<Expr> {
+    let exists = |subquery, joined: &mut Joined| {
+        let exists = Exists { subquery, negated: false };
+        if marks { mark(exists, joined) } else { predicate(exists, joined) }
+    };
+    let equal = rows_that(subquery, &expr, joined, |equal| equal)?;
+    let equal = exists(equal, joined)?;
+    if !may_be_unknown(&expr, subquery, joined)? {
+        return Ok(if negated { not(equal) } else { equal });
+    }
+    let unknown = rows_that(subquery, &expr, joined, |equal| Expr::IsUnknown(Box::new(equal)))?;
+    let unknown = exists(unknown, joined)?;
+    when(equal, lit(!negated)).when(unknown, Expr::Literal(ScalarValue::Boolean(None), None)).otherwise(lit(negated))
+}
+
+/// The rows of `subquery` for whose comparison with `expr`, over the outer rows, `that` holds.
+fn rows_that(subquery: &Subquery, expr: &Expr, joined: &Joined, that: impl FnOnce(Expr) -> Expr) -> Result<Subquery> {
+    let mut outer = subquery.outer_ref_columns.clone();
+    let schema = joined.input.schema();
+    let of_outer = expr.clone().transform_up(|expr| {
+        let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
+        let field = Arc::clone(schema.field_from_column(column)?);
+        let reference = Expr::OuterReferenceColumn(field, column.clone());
+        if !outer.contains(&reference) {
+            outer.push(reference.clone());
+        }
+        Ok(Transformed::yes(reference))
+    });
+    let of_outer = of_outer.data()?;
+    let plan = subquery.subquery.as_ref().clone();
+    let column = Expr::Column(plan.schema().columns().swap_remove(0));
+    // What is computed above is not pulled up from there.
+    let rows = LogicalPlanBuilder::from(plan).filter(that(column.eq(of_outer)))?.build()?;
+    Ok(Subquery { subquery: Arc::new(rows), outer_ref_columns: outer, spans: Spans::new() })
+}
+
+/// The columns of outer queries that `plan` refers to, itself or in its own subqueries.
+fn outer_references(plan: &LogicalPlan) -> Vec<Column> {
+    let mut found = Vec::new();
+    let visited = plan.apply_with_subqueries(|node| {
+        found.extend(node.all_out_ref_exprs().into_iter().filter_map(|expr| match expr {
+            Expr::OuterReferenceColumn(_, column) => Some(column),
+            _ => None,
+        }));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "it never fails");
+    found
+}
+
+fn are_within(columns: &[Column], schema: &DFSchema) -> bool {
+    columns.iter().all(|column| schema.has_column(column))
+}
+
+/// Whether nothing below a side of a join that may be missing from its rows refers to outer columns.
+fn is_plain(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|node| {
+        let join = match node {
+            LogicalPlan::Join(join) => join,
+            // The side of a lateral join within.
+            LogicalPlan::Subquery(subquery) => return Ok(!outer_references(&subquery.subquery).is_empty()),
+            _ => return Ok(false),
+        };
+        use JoinType::{Full, Inner, Right, RightAnti, RightMark, RightSemi};
+        let hidden: &[&LogicalPlan] = match join.join_type {
+            Inner => &[],
+            Full => &[&join.left, &join.right],
+            Right | RightAnti | RightMark | RightSemi => &[&join.left],
+            _ => &[&join.right],
+        };
+        Ok(hidden.iter().any(|side| !outer_references(side).is_empty()))
+    });
+    !found.expect("it never fails")
+}
+
+/// Whether what correlates `subquery` can be pulled up to a join.
+fn can_pull_up(subquery: &Subquery) -> bool {
+    can_pull_up_from(&subquery.subquery)
+}
+
+fn can_pull_up_from(plan: &LogicalPlan) -> bool {
+    let mut pull_up = PullUpCorrelatedExpr::new().with_need_handle_count_bug(true);
+    is_plain(plan)
+        && plan.clone().rewrite(&mut pull_up).is_ok()
+        && pull_up.can_pull_up
+        && pull_up.pull_up_having_expr.is_none()
+}
+
+fn can_pull_up_rows(subquery: &Subquery) -> bool {
+    let mut pull_up = PullUpCorrelatedExpr::new().with_exists_sub_query(true);
+    is_plain(&subquery.subquery)
+        && subquery.subquery.as_ref().clone().rewrite(&mut pull_up).is_ok()
+        && pull_up.can_pull_up
+}
+
+/// Whether `exists`, as a column of `joined`.
+fn mark(exists: Exists, joined: &mut Joined) -> Result<Expr> {
+    let Exists { subquery, negated } = exists;
+    let alias = fresh("exists");
+    let outer = outer_references(&subquery.subquery);
+    let is_local = are_within(&outer, joined.input.schema()) && is_plain(&subquery.subquery);
+    let mut pull_up = PullUpCorrelatedExpr::new().with_exists_sub_query(true);
+    let pulled = subquery.subquery.as_ref().clone().rewrite(&mut pull_up).data();
+    let input = joined.input.clone();
+    let plan = match pulled {
+        Ok(rows) if pull_up.can_pull_up && is_local => {
+            let filter = conjunction(pull_up.join_filters).unwrap_or_else(|| lit(true));
+            let inner: BTreeSet<Column> = pull_up.correlated_subquery_cols_map.into_values().flatten().collect();
+            let filter = filter.transform_up(|expr| {
+                Ok(match expr {
+                    Expr::Column(column) if inner.contains(&column) => {
+                        Transformed::yes(Expr::Column(Column::new(Some(alias.clone()), column.name)))
+                    }
+                    other => Transformed::no(other),
+                })
+            });
+            let rows = LogicalPlanBuilder::from(rows).alias(alias.clone())?.build()?;
+            LogicalPlanBuilder::from(input).join_on(rows, JoinType::LeftMark, Some(filter.data()?))?.build()?
+        }
+        _ => {
+            let domain = Domain::of(&subquery, &input)?;
+            let Some((rows, columns)) = domain.unnest(&subquery.subquery)? else {
+                return Ok(Expr::Exists(Exists { subquery, negated }));
+            };
+            let rows = LogicalPlanBuilder::from(rows).project(columns.into_iter().map(Expr::Column))?;
+            let rows = rows.distinct()?.alias(alias.clone())?.build()?;
+            let keys = (domain.outer_columns(), rows.schema().columns());
+            LogicalPlanBuilder::from(input)
+                .join_detailed(rows, JoinType::LeftMark, keys, None, NullEquality::NullEqualsNull)?
+                .build()?
+        }
+    };
+    joined.input = plan;
+    joined.changed = true;
+    let mark = Expr::Column(Column::new(Some(alias), "mark"));
+    Ok(if negated { not(mark) } else { mark })
+}
+
+/// The value of `subquery`: left to DataFusion where it can do it, else a column of `joined`.
+fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
+    let outer = outer_references(&subquery.subquery);
+    if outer.is_empty() {
+        return Ok(Expr::ScalarSubquery(subquery));
+    }
+    let subquery = match gives_one_row(&subquery.subquery) {
+        true => subquery,
+        false => Subquery { subquery: Arc::new(checked(&subquery.subquery)?), ..subquery },
+    };
+    let is_local = are_within(&outer, joined.input.schema());
+    if joined.has_values && is_local && can_pull_up(&subquery) {
+        return Ok(Expr::ScalarSubquery(subquery));
+    }
+    let domain = Domain::of(&subquery, &joined.input)?;
+    let Some((rows, columns)) = domain.unnest(&subquery.subquery)? else {
+        return Ok(Expr::ScalarSubquery(subquery));
+    };
+    let alias = fresh("value");
+    let value = Expr::Column(subquery.subquery.schema().columns().swap_remove(0));
+    let value_name = fresh("of");
+    let keys: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
+    let rows = LogicalPlanBuilder::from(rows).project(std::iter::once(value.alias(&value_name)).chain(keys))?;
+    let rows = rows.alias(alias.clone())?.build()?;
+    let keys = (domain.outer_columns(), rows.schema().columns().split_off(1));
+    let plan = LogicalPlanBuilder::from(joined.input.clone())
+        .join_detailed(rows, JoinType::Left, keys, None, NullEquality::NullEqualsNull)?
+        .build()?;
+    joined.input = plan;
+    joined.changed = true;
+    Ok(Expr::Column(Column::new(Some(alias), value_name)))
+}
+
+fn gives_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => gives_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => gives_one_row(&alias.input),
+        LogicalPlan::Filter(filter) => gives_one_row(&filter.input),
+        LogicalPlan::Sort(sort) => gives_one_row(&sort.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        plan => plan.max_rows().is_some_and(|rows| rows <= 1),
+    }
+}
+
+/// The one row of `plan`, or NULL, or an error where there are more.
+fn checked(plan: &LogicalPlan) -> Result<LogicalPlan> {
+    let column = Expr::Column(plan.schema().columns().swap_remove(0));
+    let name = column.schema_name().to_string();
+    let rows = count_udaf().call(vec![lit(1i64)]).alias(fresh("rows"));
+    let first = first_value_udaf().call(vec![column]).alias(fresh("first"));
+    let single = LogicalPlanBuilder::from(plan.clone()).aggregate(Vec::<Expr>::new(), vec![rows, first])?.build()?;
+    let args = single.schema().columns().into_iter().map(Expr::Column).collect();
+    let function = ScalarUDF::new_from_impl(OneRow { signature: Signature::any(2, Volatility::Immutable) });
+    LogicalPlanBuilder::from(single).project([function.call(args).alias(name)])?.build()
+}
+
+/// `ogee_one_row(rows, value)`: the value, of at most one row.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OneRow {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for OneRow {
+    fn name(&self) -> &str {
+        "ogee_one_row"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[1].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        use datafusion::arrow::{array::AsArray, datatypes::Int64Type};
+        let rows = args.args[0].to_array(args.number_rows)?;
+        if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
+            return exec_err!("a scalar subquery returned more than one row; aggregate its rows, or add LIMIT 1");
+        }
+        Ok(args.args[1].clone())
+    }
+}
+
+/// Whether `expr` refers to columns of `schema` from within a subquery.
+fn refers_to(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.exists(|expr| Ok(matches!(expr, Expr::OuterReferenceColumn(_, column) if schema.has_column(column))))
+        .expect("it never fails")
+}

@@ -1,0 +1,308 @@
+//! What is written in DuckDB's or PostgreSQL's way, put in the words that DataFusion plans.
+//!
+//! All of it is done in the parsed text, before anything is known of tables and types: names of types and functions, windows that go on from others (`windows`),
+//! joins with `USING` whose columns are not just the left side's (`using`), and, where a column was not found, outputs that are used by name (`aliases`).
+//!
+//! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
+
+mod aliases;
+mod using;
+mod windows;
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::{
+    parser::{CopyToSource, Statement as Parsed},
+    sqlparser::{
+        ast::{
+            ArrayElemTypeDef, BinaryOperator, CaseWhen, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+            FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, JoinOperator, LimitClause, ObjectName, OrderByExpr,
+            OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut,
+            VisitorMut, helpers::attached_token::AttachedToken,
+        },
+        parser::Parser,
+        tokenizer::{Token, TokenWithSpan},
+    },
+};
+
+pub(crate) use self::aliases::write_out_alias;
+use crate::{dialect::OgeeDialect, names::call};
+
+/// `tokens` without what has no meaning here: `[NOT] MATERIALIZED` of a `WITH` query, `EXCLUDE NO OTHERS` of a frame.
+pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let word = |at: usize| match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
+        _ => String::new(),
+    };
+    let mut dropped = vec![false; tokens.len()];
+    let significant: Vec<usize> =
+        (0..tokens.len()).filter(|&at| !matches!(tokens[at].token, Token::Whitespace(_))).collect();
+    for (nth, &at) in significant.iter().enumerate() {
+        let next = |n: usize| significant.get(nth + n).copied().unwrap_or(usize::MAX);
+        match word(at).as_str() {
+            "AS" if word(next(1)) == "MATERIALIZED" => dropped[next(1)] = true,
+            "AS" if word(next(1)) == "NOT" && word(next(2)) == "MATERIALIZED" => {
+                dropped[next(1)] = true;
+                dropped[next(2)] = true;
+            }
+            "EXCLUDE" if word(next(1)) == "NO" && word(next(2)) == "OTHERS" => {
+                dropped[at] = true;
+                dropped[next(1)] = true;
+                dropped[next(2)] = true;
+            }
+            _ => {}
+        }
+    }
+    tokens.into_iter().zip(dropped).filter_map(|(token, dropped)| (!dropped).then_some(token)).collect()
+}
+
+/// Puts `statement` in DataFusion's words.
+pub(crate) fn translate(statement: &mut Parsed) {
+    let visited = match statement {
+        Parsed::Statement(statement) => statement.visit(&mut Words),
+        Parsed::Explain(explain) => return translate(&mut explain.statement),
+        Parsed::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(&mut Words),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
+    };
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+struct Words;
+
+impl VisitorMut for Words {
+    type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        if let Statement::CreateTable(create) = statement {
+            create.columns.iter_mut().for_each(|column| in_type(&mut column.data_type));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        // Another way to say LIMIT.
+        if query.limit_clause.is_none()
+            && let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent)
+        {
+            let limit = fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".to_owned(), false)));
+            query.limit_clause =
+                Some(LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by: Vec::new() });
+        } else if let Some(LimitClause::LimitOffset { limit: limit @ None, .. }) = &mut query.limit_clause
+            && let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent)
+        {
+            *limit = fetch.quantity.or_else(|| Some(Expr::value(Value::Number("1".to_owned(), false))));
+        }
+        order_by_all(query);
+        windows::in_query(query);
+        using::in_query(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        select.from.iter_mut().for_each(in_joins);
+        if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by
+            && matches!(exprs.as_slice(), [Expr::Tuple(none)] if none.is_empty())
+        {
+            exprs.clear();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::NestedJoin { table_with_joins, .. } => in_joins(table_with_joins),
+            // Series of moments are in nanoseconds.
+            TableFactor::Table { args: Some(args), .. } => args.args.iter_mut().for_each(|arg| {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::TypedString(typed))) = arg
+                    && let DataType::Timestamp(precision @ None, _) = &mut typed.data_type
+                {
+                    *precision = Some(9);
+                }
+            }),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::InSubquery { expr: row, subquery, negated } = expr
+            && let Expr::Tuple(values) = &**row
+            && let Some(exists) = row_among(values, subquery, *negated)
+        {
+            *expr = exists;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Cast { data_type, .. } => in_type(data_type),
+            Expr::TypedString(typed) => in_type(&mut typed.data_type),
+            Expr::BinaryOp { left, op: BinaryOperator::DuckIntegerDivide, right } => {
+                let args = vec![std::mem::replace(left, null()), std::mem::replace(right, null())];
+                let args = args.into_iter().map(|arg| *arg).collect();
+                *expr = call(crate::numbers::INTEGER_DIVIDE, args);
+            }
+            Expr::Function(function) => {
+                if let Some(other) = in_function(function) {
+                    *expr = other;
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `(a, b) IN (SELECT x, y ...)` as `EXISTS`. As a value, it is not NULL where that cannot be told.
+fn row_among(values: &[Expr], subquery: &Query, negated: bool) -> Option<Expr> {
+    let columns: Vec<String> = (1..=values.len()).map(|column| format!("ogee_column_{column}")).collect();
+    let equal: Vec<String> =
+        values.iter().zip(&columns).map(|(value, column)| format!("{column} = ({value})")).collect();
+    let (not, unless) = if negated { ("NOT ", " IS NOT FALSE") } else { ("", "") };
+    let text = format!(
+        "{not}EXISTS (SELECT 1 FROM ({subquery}) AS ogee_row({}) WHERE ({}){unless})",
+        columns.join(", "),
+        equal.join(" AND ")
+    );
+    Parser::new(&OgeeDialect).try_with_sql(&text).ok()?.parse_expr().ok()
+}
+
+/// `ORDER BY ALL` is by all outputs, where they are known from the text.
+fn order_by_all(query: &mut Query) {
+    let SetExpr::Select(select) = &*query.body else { return };
+    let all = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    if let Some(order) = &mut query.order_by
+        && let OrderByKind::All(options) = &order.kind
+        && select.projection.iter().all(all)
+    {
+        let by = |position: usize| OrderByExpr {
+            expr: Expr::value(Value::Number(position.to_string(), false)),
+            options: options.clone(),
+            with_fill: None,
+        };
+        order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(by).collect());
+    }
+}
+
+fn null() -> Box<Expr> {
+    Box::new(Expr::value(Value::Null))
+}
+
+fn text(text: &str) -> Expr {
+    Expr::value(Value::SingleQuotedString(text.to_owned()))
+}
+
+/// `SEMI JOIN` and `ANTI JOIN` keep rows of the left side.
+fn in_joins(table: &mut TableWithJoins) {
+    for join in &mut table.joins {
+        match &join.join_operator {
+            JoinOperator::Semi(on) => join.join_operator = JoinOperator::LeftSemi(on.clone()),
+            JoinOperator::Anti(on) => join.join_operator = JoinOperator::LeftAnti(on.clone()),
+            _ => {}
+        }
+    }
+}
+
+fn in_type(data_type: &mut DataType) {
+    match data_type {
+        DataType::UTinyInt => *data_type = DataType::TinyIntUnsigned(None),
+        DataType::USmallInt => *data_type = DataType::SmallIntUnsigned(None),
+        DataType::UBigInt => *data_type = DataType::BigIntUnsigned(None),
+        DataType::HugeInt => *data_type = DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0)),
+        DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) => *data_type = DataType::Bytea,
+        // Microseconds, from the year 1 to 9999 and further.
+        DataType::Timestamp(precision @ None, _) => *precision = Some(6),
+        DataType::Datetime(None) => {
+            *data_type = DataType::Timestamp(Some(6), datafusion::sql::sqlparser::ast::TimezoneInfo::None);
+        }
+        DataType::Array(
+            ArrayElemTypeDef::AngleBracket(inner)
+            | ArrayElemTypeDef::SquareBracket(inner, _)
+            | ArrayElemTypeDef::Parenthesis(inner),
+        ) => in_type(inner),
+        DataType::Custom(name, arguments) if arguments.is_empty() => {
+            match name.to_string().to_ascii_uppercase().as_str() {
+                "UINTEGER" => *data_type = DataType::IntUnsigned(None),
+                "LONG" => *data_type = DataType::BigInt(None),
+                "SHORT" => *data_type = DataType::SmallInt(None),
+                "INT1" => *data_type = DataType::TinyInt(None),
+                "BPCHAR" => *data_type = DataType::Text,
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Functions that DataFusion has by another name, with the same arguments.
+const RENAMED: &[(&str, &str)] = &[
+    ("approx_count_distinct", "approx_distinct"),
+    ("arbitrary", "first_value"),
+    ("first", "first_value"),
+    ("group_concat", "string_agg"),
+    ("ifnull", "nvl"),
+    ("last", "last_value"),
+    ("list", "array_agg"),
+    ("list_value", "make_array"),
+    ("listagg", "string_agg"),
+    ("list_transform", "array_transform"),
+    ("list_apply", "array_transform"),
+    ("strftime", "to_char"),
+    ("struct_extract", "get_field"),
+    ("unicode", "ascii"),
+    ("ord", "ascii"),
+    ("variance", "var_samp"),
+];
+
+/// Functions that name a part of a date.
+const DATE_PARTS: &[&str] =
+    &["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond", "epoch"];
+
+/// Puts the call in DataFusion's words, or gives what stands for it.
+fn in_function(function: &mut Function) -> Option<Expr> {
+    let [name] = function.name.0.as_slice() else { return None };
+    let name = name.as_ident().filter(|name| name.quote_style.is_none())?.value.to_ascii_lowercase();
+    if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == name) {
+        function.name = ObjectName::from(vec![Ident::new(*new)]);
+        return None;
+    }
+    let FunctionArguments::List(list) = &mut function.args else { return None };
+    let mut args = list.args.iter_mut().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    let case = |condition: &mut Expr, result: Expr, other: Option<Expr>| Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition: std::mem::replace(condition, *null()), result }],
+        else_result: other.map(Box::new),
+    };
+    match (name.as_str(), args.len()) {
+        (part, 1) if DATE_PARTS.contains(&part) => {
+            let arg = args.next()??.clone();
+            Some(call("date_part", vec![text(part), arg]))
+        }
+        ("dayofweek", 1) => Some(call("date_part", vec![text("dow"), args.next()??.clone()])),
+        ("dayofyear", 1) => Some(call("date_part", vec![text("doy"), args.next()??.clone()])),
+        ("weekofyear", 1) => Some(call("date_part", vec![text("week"), args.next()??.clone()])),
+        ("dayname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%A")])),
+        ("monthname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%B")])),
+        ("if" | "iff", 3) => {
+            let (condition, yes, no) = (args.next()??, args.next()??.clone(), args.next()??.clone());
+            Some(case(condition, yes, Some(no)))
+        }
+        ("count_if" | "countif", 1) => {
+            let arg = args.next()??;
+            let counted = case(arg, Expr::value(Value::Number("1".to_owned(), false)), None);
+            *arg = counted;
+            function.name = ObjectName::from(vec![Ident::new("count")]);
+            None
+        }
+        _ => None,
+    }
+}
