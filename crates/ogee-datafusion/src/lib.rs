@@ -15,6 +15,7 @@ mod asof;
 mod casts;
 mod checked;
 mod checked_sum;
+mod common_types;
 mod ctes;
 mod dialect;
 mod engine;

@@ -23,6 +23,7 @@ use datafusion::{
         disk_manager::DiskManagerBuilder, memory_pool::MemoryPool, runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan},
+    optimizer::Analyzer,
     physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
@@ -37,6 +38,7 @@ use crate::{
     casts::{NamedCasts, named_cast},
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
+    common_types::CommonTypes,
     ctes,
     dialect::OgeeDialect,
     engine::{Engine, StatementContext},
@@ -162,10 +164,13 @@ impl Session {
         rules.insert(0, Arc::new(ClearOrderings));
         rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), samples)));
 
+        let mut analyzer_rules = Analyzer::new().rules;
+        analyzer_rules.insert(0, Arc::new(CommonTypes));
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
             .with_default_features()
+            .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(asof::with_left_filters(optimizer_rules()))
             .with_query_planner(Arc::new(asof::Planner))
             .with_physical_optimizer_rules(rules)

@@ -60,7 +60,7 @@ fn main() {
         descending: false,
         nulls_first: false,
     };
-    let call = |function, arg, output| WindowCall { function, arg, order_keys: 1, output };
+    let call = |function, arg, output| WindowCall { function, arg, key: None, order_keys: 1, output };
     let calls = vec![
         call(WindowFunction::RowNumber, None, DataType::UInt64),
         call(WindowFunction::Sum(Extent::Peers), Some((Expr::Column(1), DataType::Int64)), DataType::Int64),

@@ -162,6 +162,7 @@ fn below(query: &mut Query, below: Below, input: OpenPipeline) -> OpenPipeline {
                 calls: vec![WindowCall {
                     function: WindowFunction::RowNumber,
                     arg: None,
+                    key: None,
                     order_keys: 1,
                     output: DataType::UInt64,
                 }],

@@ -18,7 +18,7 @@ use datafusion::{
     },
 };
 
-use super::{can_pull_up_from, fresh, refers_to};
+use super::{can_pull_up_from, fresh};
 
 /// The values of outer columns.
 pub(super) struct Domain {
@@ -58,15 +58,6 @@ impl Domain {
         // The visitor never fails.
         let _ = collect(plan, self.input.schema(), &mut found);
         !found.is_empty()
-    }
-
-    fn is_in_expressions(&self, plan: &LogicalPlan) -> bool {
-        let mut found = false;
-        let _ = plan.apply_expressions(|expr| {
-            found |= refers_to(expr, self.input.schema());
-            Ok(TreeNodeRecursion::Continue)
-        });
-        found
     }
 
     /// `expr` with the outer columns where they are in the plan below.

@@ -3,12 +3,12 @@
 //! It makes joins of predicates in `WHERE`, and of correlated values, where what correlates them can be pulled up to the join. An analyzer rule sees to the rest first:
 //!
 //! * `IN` where NULL counts: below `OR`, `NOT` or `CASE`, in values, and negated in correlated form, becomes `EXISTS` of equal rows and of rows that may be.
-//! * `EXISTS` in values is the mark of a join.
+//! * `ANY` and `ALL` become `EXISTS` too. `EXISTS` in values is the mark of a join.
 //! * A correlated value need not be an aggregate: that it is one row at most is then checked when it runs.
 //! * What cannot be pulled up (below a limit, an aggregate with an inequality, an outer join, `unnest` of an outer column) is evaluated once for each combination of outer values that there is
 //!   (`domain`), and joined to the rows that have it: Neumann and Kemper, "Unnesting arbitrary queries", BTW 2015.
 //!
-//! Not here: predicates and values that DataFusion can do, set comparisons, references to two levels further out within what it can do.
+//! Not here: predicates and values that DataFusion can do.
 
 mod domain;
 
@@ -30,8 +30,8 @@ use datafusion::{
     functions_aggregate::{count::count_udaf, first_last::first_value_udaf},
     logical_expr::{
         ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, Subquery, Volatility,
-        expr::{Exists, InSubquery},
+        ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr,
+        expr::{Exists, InSubquery, SetComparison, SetQuantifier},
         expr_rewriter::NamePreserver,
         lit, not,
         utils::{conjunction, split_conjunction_owned},
@@ -82,7 +82,9 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn has_subquery(expr: &Expr) -> bool {
-    let is_one = |expr: &Expr| matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_));
+    let is_one = |expr: &Expr| {
+        matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
+    };
     expr.exists(|expr| Ok(is_one(expr))).expect("it never fails")
 }
 
@@ -154,12 +156,25 @@ fn conjunct(expr: Expr, joined: &mut Joined) -> Result<Expr> {
             }
             let expr = value(*expr, joined, false)?;
             let rows = match negated && may_be_unknown(&expr, &subquery, joined)? {
-                false => rows_that(&subquery, &expr, joined, |equal| equal)?,
-                true => rows_that(&subquery, &expr, joined, |equal| not(is_false(equal)))?,
+                false => rows_that(&subquery, &expr, joined, |outer, row| outer.eq(row))?,
+                true => rows_that(&subquery, &expr, joined, |outer, row| not(is_false(outer.eq(row))))?,
             };
             predicate(Exists { subquery: rows, negated }, joined)
         }
         Expr::Exists(exists) => predicate(exists, joined),
+        Expr::SetComparison(comparison) => {
+            let SetComparison { expr, subquery, op, quantifier } = comparison;
+            let expr = value(*expr, joined, false)?;
+            let compared = |outer: Expr, row| binary_expr(outer, op, row);
+            let negated = quantifier == SetQuantifier::All;
+            let rows = match quantifier {
+                SetQuantifier::Any => rows_that(&subquery, &expr, joined, compared)?,
+                SetQuantifier::All => {
+                    rows_that(&subquery, &expr, joined, |outer, row| Expr::IsNotTrue(Box::new(compared(outer, row))))?
+                }
+            };
+            predicate(Exists { subquery: rows, negated }, joined)
+        }
         other => value(other, joined, false),
     }
 }
@@ -189,7 +204,18 @@ fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 let expr = value(*expr, joined, marks)?;
-                let new = membership(expr, &subquery, negated, joined, marks)?;
+                let new = found(expr, &subquery, negated, joined, marks, |outer, row| outer.eq(row))?;
+                Transformed::new(new, true, TreeNodeRecursion::Jump)
+            }
+            Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
+                let expr = value(*expr, joined, marks)?;
+                // All compare so if none compares in the opposite way.
+                let all = quantifier == SetQuantifier::All;
+                let compared = |outer: Expr, row| {
+                    let compared = binary_expr(outer, op, row);
+                    if all { not(compared) } else { compared }
+                };
+                let new = found(expr, &subquery, all, joined, marks, compared)?;
                 Transformed::new(new, true, TreeNodeRecursion::Jump)
             }
             Expr::ScalarSubquery(subquery) => {
@@ -202,24 +228,36 @@ fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
     rewritten.data()
 }
 
-/// Whether `expr` is a row of `subquery`, which is not known where NULL is compared.
-fn membership(expr: Expr, subquery: &Subquery, negated: bool, joined: &mut Joined, marks: bool) -> Result<Expr> {
+/// Whether `subquery` has a row for whose comparison with `expr` it holds `that`, or not, if `negated`; NULL where it may be so.
+fn found(
+    expr: Expr,
+    subquery: &Subquery,
+    negated: bool,
+    joined: &mut Joined,
+    marks: bool,
+    that: impl Fn(Expr, Expr) -> Expr,
+) -> Result<Expr> {
     let exists = |subquery, joined: &mut Joined| {
         let exists = Exists { subquery, negated: false };
         if marks { mark(exists, joined) } else { predicate(exists, joined) }
     };
-    let equal = rows_that(subquery, &expr, joined, |equal| equal)?;
-    let equal = exists(equal, joined)?;
+    let holds = rows_that(subquery, &expr, joined, &that)?;
+    let holds = exists(holds, joined)?;
     if !may_be_unknown(&expr, subquery, joined)? {
-        return Ok(if negated { not(equal) } else { equal });
+        return Ok(if negated { not(holds) } else { holds });
     }
-    let unknown = rows_that(subquery, &expr, joined, |equal| Expr::IsUnknown(Box::new(equal)))?;
+    let unknown = rows_that(subquery, &expr, joined, |outer, row| Expr::IsUnknown(Box::new(that(outer, row))))?;
     let unknown = exists(unknown, joined)?;
-    when(equal, lit(!negated)).when(unknown, Expr::Literal(ScalarValue::Boolean(None), None)).otherwise(lit(negated))
+    when(holds, lit(!negated)).when(unknown, Expr::Literal(ScalarValue::Boolean(None), None)).otherwise(lit(negated))
 }
 
-/// The rows of `subquery` for whose comparison with `expr`, over the outer rows, `that` holds.
-fn rows_that(subquery: &Subquery, expr: &Expr, joined: &Joined, that: impl FnOnce(Expr) -> Expr) -> Result<Subquery> {
+/// The rows of `subquery` that pass `that`, given `expr`, over the outer rows, and their value.
+fn rows_that(
+    subquery: &Subquery,
+    expr: &Expr,
+    joined: &Joined,
+    that: impl FnOnce(Expr, Expr) -> Expr,
+) -> Result<Subquery> {
     let mut outer = subquery.outer_ref_columns.clone();
     let schema = joined.input.schema();
     let of_outer = expr.clone().transform_up(|expr| {
@@ -232,10 +270,10 @@ fn rows_that(subquery: &Subquery, expr: &Expr, joined: &Joined, that: impl FnOnc
         Ok(Transformed::yes(reference))
     });
     let of_outer = of_outer.data()?;
-    let plan = subquery.subquery.as_ref().clone();
+    // A name of its own: the same table may be in both queries.
+    let plan = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone()).alias(fresh("rows"))?.build()?;
     let column = Expr::Column(plan.schema().columns().swap_remove(0));
-    // What is computed above is not pulled up from there.
-    let rows = LogicalPlanBuilder::from(plan).filter(that(column.eq(of_outer)))?.build()?;
+    let rows = LogicalPlanBuilder::from(plan).filter(that(of_outer, column))?.build()?;
     Ok(Subquery { subquery: Arc::new(rows), outer_ref_columns: outer, spans: Spans::new() })
 }
 
@@ -424,10 +462,4 @@ impl ScalarUDFImpl for OneRow {
         }
         Ok(args.args[1].clone())
     }
-}
-
-/// Whether `expr` refers to columns of `schema` from within a subquery.
-fn refers_to(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.exists(|expr| Ok(matches!(expr, Expr::OuterReferenceColumn(_, column) if schema.has_column(column))))
-        .expect("it never fails")
 }

@@ -15,10 +15,10 @@ use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
     sqlparser::{
         ast::{
-            ArrayElemTypeDef, BinaryOperator, CaseWhen, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-            FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, JoinOperator, LimitClause, ObjectName, OrderByExpr,
-            OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut,
-            VisitorMut, helpers::attached_token::AttachedToken,
+            ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function,
+            FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, JoinOperator, LimitClause, ObjectName,
+            OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins,
+            Value, VisitMut, VisitorMut, helpers::attached_token::AttachedToken,
         },
         parser::Parser,
         tokenizer::{Token, TokenWithSpan},
@@ -146,6 +146,22 @@ impl VisitorMut for Words {
                 let args = args.into_iter().map(|arg| *arg).collect();
                 *expr = call(crate::numbers::INTEGER_DIVIDE, args);
             }
+            // A power, where others have the exclusive or.
+            Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {
+                let [base, exponent] = [left, right].map(|side| to_double(std::mem::replace(side, null())));
+                *expr = call("power", vec![base, exponent]);
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::Multiply, right } if is_interval(left) || is_interval(right) => {
+                let (interval, count) = if is_interval(left) { (left, right) } else { (right, left) };
+                let args = [interval, count].map(|arg| *std::mem::replace(arg, null()));
+                *expr = call(crate::numbers::INTERVAL_TIMES, args.into());
+            }
+            Expr::Interval(interval)
+                if !matches!(&*interval.value, Expr::Value(_)) && interval.leading_field.is_some() =>
+            {
+                let count = std::mem::replace(&mut *interval.value, text("1"));
+                *expr = call(crate::numbers::INTERVAL_TIMES, vec![expr.clone(), count]);
+            }
             Expr::Function(function) => {
                 if let Some(other) = in_function(function) {
                     *expr = other;
@@ -190,6 +206,19 @@ fn order_by_all(query: &mut Query) {
 
 fn null() -> Box<Expr> {
     Box::new(Expr::value(Value::Null))
+}
+
+fn to_double(expr: Box<Expr>) -> Expr {
+    let data_type = DataType::Double(ExactNumberInfo::None);
+    Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
+}
+
+fn is_interval(expr: &Expr) -> bool {
+    match expr {
+        Expr::Interval(_) => true,
+        Expr::Nested(inner) => is_interval(inner),
+        _ => false,
+    }
 }
 
 fn text(text: &str) -> Expr {
@@ -252,6 +281,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("list_transform", "array_transform"),
     ("list_apply", "array_transform"),
     ("strftime", "to_char"),
+    ("strptime", "to_timestamp"),
     ("struct_extract", "get_field"),
     ("unicode", "ascii"),
     ("ord", "ascii"),
@@ -292,6 +322,16 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         ("weekofyear", 1) => Some(call("date_part", vec![text("week"), args.next()??.clone()])),
         ("dayname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%A")])),
         ("monthname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%B")])),
+        ("xor", 2) => {
+            let [left, right] = [args.next()??, args.next()??].map(|arg| Box::new(arg.clone()));
+            Some(Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right })
+        }
+        ("to_seconds" | "to_minutes" | "to_hours" | "to_days" | "to_weeks" | "to_months" | "to_years", 1) => {
+            let unit = name.trim_start_matches("to_").trim_end_matches('s').to_ascii_uppercase();
+            let one =
+                Parser::new(&OgeeDialect).try_with_sql(&format!("INTERVAL '1' {unit}")).ok()?.parse_expr().ok()?;
+            Some(call(crate::numbers::INTERVAL_TIMES, vec![one, args.next()??.clone()]))
+        }
         ("if" | "iff", 3) => {
             let (condition, yes, no) = (args.next()??, args.next()??.clone(), args.next()??.clone());
             Some(case(condition, yes, Some(no)))

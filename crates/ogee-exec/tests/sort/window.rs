@@ -294,7 +294,7 @@ fn a_partition_larger_than_memory_is_read_twice() {
 
 #[test]
 fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
-    let call = |function| WindowCall { function, arg: None, order_keys: 1, output: DataType::UInt64 };
+    let call = |function| WindowCall { function, arg: None, key: None, order_keys: 1, output: DataType::UInt64 };
     for setup in SETUPS.iter().filter(|setup| setup.chunk > 100) {
         // Few partitions with many rows, many with few, and strings that rows are kept with or not.
         for (partitions, most, columns) in [(50, 100, 5), (50, 3, 3), (40_000, 2, 3), (40_000, 1, 5), (3000, 7, 5)] {

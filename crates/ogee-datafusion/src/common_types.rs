@@ -1,0 +1,104 @@
+//! Types that DataFusion coerces to others than SQL does, mended before it coerces.
+//!
+//! * It keeps the sum of a date and an interval a date, and drops the hours. The date becomes a timestamp where the interval has a time of day, or may have one. A sum
+//!   with whole days, months and years stays a date: its value is the same, and files are pruned by it.
+//! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float.
+
+use datafusion::{
+    arrow::datatypes::{DataType, TimeUnit},
+    common::{
+        DFSchema, Result, ScalarValue,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    config::ConfigOptions,
+    logical_expr::{
+        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, expr_rewriter::NamePreserver, utils::merge_schema,
+    },
+    optimizer::AnalyzerRule,
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct CommonTypes;
+
+impl AnalyzerRule for CommonTypes {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rewrite_plan).data()
+    }
+
+    fn name(&self) -> &str {
+        "common_types"
+    }
+}
+
+fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schema = merge_schema(&plan.inputs());
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        expr.transform_up(|expr| Ok(rewrite(expr, &schema)))
+            .map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
+    })?;
+    if !rewritten.transformed {
+        return Ok(rewritten);
+    }
+    // Types of what is above follow.
+    rewritten.map_data(LogicalPlan::recompute_schema)
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let type_of = |expr: &Expr| expr.get_type(schema).ok();
+    let is_float = |expr: &Expr| matches!(type_of(expr), Some(DataType::Float32 | DataType::Float64));
+    let is_decimal = |expr: &Expr| matches!(type_of(expr), Some(DataType::Decimal128(..) | DataType::Decimal256(..)));
+    let to_float = |expr: &mut Expr| *expr = cast(std::mem::take(expr), DataType::Float64);
+    match expr {
+        Expr::BinaryExpr(mut binary) if is_float(&binary.left) && is_decimal(&binary.right) => {
+            to_float(&mut binary.right);
+            return Transformed::yes(Expr::BinaryExpr(binary));
+        }
+        Expr::BinaryExpr(mut binary) if is_decimal(&binary.left) && is_float(&binary.right) => {
+            to_float(&mut binary.left);
+            return Transformed::yes(Expr::BinaryExpr(binary));
+        }
+        Expr::Between(mut between) if is_float(&between.expr) => {
+            let mut changed = false;
+            for end in [&mut between.low, &mut between.high] {
+                if is_decimal(end) {
+                    to_float(end);
+                    changed = true;
+                }
+            }
+            let between = Expr::Between(between);
+            return if changed { Transformed::yes(between) } else { Transformed::no(between) };
+        }
+        Expr::InList(mut list) if is_float(&list.expr) && list.list.iter().any(is_decimal) => {
+            list.list.iter_mut().filter(|item| is_decimal(item)).for_each(to_float);
+            return Transformed::yes(Expr::InList(list));
+        }
+        _ => {}
+    }
+    let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
+        return Transformed::no(expr);
+    };
+    let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    let to_moment = |expr: Expr| Box::new(cast(expr, DataType::Timestamp(TimeUnit::Microsecond, None)));
+    let (left, right, changed) = if is_date(&left) && has_time(&right, schema) {
+        (to_moment(*left), right, true)
+    } else if op == Operator::Plus && is_date(&right) && has_time(&left, schema) {
+        (left, to_moment(*right), true)
+    } else {
+        (left, right, false)
+    };
+    let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
+    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+}
+
+/// Whether `expr` is an interval that is not known to be one of whole days.
+fn has_time(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(value), _) => value.is_some_and(|value| value.nanoseconds != 0),
+        Expr::Literal(ScalarValue::IntervalYearMonth(_), _) => false,
+        Expr::Literal(ScalarValue::IntervalDayTime(value), _) => value.is_some_and(|value| value.milliseconds != 0),
+        expr => matches!(expr.get_type(schema), Ok(DataType::Interval(_))),
+    }
+}
