@@ -270,8 +270,12 @@ fn rows_that(
         Ok(Transformed::yes(reference))
     });
     let of_outer = of_outer.data()?;
-    // A name of its own: the same table may be in both queries.
-    let plan = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone()).alias(fresh("rows"))?.build()?;
+    let mut plan = subquery.subquery.as_ref().clone();
+    let columns = expr.column_refs();
+    // The same table may be in both queries: its columns then get a name of their own in this one.
+    if plan.exists(|node| Ok(columns.iter().any(|column| node.schema().has_column(column))))? {
+        plan = LogicalPlanBuilder::from(plan).alias(fresh("rows"))?.build()?;
+    }
     let column = Expr::Column(plan.schema().columns().swap_remove(0));
     let rows = LogicalPlanBuilder::from(plan).filter(that(of_outer, column))?.build()?;
     Ok(Subquery { subquery: Arc::new(rows), outer_ref_columns: outer, spans: Spans::new() })

@@ -146,6 +146,10 @@ impl VisitorMut for Words {
                 let args = args.into_iter().map(|arg| *arg).collect();
                 *expr = call(crate::numbers::INTEGER_DIVIDE, args);
             }
+            Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if is_far(number)) => {
+                let Value::Number(number, _) = &value.value else { unreachable!("matched above") };
+                *expr = to_double(Box::new(text(number)));
+            }
             // A power, where others have the exclusive or.
             Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {
                 let [base, exponent] = [left, right].map(|side| to_double(std::mem::replace(side, null())));
@@ -206,6 +210,12 @@ fn order_by_all(query: &mut Query) {
 
 fn null() -> Box<Expr> {
     Box::new(Expr::value(Value::Null))
+}
+
+/// Whether `number` has an exponent that no decimal has.
+fn is_far(number: &str) -> bool {
+    let exponent = number.to_ascii_lowercase().split_once('e').map(|(_, exponent)| exponent.parse::<i32>());
+    matches!(exponent, Some(Ok(exponent)) if exponent.abs() > 18)
 }
 
 fn to_double(expr: Box<Expr>) -> Expr {
