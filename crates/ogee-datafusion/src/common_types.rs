@@ -50,21 +50,25 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let type_of = |expr: &Expr| expr.get_type(schema).ok();
     let is_float = |expr: &Expr| matches!(type_of(expr), Some(DataType::Float32 | DataType::Float64));
     let is_decimal = |expr: &Expr| matches!(type_of(expr), Some(DataType::Decimal128(..) | DataType::Decimal256(..)));
-    let to_float = |expr: &mut Expr| *expr = cast(std::mem::take(expr), DataType::Float64);
+    // Of the width of the other side.
+    let to_float = |expr: &mut Expr, other: &Expr| {
+        let data_type = type_of(other).unwrap_or(DataType::Float64);
+        *expr = cast(std::mem::take(expr), data_type);
+    };
     match expr {
         Expr::BinaryExpr(mut binary) if is_float(&binary.left) && is_decimal(&binary.right) => {
-            to_float(&mut binary.right);
+            to_float(&mut binary.right, &binary.left);
             return Transformed::yes(Expr::BinaryExpr(binary));
         }
         Expr::BinaryExpr(mut binary) if is_decimal(&binary.left) && is_float(&binary.right) => {
-            to_float(&mut binary.left);
+            to_float(&mut binary.left, &binary.right);
             return Transformed::yes(Expr::BinaryExpr(binary));
         }
         Expr::Between(mut between) if is_float(&between.expr) => {
             let mut changed = false;
             for end in [&mut between.low, &mut between.high] {
                 if is_decimal(end) {
-                    to_float(end);
+                    to_float(end, &between.expr);
                     changed = true;
                 }
             }
@@ -72,7 +76,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             return if changed { Transformed::yes(between) } else { Transformed::no(between) };
         }
         Expr::InList(mut list) if is_float(&list.expr) && list.list.iter().any(is_decimal) => {
-            list.list.iter_mut().filter(|item| is_decimal(item)).for_each(to_float);
+            list.list.iter_mut().filter(|item| is_decimal(item)).for_each(|item| to_float(item, &list.expr));
             return Transformed::yes(Expr::InList(list));
         }
         _ => {}

@@ -29,12 +29,12 @@ use datafusion::{
     config::ConfigOptions,
     functions_aggregate::{count::count_udaf, first_last::first_value_udaf},
     logical_expr::{
-        ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr,
+        BinaryExpr, ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr,
         expr::{Exists, InSubquery, SetComparison, SetQuantifier},
         expr_rewriter::NamePreserver,
         lit, not,
-        utils::{conjunction, split_conjunction_owned},
+        utils::{conjunction, disjunction, split_conjunction_owned},
         when,
     },
     optimizer::{AnalyzerRule, decorrelate::PullUpCorrelatedExpr},
@@ -111,7 +111,8 @@ fn in_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let new = match is_filter {
             true => {
                 let parts = split_conjunction_owned(expr);
-                let parts = parts.into_iter().map(|part| conjunct(part, &mut joined)).collect::<Result<Vec<_>>>()?;
+                let parts =
+                    parts.into_iter().map(|part| conjunct(part, &mut joined, true)).collect::<Result<Vec<_>>>()?;
                 conjunction(parts).expect("as many as there were")
             }
             false => value(expr, &mut joined, true)?,
@@ -136,12 +137,16 @@ fn in_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }))
 }
 
-/// A conjunct of a filter, of which it only matters where it is true.
-fn conjunct(expr: Expr, joined: &mut Joined) -> Result<Expr> {
+/// A part of a filter, of which it only matters where it is true; `whole`: all of a conjunct.
+fn conjunct(expr: Expr, joined: &mut Joined, whole: bool) -> Result<Expr> {
     match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+            let left = conjunct(*left, joined, false)?;
+            Ok(binary_expr(left, op, conjunct(*right, joined, false)?))
+        }
         Expr::Not(inner) => match *inner {
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                conjunct(Expr::InSubquery(InSubquery { expr, subquery, negated: !negated }), joined)
+                conjunct(Expr::InSubquery(InSubquery { expr, subquery, negated: !negated }), joined, whole)
             }
             Expr::Exists(Exists { subquery, negated }) => predicate(Exists { subquery, negated: !negated }, joined),
             other => value(Expr::Not(Box::new(other)), joined, false),
@@ -151,10 +156,13 @@ fn conjunct(expr: Expr, joined: &mut Joined) -> Result<Expr> {
             // DataFusion's joins know about NULL where there is nothing else to join by.
             let outer = outer_references(&subquery.subquery);
             let can = !negated && are_within(&outer, joined.input.schema()) && can_pull_up(&subquery);
-            if alone && (can || outer.is_empty()) {
+            if alone && (can || outer.is_empty() && (whole || !negated)) {
                 return Ok(Expr::InSubquery(InSubquery { expr, subquery, negated }));
             }
             let expr = value(*expr, joined, false)?;
+            if negated && !whole {
+                return membership(expr, &subquery, negated, joined, false);
+            }
             let rows = match negated && may_be_unknown(&expr, &subquery, joined)? {
                 false => rows_that(&subquery, &expr, joined, |outer, row| outer.eq(row))?,
                 true => rows_that(&subquery, &expr, joined, |outer, row| not(is_false(outer.eq(row))))?,
@@ -204,7 +212,7 @@ fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 let expr = value(*expr, joined, marks)?;
-                let new = found(expr, &subquery, negated, joined, marks, |outer, row| outer.eq(row))?;
+                let new = membership(expr, &subquery, negated, joined, marks)?;
                 Transformed::new(new, true, TreeNodeRecursion::Jump)
             }
             Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
@@ -226,6 +234,36 @@ fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
         })
     });
     rewritten.data()
+}
+
+/// Whether `expr` is a row of `subquery`, or not, if `negated`; NULL where that cannot be told: it is no row, and either is NULL, or some row is.
+fn membership(expr: Expr, subquery: &Subquery, negated: bool, joined: &mut Joined, marks: bool) -> Result<Expr> {
+    let exists = |subquery, joined: &mut Joined| {
+        let exists = Exists { subquery, negated: false };
+        if marks { mark(exists, joined) } else { predicate(exists, joined) }
+    };
+    let equal = rows_that(subquery, &expr, joined, |outer, row| outer.eq(row))?;
+    let equal = exists(equal, joined)?;
+    let mut unknown = Vec::new();
+    if subquery.subquery.schema().field(0).is_nullable() {
+        let rows = one_row(rows_that(subquery, &expr, joined, |_, row| row.is_null())?)?;
+        unknown.push(exists(rows, joined)?);
+    }
+    if expr.nullable(joined.input.schema())? {
+        let any = one_row(subquery.clone())?;
+        unknown.push(expr.is_null().and(exists(any, joined)?));
+    }
+    let Some(unknown) = disjunction(unknown) else { return Ok(if negated { not(equal) } else { equal }) };
+    when(equal, lit(!negated)).when(unknown, Expr::Literal(ScalarValue::Boolean(None), None)).otherwise(lit(negated))
+}
+
+/// One row of `subquery` if it has any: enough to tell, where no outer row has a say in it.
+fn one_row(subquery: Subquery) -> Result<Subquery> {
+    if !outer_references(&subquery.subquery).is_empty() {
+        return Ok(subquery);
+    }
+    let row = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone()).limit(0, Some(1))?.build()?;
+    Ok(Subquery { subquery: Arc::new(row), ..subquery })
 }
 
 /// Whether `subquery` has a row for whose comparison with `expr` it holds `that`, or not, if `negated`; NULL where it may be so.
