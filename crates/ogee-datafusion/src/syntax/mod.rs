@@ -201,7 +201,7 @@ fn order_by_all(query: &mut Query) {
     {
         let by = |position: usize| OrderByExpr {
             expr: Expr::value(Value::Number(position.to_string(), false)),
-            options: options.clone(),
+            options: *options,
             with_fill: None,
         };
         order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(by).collect());
