@@ -36,6 +36,7 @@ use super::{
 use crate::{
     asof::Asof,
     expr::{translate, translate_predicate},
+    join_order::Expected,
     recursion::WorkTableScan,
     table::TableScan,
 };
@@ -100,7 +101,7 @@ pub(crate) struct OperatorExec {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
     /// Rows that are expected to come out.
-    rows: u64,
+    expected: Expected,
     /// Rows that have come out, in all runs.
     rows_out: Arc<AtomicU64>,
     /// Rows of a join's probe side that were dropped before they came to it, in all runs.
@@ -123,18 +124,23 @@ pub(crate) fn properties_of(equivalences: EquivalenceProperties) -> Arc<PlanProp
 }
 
 impl OperatorExec {
-    /// `op` over `inputs`, with the columns that the replaced node declared, and about `rows` rows.
-    pub(crate) fn new(op: Op, inputs: Vec<Arc<dyn ExecutionPlan>>, schema: SchemaRef, rows: u64) -> Self {
-        Self::with(Arc::new(op), inputs, properties(schema), rows)
+    /// `op` over `inputs`, with the columns that the replaced node declared, and about as many rows as `expected`.
+    pub(crate) fn new(op: Op, inputs: Vec<Arc<dyn ExecutionPlan>>, schema: SchemaRef, expected: Expected) -> Self {
+        Self::with(Arc::new(op), inputs, properties(schema), expected)
     }
 
-    fn with(op: Arc<Op>, inputs: Vec<Arc<dyn ExecutionPlan>>, properties: Arc<PlanProperties>, rows: u64) -> Self {
-        Self { op, inputs, properties, rows, rows_out: Arc::default(), rows_dropped: Arc::default() }
+    fn with(
+        op: Arc<Op>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+        properties: Arc<PlanProperties>,
+        expected: Expected,
+    ) -> Self {
+        Self { op, inputs, properties, expected, rows_out: Arc::default(), rows_dropped: Arc::default() }
     }
 
     /// The same rows, without some for which column `column` is more than `most`, if a window below can leave them out.
     pub(crate) fn limited(&self, column: usize, most: u64) -> Option<Self> {
-        let with = |op, inputs| Self::with(op, inputs, Arc::clone(&self.properties), self.rows);
+        let with = |op, inputs| Self::with(op, inputs, Arc::clone(&self.properties), self.expected.clone());
         match &*self.op {
             Op::Window(window) => {
                 Some(with(Arc::new(Op::Window(Box::new(window.limited(column, most)?))), self.inputs.clone()))
@@ -240,7 +246,8 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
             let build = open(&operator.inputs[0], query, feeds)?;
             let probe = open(&operator.inputs[1], query, feeds)?;
             // Groups are worth waiting for if most of them may turn out not to be needed.
-            let groups_wait = rows_of(&operator.inputs[0]).saturating_mul(2) <= groups_of(&operator.inputs[1]);
+            let groups_wait = groups_of(&operator.inputs[1])
+                .is_some_and(|groups| rows_of(&operator.inputs[0]).saturating_mul(2) <= groups);
             let dropped = Arc::clone(&operator.rows_dropped);
             let spec = join.spec(&build, &operator.schema(), groups_wait, dropped).map_err(planned)?;
             ogee_exec::join::hash_join(query, build, probe, spec)
@@ -281,15 +288,17 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
 
 /// Rows that are expected to come out of `node`; as many as there can be if it is none of an island.
 fn rows_of(node: &Arc<dyn ExecutionPlan>) -> u64 {
-    node.downcast_ref::<OperatorExec>().map_or(u64::MAX, |operator| operator.rows)
+    node.downcast_ref::<OperatorExec>().map_or(u64::MAX, |operator| operator.expected.rows())
 }
 
-/// Groups that are expected to be made for `node`, before some of them are dropped, where its rows are groups.
-fn groups_of(node: &Arc<dyn ExecutionPlan>) -> u64 {
-    let Some(operator) = node.downcast_ref::<OperatorExec>() else { return 0 };
+/// Groups that are expected to be made for `node`, before some of them are dropped, where its rows are groups; `None` where they
+/// come right out of a table.
+fn groups_of(node: &Arc<dyn ExecutionPlan>) -> Option<u64> {
+    let operator = node.downcast_ref::<OperatorExec>()?;
     match (&*operator.op, &operator.inputs[..]) {
         (Op::Filter { .. } | Op::Project(_) | Op::Pass, [input]) | (Op::Join(_), [_, input]) => groups_of(input),
-        _ => operator.rows,
+        (Op::Scan(_) | Op::Table(_) | Op::WorkTable(_) | Op::Series(_), _) => None,
+        _ => Some(operator.expected.rows()),
     }
 }
 
@@ -321,7 +330,7 @@ impl DisplayAs for OperatorExec {
         write!(f, "{}", self.name())?;
         self.fmt_operator(f)?;
         let separator = if matches!(&*self.op, Op::Union | Op::Pass) { ":" } else { "," };
-        write!(f, "{separator} estimated_rows={}", self.rows)
+        write!(f, "{separator} estimated_rows={}", self.expected.rows())
     }
 }
 
@@ -407,7 +416,7 @@ impl ExecutionPlan for OperatorExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::with(Arc::clone(&self.op), children, Arc::clone(&self.properties), self.rows)))
+        Ok(Arc::new(Self::with(Arc::clone(&self.op), children, Arc::clone(&self.properties), self.expected.clone())))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {

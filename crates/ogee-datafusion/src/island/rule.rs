@@ -43,7 +43,7 @@ use super::{
 use crate::{
     asof::AsofExec,
     engine::Engine,
-    join_order::{Estimator, Samples},
+    join_order::{Estimates, Samples},
     order::{is_ordered, take_asked},
     recursion::{Recursion, RecursionExec, WorkScanExec},
     table::TableExec,
@@ -80,7 +80,7 @@ pub(crate) struct OgeeRule {
 }
 
 impl OgeeRule {
-    /// The rule whose islands run on `engine`; estimates that `EXPLAIN` shows rest on `samples`.
+    /// The rule whose islands run on `engine`; estimates rest on `samples`.
     pub(crate) fn new(engine: Arc<Engine>, samples: Arc<Samples>) -> Self {
         Self { engine, samples }
     }
@@ -93,11 +93,11 @@ impl OgeeRule {
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
         to_operator: bool,
-        estimator: &mut Estimator<'_>,
+        estimates: &Arc<Estimates>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let needed = reliance.on(plan);
         if is_worthwhile(plan)
-            && let Some(root) = self.operator(plan, needed, estimator)?
+            && let Some(root) = self.operator(plan, needed, estimates)?
         {
             let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
             let properties = match needed {
@@ -106,7 +106,7 @@ impl OgeeRule {
             };
             return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics, to_operator, properties)));
         }
-        self.place_below(plan, reliance, estimator)
+        self.place_below(plan, reliance, estimates)
     }
 
     /// `plan` itself, with islands below it.
@@ -114,13 +114,13 @@ impl OgeeRule {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
-        estimator: &mut Estimator<'_>,
+        estimates: &Arc<Estimates>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(query) = plan.downcast_ref::<RecursiveQueryExec>()
             && let Some(recursion) = Recursion::of(query, self.engine.memory())?
         {
-            let first = self.place(&recursion.first, Reliance::Limits, true, estimator)?;
-            let term = self.place(&recursion.term, Reliance::Limits, true, estimator)?;
+            let first = self.place(&recursion.first, Reliance::Limits, true, estimates)?;
+            let term = self.place(&recursion.term, Reliance::Limits, true, estimates)?;
             return Ok(Arc::new(RecursionExec::new(Recursion { first, term, ..recursion }, plan.schema())));
         }
         let requires = plan.required_input_ordering();
@@ -140,7 +140,7 @@ impl OgeeRule {
                 } else {
                     Reliance::Limits
                 };
-                self.place(child, reliance, true, estimator)
+                self.place(child, reliance, true, estimates)
             })
             .collect::<Result<Vec<_>>>()?;
         replace_children_if_necessary(Arc::clone(plan), children)
@@ -152,7 +152,7 @@ impl OgeeRule {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
-        estimator: &mut Estimator<'_>,
+        estimates: &Arc<Estimates>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some((ops, inputs)) = operators(plan) else { return Ok(None) };
         let ordered = reliance == Reliance::Some;
@@ -164,9 +164,8 @@ impl OgeeRule {
                 .filter(|_| !inputs.is_empty())
                 .and_then(|by| Sort::of(by, None, &plan.schema()));
             let Some(again) = again else { return Ok(None) };
-            let Some(unordered) = self.operator(plan, Reliance::Limits, estimator)? else { return Ok(None) };
-            let sort =
-                OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema(), estimator.rows(plan));
+            let Some(unordered) = self.operator(plan, Reliance::Limits, estimates)? else { return Ok(None) };
+            let sort = OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema(), estimates.of(plan));
             return Ok(Some(Arc::new(sort)));
         }
         let sorts_itself = ops.iter().any(|op| matches!(op, Op::Aggregate(aggregate) if aggregate.orders_values()));
@@ -184,7 +183,7 @@ impl OgeeRule {
                 Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
                 _ => child,
             };
-            let Some(child) = self.input(child, below.on(child), estimator)? else { return Ok(None) };
+            let Some(child) = self.input(child, below.on(child), estimates)? else { return Ok(None) };
             children.push(child);
         }
         for op in ops {
@@ -211,7 +210,7 @@ impl OgeeRule {
                     Op::Window(window) => Arc::clone(window.schema()),
                     _ => plan.schema(),
                 };
-                children = vec![Arc::new(OperatorExec::new(op, children, schema, estimator.rows(plan)))];
+                children = vec![Arc::new(OperatorExec::new(op, children, schema, estimates.of(plan)))];
             }
         }
         Ok(Some(children.swap_remove(0)))
@@ -223,15 +222,15 @@ impl OgeeRule {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
-        estimator: &mut Estimator<'_>,
+        estimates: &Arc<Estimates>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if let Some(operator) = self.operator(plan, reliance, estimator)? {
+        if let Some(operator) = self.operator(plan, reliance, estimates)? {
             return Ok(Some(operator));
         }
         if reliance == Reliance::Some {
             return Ok(None);
         }
-        let feed = self.place_below(plan, reliance, estimator)?;
+        let feed = self.place_below(plan, reliance, estimates)?;
         Ok(Some(match feed.output_partitioning().partition_count() {
             1 => feed,
             _ => Arc::new(CoalescePartitionsExec::new(feed)),
@@ -242,7 +241,7 @@ impl OgeeRule {
 impl PhysicalOptimizerRule for OgeeRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let reliance = if take_asked() { Reliance::Some } else { Reliance::None };
-        self.place(&plan, reliance, false, &mut Estimator::new(&self.samples, false))
+        self.place(&plan, reliance, false, &Arc::new(Estimates::new(Arc::clone(&self.samples))))
     }
 
     fn name(&self) -> &str {

@@ -49,19 +49,21 @@ const LINE_BYTES: f64 = 100.0;
 /// How many times smaller a compressed text file is.
 const COMPRESSION: f64 = 4.0;
 
+/// What plans give, by their addresses; with the plans themselves, so that the addresses stay theirs.
+pub(super) type Known = HashMap<usize, (Arc<dyn ExecutionPlan>, Profile)>;
+
 /// Estimates of the plans of one query; a plan asked for twice is looked at once.
 pub(crate) struct Estimator<'s> {
     samples: &'s Samples,
     /// Whether columns of samples may be read, or only those used that have been.
     may_read: bool,
-    /// With the plan itself, so that the address stays its own.
-    known: HashMap<usize, (Arc<dyn ExecutionPlan>, Profile)>,
+    known: &'s mut Known,
 }
 
 impl<'s> Estimator<'s> {
-    /// An estimator over `samples`, which reads none unless it `may_read`.
-    pub(crate) fn new(samples: &'s Samples, may_read: bool) -> Self {
-        Self { samples, may_read, known: HashMap::new() }
+    /// An estimator over `samples`, which reads none unless it `may_read`, and adds to what is `known`.
+    pub(crate) fn with(samples: &'s Samples, may_read: bool, known: &'s mut Known) -> Self {
+        Self { samples, may_read, known }
     }
 
     /// About how many rows `plan` gives.

@@ -7,7 +7,10 @@
 //! Not here: what is estimated without looking at keys (`profile::Match`).
 
 use datafusion::{
-    arrow::array::{Array, ArrayRef},
+    arrow::{
+        array::{Array, ArrayRef},
+        datatypes::DataType,
+    },
     common::{
         HashMap, HashSet,
         hash_utils::{RandomState, create_hashes},
@@ -39,26 +42,40 @@ fn of_keys(keys: &Column, others: &Column, prior: f64) -> Option<f64> {
         return None;
     }
     let keys_of_all = keys.leaf.values_of_all(keys.index, KEYS_MAX)?;
-    let (values, runs) = others.leaf.sampled_values(others.index)?;
-    if keys_of_all.data_type() != values.data_type() {
+    let draws = others.leaf.draws(others.index)?;
+    if *keys_of_all.data_type() != draws.data_type {
         return None;
     }
     let mut partners: HashMap<u64, f64> = HashMap::default();
     for hash in hashes(&keys_of_all)?.into_iter().flatten() {
         *partners.entry(hash).or_default() += 1.0;
     }
-    let (mut met, mut with_value) = (0.0, 0);
-    let mut pairs: HashSet<(u32, u64)> = HashSet::default();
-    for (run, hash) in runs.iter().zip(hashes(&values)?) {
-        let Some(hash) = hash else { continue };
-        with_value += 1;
-        met += partners.get(&hash).copied().unwrap_or(0.0);
-        pairs.insert((*run, hash));
-    }
-    // Neighbours with the same value are one draw.
-    let weight = pairs.len() as f64 / f64::max(f64::from(with_value), 1.0);
-    let rate = smoothed(met * weight, values.len() as f64 * weight, expected);
+    let met: f64 = draws.hashes.iter().filter_map(|hash| partners.get(hash)).sum();
+    let rate = smoothed(met * draws.weight, draws.rows as f64 * draws.weight, expected);
     Some(rate / keys.leaf.rows)
+}
+
+/// Sampled values of a column, to look keys up in.
+#[derive(Debug)]
+pub(super) struct Draws {
+    data_type: DataType,
+    /// Of those that are not NULL.
+    hashes: Vec<u64>,
+    rows: usize,
+    /// What a row counts: neighbours with the same value are one draw.
+    weight: f64,
+}
+
+impl Draws {
+    /// The draws that `values` are, each of the run with its number in `runs`.
+    pub(super) fn new(values: &ArrayRef, runs: &[u32]) -> Option<Self> {
+        let of_rows = hashes(values)?;
+        let pairs: HashSet<(u32, u64)> =
+            runs.iter().zip(&of_rows).filter_map(|(&run, hash)| Some((run, (*hash)?))).collect();
+        let hashes: Vec<u64> = of_rows.iter().copied().flatten().collect();
+        let weight = pairs.len() as f64 / f64::max(hashes.len() as f64, 1.0);
+        Some(Self { data_type: values.data_type().clone(), hashes, rows: of_rows.len(), weight })
+    }
 }
 
 /// A hash of each value, none of a NULL.

@@ -14,6 +14,7 @@ mod cost;
 mod distinct;
 mod enumerate;
 mod estimate;
+mod expected;
 mod graph;
 mod greedy;
 mod lookup;
@@ -27,7 +28,10 @@ mod selectivity;
 mod tree;
 mod weigh;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use datafusion::{
     common::JoinType,
@@ -42,8 +46,16 @@ use datafusion::{
     },
 };
 
-pub(crate) use self::{estimate::Estimator, sample::Samples};
-use self::{plans::Plans, region::Region};
+use self::{
+    estimate::{Estimator, Known},
+    plans::Plans,
+    profile::Profile,
+    region::Region,
+};
+pub(crate) use self::{
+    expected::{Estimates, Expected},
+    sample::Samples,
+};
 
 /// Orders joins, unless `datafusion.optimizer.join_reordering` is off. Takes the place of DataFusion's `JoinSelection`.
 #[derive(Debug)]
@@ -67,7 +79,8 @@ impl JoinOrder {
         // Joins that stay where they are may still build the other side.
         match plan.downcast_ref::<HashJoinExec>() {
             Some(join) if *join.join_type() == JoinType::Full => {
-                let mut estimator = Estimator::new(&self.samples, true);
+                let mut known = Known::new();
+                let mut estimator = Estimator::with(&self.samples, true, &mut known);
                 if estimator.rows(join.left()) > estimator.rows(join.right()) {
                     return join.swap_inputs(PartitionMode::CollectLeft);
                 }
@@ -77,6 +90,30 @@ impl JoinOrder {
         }
     }
 
+    /// What each relation of `region` gives. Samples are read, and predicates tried on them, by two threads if the engine has as many: until the
+    /// order is known, all others wait.
+    fn profiles(&self, region: &Region, may_read: bool) -> Vec<Profile> {
+        let next = AtomicUsize::new(0);
+        let profiles: Vec<OnceLock<Profile>> = region.relations.iter().map(|_| OnceLock::new()).collect();
+        let work = || {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(relation) = region.relations.get(number) else { break };
+                let mut known = Known::new();
+                let profile = Estimator::with(&self.samples, may_read, &mut known).profile(&relation.plan);
+                assert!(profiles[number].set(profile).is_ok(), "each is taken once");
+            }
+        };
+        let filtered = region.relations.iter().filter(|relation| has_filter(&relation.plan)).count();
+        std::thread::scope(|scope| {
+            if may_read && filtered > 1 && self.samples.threads() > 1 {
+                scope.spawn(work);
+            }
+            work();
+        });
+        profiles.into_iter().map(|profile| profile.into_inner().expect("all were taken")).collect()
+    }
+
     fn order_region(&self, mut region: Region, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         for relation in &mut region.relations {
             relation.plan = self.order(&relation.plan)?;
@@ -84,7 +121,7 @@ impl JoinOrder {
         region.settle()?;
         // Which of two whole tables is larger is known without looking into them.
         let may_read = region.relations.len() > 2 || region.relations.iter().any(|relation| has_filter(&relation.plan));
-        let graph = weigh::weigh(&region, &mut Estimator::new(&self.samples, may_read));
+        let graph = weigh::weigh(&region, &self.profiles(&region, may_read));
         let mut plans = Plans::new(&graph);
         if !enumerate::enumerate(&mut plans, enumerate::PAIRS_MAX) {
             greedy::greedy(&mut plans);

@@ -25,7 +25,11 @@ use datafusion::{
     scalar::ScalarValue,
 };
 
-use super::{distinct, lookup, sample::TableSample};
+use super::{
+    distinct,
+    lookup::{self, Draws},
+    sample::{TableSample, some_of},
+};
 
 /// Sampled rows that a filter lets through, from which on these are looked at and not all.
 const SELECTED_MIN: usize = 512;
@@ -67,6 +71,8 @@ pub(super) struct Facts {
     /// Whether a filter has taken values away.
     pub(super) restricted: bool,
     pub(super) estimate: OnceLock<f64>,
+    /// Sampled values, once somebody has looked keys up in them.
+    pub(super) draws: OnceLock<Option<Arc<Draws>>>,
 }
 
 /// Sampled rows of a leaf.
@@ -218,6 +224,7 @@ impl Leaf {
             whole: facts.whole,
             nulls: facts.nulls,
             estimate: if filtered.contains(&index) { OnceLock::new() } else { facts.estimate.clone() },
+            draws: OnceLock::new(),
         });
         let view = self
             .view
@@ -264,21 +271,27 @@ impl Leaf {
         if few && all { view.column(column) } else { None }
     }
 
-    /// Sampled values of column `column` and the run of each: of rows that the filter lets through, unless these are too few to tell.
-    pub(super) fn sampled_values(&self, column: usize) -> Option<(ArrayRef, Vec<u32>)> {
-        let view = self.view.as_ref()?;
-        let enough = view.selected.as_ref().filter(|selected| selected.len() >= SELECTED_MIN);
-        let values = View { selected: None, ..view.clone() }.column(column)?;
-        let rows = match enough {
-            Some(selected) => selected.values().to_vec(),
-            None => match view.table.runs_of_sample() {
-                Some(few) => few.into_iter().flat_map(|(start, rows)| start as u32..(start + rows) as u32).collect(),
-                None => return Some((values, view.table.run_numbers())),
-            },
+    /// Sampled values of column `column`: of rows that the filter lets through, unless these are too few to tell.
+    pub(super) fn draws(&self, column: usize) -> Option<Arc<Draws>> {
+        let draws = || {
+            let view = self.view.as_ref()?;
+            let enough = view.selected.as_ref().filter(|selected| selected.len() >= SELECTED_MIN);
+            let values = View { selected: None, ..view.clone() }.column(column)?;
+            let runs = view.table.run_numbers();
+            let all = || (0..view.table.len() as u32).collect::<Vec<u32>>();
+            let rows = enough.map_or_else(all, |selected| selected.values().to_vec());
+            // Of a large sample, runs of it; those that are left of a run of the sample still are neighbours.
+            let (rows, runs): (Vec<u32>, Vec<u32>) = match some_of(rows.len()) {
+                Some(few) => few
+                    .into_iter()
+                    .enumerate()
+                    .flat_map(|(run, of)| rows[of].iter().map(move |&row| (row, run as u32)))
+                    .unzip(),
+                None => rows.into_iter().map(|row| (row, runs[row as usize])).unzip(),
+            };
+            Some(Arc::new(Draws::new(&take(&values, &UInt32Array::from(rows), None).ok()?, &runs)?))
         };
-        let runs = view.table.run_numbers();
-        let runs = rows.iter().map(|&row| runs[row as usize]).collect();
-        Some((take(&values, &UInt32Array::from(rows), None).ok()?, runs))
+        self.facts[column].draws.get_or_init(draws).clone()
     }
 
     /// Distinct values that column `column` may have: of the table, unless the filter is about the column itself.

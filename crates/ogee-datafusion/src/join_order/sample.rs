@@ -5,7 +5,7 @@
 //!
 //! Not here: what is concluded from a sample (`profile`).
 
-use std::{collections::HashMap, fs::File, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, fs::File, ops::Range, path::PathBuf, sync::Arc};
 
 use datafusion::{
     arrow::{
@@ -71,6 +71,11 @@ impl Samples {
     /// No samples yet; they are read by as many threads as `engine` uses, two at most.
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self { engine, tables: Mutex::default() }
+    }
+
+    /// Threads that the engine uses.
+    pub(super) fn threads(&self) -> usize {
+        self.engine.settings().threads
     }
 
     /// The sample of the Parquet files of a scan. `None` where they are not on this machine's file systems, or rows are not counted.
@@ -218,8 +223,7 @@ impl TableSample {
 
     /// Runs of the sample, first row and length, if it is so large that some of it will do.
     pub(super) fn runs_of_sample(&self) -> Option<Vec<(usize, usize)>> {
-        let few = (self.len() > COUNTED_ROWS).then(|| runs(&[self.len() as u64], self.len() as u64))?;
-        Some(few.into_iter().map(|run| (run.start as usize, run.rows)).collect())
+        Some(some_of(self.len())?.into_iter().map(|run| (run.start, run.len())).collect())
     }
 
     /// The sampled rows of `fields`, if these can be read and, unless `may_read`, have been.
@@ -270,6 +274,12 @@ impl TableSample {
     fn column_bytes(&self) -> usize {
         self.columns.lock().values().flatten().map(|column| column.get_array_memory_size()).sum()
     }
+}
+
+/// Runs of so many rows, if these are so many that some of them will do.
+pub(super) fn some_of(rows: usize) -> Option<Vec<Range<usize>>> {
+    let few = (rows > COUNTED_ROWS).then(|| runs(&[rows as u64], rows as u64))?;
+    Some(few.into_iter().map(|run| run.start as usize..run.start as usize + run.rows).collect())
 }
 
 /// Runs in the middle of equally large parts of all rows.

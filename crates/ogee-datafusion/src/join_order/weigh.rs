@@ -3,7 +3,7 @@
 use datafusion::common::JoinType;
 
 use super::{
-    estimate::{Estimator, keys_selectivity, partners, passed_on, without},
+    estimate::{keys_selectivity, partners, passed_on, without},
     graph::{Composite, Dependent, Edge, Equality, JoinGraph, Predicate, Vertex},
     profile::{Column, Facts, Match, Profile},
     region::{DependentJoin, Expr, Region},
@@ -11,9 +11,8 @@ use super::{
     selectivity::Scope,
 };
 
-/// The graph of `region`, with estimates of `estimator`.
-pub(super) fn weigh(region: &Region, estimator: &mut Estimator<'_>) -> JoinGraph {
-    let profiles: Vec<Profile> = region.relations.iter().map(|relation| estimator.profile(&relation.plan)).collect();
+/// The graph of `region`, whose relations give what `profiles` say.
+pub(super) fn weigh(region: &Region, profiles: &[Profile]) -> JoinGraph {
     let mut columns: Vec<Column> = Vec::with_capacity(region.globals.len());
     for (global, known) in region.globals.iter().enumerate() {
         let relation = &region.relations[known.relation];
@@ -23,7 +22,7 @@ pub(super) fn weigh(region: &Region, estimator: &mut Estimator<'_>) -> JoinGraph
             Profile::of_facts(1.0, vec![Facts::distinct(2.0)]).columns.swap_remove(0)
         });
     }
-    let weights = Weights { profiles: &profiles, columns: &columns };
+    let weights = Weights { profiles, columns: &columns };
     let mut graph = JoinGraph { classes: region.classes.len(), ..JoinGraph::default() };
     for (number, relation) in region.relations.iter().enumerate() {
         let rows = profiles[number].rows.max(1e-3);

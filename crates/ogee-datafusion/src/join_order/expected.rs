@@ -1,0 +1,57 @@
+//! Estimates that are made when somebody asks for them: `EXPLAIN` for all, the start of a query for few, if any.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+
+use super::{
+    estimate::{Estimator, Known},
+    sample::Samples,
+};
+
+/// What is known of the plans of one query so far. No column is read for it that has not been.
+#[derive(Debug)]
+pub(crate) struct Estimates {
+    samples: Arc<Samples>,
+    known: Mutex<Known>,
+}
+
+impl Estimates {
+    /// Nothing is known yet.
+    pub(crate) fn new(samples: Arc<Samples>) -> Self {
+        Self { samples, known: Mutex::default() }
+    }
+
+    /// About how many rows `plan` gives.
+    pub(crate) fn of(self: &Arc<Self>, plan: &Arc<dyn ExecutionPlan>) -> Expected {
+        Expected { plan: Arc::clone(plan), estimates: Arc::clone(self), rows: OnceLock::new() }
+    }
+}
+
+/// About how many rows a plan gives.
+#[derive(Clone)]
+pub(crate) struct Expected {
+    plan: Arc<dyn ExecutionPlan>,
+    estimates: Arc<Estimates>,
+    rows: OnceLock<u64>,
+}
+
+impl Expected {
+    /// The number, at the first call by an estimate.
+    pub(crate) fn rows(&self) -> u64 {
+        *self.rows.get_or_init(|| {
+            let mut known = self.estimates.known.lock();
+            Estimator::with(&self.estimates.samples, false, &mut known).rows(&self.plan)
+        })
+    }
+}
+
+impl fmt::Debug for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expected").field(&self.rows).finish()
+    }
+}
