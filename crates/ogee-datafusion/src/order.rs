@@ -2,7 +2,7 @@
 //!
 //! Morsels keep no order. So sources declare none ([`ClearOrderings`], before any other rule): otherwise DataFusion, at one partition, drops
 //! sorts and picks operators that need sorted input. What order is left in a plan comes from sorts (and a few sources in memory), and
-//! [`is_ordered`] tells where it reaches.
+//! [`is_ordered`] tells where it reaches. Limits belong to the sort below them ([`LimitsOnSorts`]).
 //!
 //! Not here: sorting.
 
@@ -17,7 +17,10 @@ use datafusion::{
     },
     error::Result,
     physical_optimizer::PhysicalOptimizerRule,
-    physical_plan::ExecutionPlan,
+    physical_plan::{
+        ExecutionPlan, limit::GlobalLimitExec, projection::ProjectionExec, replace_children_if_necessary,
+        sorts::sort::SortExec,
+    },
 };
 
 thread_local! {
@@ -65,6 +68,40 @@ impl PhysicalOptimizerRule for ClearOrderings {
 
     fn name(&self) -> &str {
         "clear_orderings"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Puts limits and offsets on the sorts that they count the rows of, below projections. A projection that drops a column of the order has none, and
+/// DataFusion then takes the sort below an offset for one that nobody needs.
+#[derive(Debug, Default)]
+pub(crate) struct LimitsOnSorts;
+
+/// Whether rows of `plan` are sorted but for projections on top.
+fn is_projected_sort(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<SortExec>() || plan.downcast_ref::<ProjectionExec>().is_some_and(|above| is_projected_sort(above.input()))
+}
+
+impl PhysicalOptimizerRule for LimitsOnSorts {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let lowered = plan.transform_down(|node| {
+            let limit = node.downcast_ref::<GlobalLimitExec>().filter(|limit| is_projected_sort(limit.input()));
+            let Some(limit) = limit.filter(|limit| limit.input().is::<ProjectionExec>()) else {
+                return Ok(Transformed::no(node));
+            };
+            let projection = limit.input();
+            let below = Arc::clone(projection.children()[0]);
+            let limit = Arc::new(GlobalLimitExec::new(below, limit.skip(), limit.fetch()));
+            Ok(Transformed::yes(replace_children_if_necessary(Arc::clone(projection), vec![limit])?))
+        });
+        lowered.data()
+    }
+
+    fn name(&self) -> &str {
+        "limits_on_sorts"
     }
 
     fn schema_check(&self) -> bool {

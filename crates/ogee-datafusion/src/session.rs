@@ -49,7 +49,7 @@ use crate::{
     names::{is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
     numbers,
-    order::ClearOrderings,
+    order::{ClearOrderings, LimitsOnSorts},
     pool::{OgeePool, PoolFiles},
     scan_filters::ScanFilters,
     set_operations::CountCopies,
@@ -161,6 +161,7 @@ impl Session {
         for rule in rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
             *rule = Arc::new(ScanFilters::new(Arc::clone(rule)));
         }
+        rules.insert(0, Arc::new(LimitsOnSorts));
         rules.insert(0, Arc::new(ClearOrderings));
         rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), samples)));
 

@@ -9,8 +9,8 @@ use arrow_schema::{DataType, Field, Schema};
 use ogee_exec::{
     ExecError, Expr,
     window::{
-        Extent, ForeignWindow, ForeignWindowStream, LeadingRows, Wanted, WindowCall, WindowFunction as W, WindowSpec,
-        window,
+        Bound, Extent, ForeignWindow, ForeignWindowStream, Frame, LeadingRows, Unit, Wanted, Which, WindowCall,
+        WindowFunction as W, WindowSpec, window,
     },
 };
 
@@ -100,8 +100,24 @@ fn calls() -> Vec<WindowCall> {
     let rows = |start, end| Extent::Rows { start, end };
     let extents =
         [rows(Some(-2), 1), rows(Some(1), 3), rows(Some(-5), -2), rows(None, 2), rows(None, -3), rows(Some(0), 0)];
+    let frame = |start, end| Frame { start, end, descending: false, nulls_first: false };
+    let at = |unit, following| Bound::At { unit, following };
+    let frames = [
+        frame(at(Unit::Groups(1), false), at(Unit::Groups(1), true)),
+        frame(at(Unit::Groups(2), true), at(Unit::Groups(4), true)),
+        frame(at(Unit::Rows(3), false), at(Unit::Groups(0), true)),
+        frame(at(Unit::Rows(2), true), Bound::Unbounded),
+    ];
+    for frame in frames {
+        for which in [Which::Nth(1), Which::Nth(3), Which::Last] {
+            for ignore_nulls in [false, true] {
+                calls.push(call(W::Chosen { which, frame, ignore_nulls }, int(), DataType::Int64));
+            }
+        }
+    }
+    let extents = extents.into_iter().chain(frames.map(Extent::Frame));
     for extent in [Extent::Row, Extent::Peers, Extent::Partition].into_iter().chain(extents) {
-        if !matches!(extent, Extent::Rows { .. }) {
+        if !matches!(extent, Extent::Rows { .. } | Extent::Frame(_)) {
             calls.push(call(W::LastValue(extent), int(), DataType::Int64));
         }
         calls.push(call(W::Count(extent), int(), DataType::Int64));
@@ -125,7 +141,28 @@ fn value(call: &W, at: usize, ranks: &[usize], values: &[Option<i64>], strings: 
         Extent::Row => at,
         Extent::Peers => last_peer,
         Extent::Partition => rows - 1,
-        Extent::Rows { .. } => unreachable!("has a start too"),
+        Extent::Rows { .. } | Extent::Frame(_) => unreachable!("has a start too"),
+    };
+    let between = |frame: &Frame| {
+        let place = |bound: Bound, is_start: bool| match bound {
+            Bound::Unbounded if is_start => 0,
+            Bound::Unbounded => rows as i64,
+            Bound::At { unit, following } => {
+                let sign = if following { 1 } else { -1 };
+                match unit {
+                    Unit::Rows(count) => at as i64 + sign * count as i64 + i64::from(!is_start),
+                    Unit::Groups(count) => {
+                        let group = ranks[at] as i64 + sign * count as i64;
+                        let is_before = |&&rank: &&usize| rank as i64 + i64::from(is_start) <= group;
+                        ranks.iter().take_while(is_before).count() as i64
+                    }
+                    Unit::Values(_) => unreachable!("not asked for"),
+                }
+            }
+        };
+        let [start, end] = [(frame.start, true), (frame.end, false)]
+            .map(|(bound, is_start)| place(bound, is_start).clamp(0, rows as i64) as usize);
+        start.min(end)..end
     };
     let frame = |extent: &Extent| match extent {
         Extent::Rows { start, end } => {
@@ -133,6 +170,7 @@ fn value(call: &W, at: usize, ranks: &[usize], values: &[Option<i64>], strings: 
             let end = place(end + 1);
             start.map_or(0, place).min(end)..end
         }
+        Extent::Frame(frame) => between(frame),
         other => 0..end(other) + 1,
     };
     let text = |value: Option<i64>| value.map_or_else(|| "NULL".to_owned(), |value| value.to_string());
@@ -167,6 +205,14 @@ fn value(call: &W, at: usize, ranks: &[usize], values: &[Option<i64>], strings: 
         }
         W::Min(extent) => text(seen(extent).min()),
         W::Max(extent) => text(seen(extent).max()),
+        W::Chosen { which, frame, ignore_nulls } => {
+            let mut seen = values[between(frame)].iter().filter(|value| value.is_some() || !ignore_nulls);
+            text(match which {
+                Which::Nth(number) => seen.nth(number - 1).copied().flatten(),
+                Which::Last => seen.next_back().copied().flatten(),
+                Which::Least | Which::Greatest => unreachable!("not asked for"),
+            })
+        }
         W::Foreign(_) => values[at.saturating_sub(2)..=at].iter().flatten().sum::<i64>().to_string(),
         W::Avg(_) => unreachable!("not asked for"),
     }
@@ -265,8 +311,8 @@ fn check(setup: &Setup, columns: &[ArrayRef], calls: &[WindowCall], partitioned:
 #[test]
 fn functions_see_their_partitions_under_every_setup() {
     for setup in &SETUPS {
-        // Values of forty functions wait for the end of a partition.
-        let columns = rows(1, if setup.limit < 8 << 20 { 1200 } else { 4000 }, 900);
+        // Values of eighty functions wait for the end of a partition.
+        let columns = rows(1, if setup.limit < 8 << 20 { 500 } else { 4000 }, 900);
         check(setup, &columns, &calls(), true);
         check(setup, &columns, &calls(), false);
     }
