@@ -312,7 +312,7 @@ fn check(setup: &Setup, columns: &[ArrayRef], calls: &[WindowCall], partitioned:
 fn functions_see_their_partitions_under_every_setup() {
     for setup in &SETUPS {
         // Values of eighty functions wait for the end of a partition.
-        let columns = rows(1, if setup.limit < 8 << 20 { 500 } else { 4000 }, 900);
+        let columns = rows(1, if setup.limit < 16 << 20 { 500 } else { 4000 }, 900);
         check(setup, &columns, &calls(), true);
         check(setup, &columns, &calls(), false);
     }
