@@ -191,17 +191,21 @@ fn check(setup: &Setup, columns: &[ArrayRef], by: &[(usize, bool, bool)], fetch:
     assert_eq!(got.len(), expected.len(), "{setup:?} by {by:?} {fetch:?}");
     let wrong = got.iter().zip(&expected).position(|(a, b)| a != b);
     assert!(wrong.is_none(), "{setup:?} by {by:?} {fetch:?}: row {wrong:?} of {}", got.len());
-    // All other columns came along.
+    came_along(setup, columns, &chunks, &expected);
+    all_is_given_back(setup, &ctx);
+}
+
+/// Whether each chunk has, of all columns, the rows of these numbers.
+fn came_along(setup: &Setup, columns: &[ArrayRef], chunks: &[Chunk], expected: &[i64]) {
     let mut at = 0;
-    for chunk in &chunks {
+    for chunk in chunks {
         let rows: Vec<u32> = expected[at..at + chunk.len()].iter().map(|&row| row as u32).collect();
         at += chunk.len();
         for (column, all) in columns.iter().enumerate() {
             let wanted = ogee_vector::gather_array(all, &rows).unwrap();
-            assert_eq!(**chunk.column(column).array, *wanted, "{setup:?} by {by:?} column {column}");
+            assert_eq!(**chunk.column(column).array, *wanted, "{setup:?} column {column}");
         }
     }
-    all_is_given_back(setup, &ctx);
 }
 
 fn all_is_given_back(setup: &Setup, ctx: &ExecContext) {

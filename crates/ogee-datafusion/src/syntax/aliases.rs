@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
-    sqlparser::ast::{Expr, Query, Select, SelectItem, VisitMut, VisitorMut},
+    sqlparser::ast::{Expr, Select, SelectItem, VisitMut, VisitorMut},
 };
 
+use super::for_each_outside_queries;
 use crate::names::normal_name;
 
 /// Puts what output `name` is where its name stands in `statement`; false if that is nowhere.
@@ -41,43 +42,18 @@ impl VisitorMut for Selects<'_> {
             _ => None,
         });
         let Some((at, expr)) = named else { return ControlFlow::Continue(()) };
-        let mut uses = Uses { name: self.name, expr: Expr::Nested(Box::new(expr)), queries: 0, any: false };
+        let expr = Expr::Nested(Box::new(expr));
+        let mut write_out = |used: &mut Expr| {
+            if matches!(&*used, Expr::Identifier(name) if normal_name(name) == self.name) {
+                *used = expr.clone();
+                self.any = true;
+            }
+        };
         if let Some(selection) = &mut select.selection {
-            selection.visit(&mut uses)?;
+            for_each_outside_queries(selection, &mut write_out);
         }
         for item in &mut select.projection[at + 1..] {
-            item.visit(&mut uses)?;
-        }
-        self.any |= uses.any;
-        ControlFlow::Continue(())
-    }
-}
-
-struct Uses<'a> {
-    name: &'a str,
-    expr: Expr,
-    /// How many subqueries deep the visitor is: names there are of their own.
-    queries: usize,
-    any: bool,
-}
-
-impl VisitorMut for Uses<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if matches!(&*expr, Expr::Identifier(name) if self.queries == 0 && normal_name(name) == self.name) {
-            *expr = self.expr.clone();
-            self.any = true;
+            for_each_outside_queries(item, &mut write_out);
         }
         ControlFlow::Continue(())
     }

@@ -28,6 +28,39 @@ use datafusion::sql::{
 pub(crate) use self::aliases::write_out_alias;
 use crate::{dialect::OgeeDialect, names::call};
 
+/// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own.
+fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
+    struct Outside<F> {
+        each: F,
+        /// How many subqueries deep the visitor is.
+        queries: usize,
+    }
+
+    impl<F: FnMut(&mut Expr)> VisitorMut for Outside<F> {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if self.queries == 0 {
+                (self.each)(expr);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let visited = clause.visit(&mut Outside { each, queries: 0 });
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
 /// `tokens` without what has no meaning here: `[NOT] MATERIALIZED` of a `WITH` query, `EXCLUDE NO OTHERS` of a frame.
 pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let word = |at: usize| match tokens.get(at).map(|token| &token.token) {

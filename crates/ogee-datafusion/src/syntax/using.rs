@@ -6,14 +6,13 @@
 //!
 //! Not here: `NATURAL` joins, whose columns are known only to the planner.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
     OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
+use super::for_each_outside_queries;
 use crate::names::{call, normal_name};
 
 /// Writes out the joins of the `SELECT` that `query` is, and what its clauses say of their columns.
@@ -22,7 +21,7 @@ pub(super) fn in_query(query: &mut Query) {
     if !select.from.iter().any(is_affected) {
         return;
     }
-    let mut columns = Columns { merged: Vec::new(), queries: 0 };
+    let mut columns = Columns::default();
     let mut tables = Vec::new();
     for table in &mut select.from {
         if is_affected(table) {
@@ -33,7 +32,7 @@ pub(super) fn in_query(query: &mut Query) {
             );
         }
     }
-    in_select(select, &mut columns, &tables);
+    in_select(select, &columns, &tables);
     let shown = |name: &str| {
         select.projection.iter().any(|item| match item {
             SelectItem::ExprWithAlias { alias, .. } => normal_name(alias) == name,
@@ -103,45 +102,25 @@ struct Merged {
     expr: Expr,
 }
 
+#[derive(Default)]
 struct Columns {
     merged: Vec<Merged>,
-    /// How many subqueries deep the visitor is: what has no table there may be of their own.
-    queries: usize,
 }
 
 impl Columns {
-    fn write_out(&mut self, expr: &mut Expr) {
-        let visited = expr.visit(self);
-        debug_assert!(visited.is_continue(), "the visitor never stops");
+    fn write_out(&self, expr: &mut Expr) {
+        for_each_outside_queries(expr, |expr| {
+            if let Expr::Identifier(name) = &*expr
+                && let Some(column) = self.find(name)
+            {
+                *expr = column.expr.clone();
+            }
+        });
     }
 
     fn find(&self, name: &Ident) -> Option<&Merged> {
         let name = normal_name(name);
         self.merged.iter().find(|column| column.name == name)
-    }
-}
-
-impl VisitorMut for Columns {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Identifier(name) = &*expr
-            && self.queries == 0
-            && let Some(column) = self.find(name)
-        {
-            *expr = column.expr.clone();
-        }
-        ControlFlow::Continue(())
     }
 }
 
@@ -210,7 +189,7 @@ fn in_joins(table: &mut TableWithJoins, columns: &mut Columns, tables: &mut Vec<
     }
 }
 
-fn in_select(select: &mut Select, columns: &mut Columns, tables: &[Option<Ident>]) {
+fn in_select(select: &mut Select, columns: &Columns, tables: &[Option<Ident>]) {
     let exprs = [&mut select.selection, &mut select.having, &mut select.qualify].into_iter().flatten();
     exprs.for_each(|expr| columns.write_out(expr));
     if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {

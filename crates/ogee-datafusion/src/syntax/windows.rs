@@ -1,10 +1,10 @@
 //! Windows that go on from windows with names: `OVER (w ROWS 2 PRECEDING)`, and such ones in `QUALIFY` and `ORDER BY`.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
-    Expr, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, VisitMut, VisitorMut, WindowSpec, WindowType,
+    Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, VisitMut, WindowSpec, WindowType,
 };
+
+use super::for_each_outside_queries;
 
 /// Writes out the windows of the `SELECT` that `query` is.
 pub(super) fn in_query(query: &mut Query) {
@@ -12,7 +12,7 @@ pub(super) fn in_query(query: &mut Query) {
     if select.named_window.is_empty() {
         return;
     }
-    let mut whole = Named { windows: select.named_window.clone(), queries: 0 };
+    let mut whole = Named { windows: select.named_window.clone() };
     // What a definition goes on from is defined before it.
     for at in 0..whole.windows.len() {
         if let NamedWindowExpr::WindowSpec(spec) = whole.windows[at].1.clone() {
@@ -21,16 +21,13 @@ pub(super) fn in_query(query: &mut Query) {
     }
     select.named_window = whole.windows.clone();
     let in_exprs = [&mut select.qualify, &mut select.having].into_iter().flatten();
-    let visited = in_exprs.map(|expr| expr.visit(&mut whole)).all(|visited| visited.is_continue());
-    debug_assert!(visited, "the visitor never stops");
-    let visited = select.projection.visit(&mut whole).is_continue() && query.order_by.visit(&mut whole).is_continue();
-    debug_assert!(visited, "the visitor never stops");
+    in_exprs.for_each(|expr| whole.write_out(expr));
+    whole.write_out(&mut select.projection);
+    whole.write_out(&mut query.order_by);
 }
 
 struct Named {
     windows: Vec<NamedWindowDefinition>,
-    /// How many subqueries deep the visitor is: their windows are their own.
-    queries: usize,
 }
 
 impl Named {
@@ -47,6 +44,21 @@ impl Named {
         None
     }
 
+    /// Writes out the windows of a clause.
+    fn write_out(&self, clause: &mut impl VisitMut) {
+        for_each_outside_queries(clause, |expr| {
+            let Expr::Function(Function { over: Some(over), .. }) = expr else { return };
+            let spec = match over {
+                WindowType::NamedWindow(name) => self.definition(&name.value),
+                WindowType::WindowSpec(spec) => Some(self.written_out(spec.clone())),
+            };
+            // What is not defined is told by the planner.
+            if let Some(spec) = spec {
+                *over = WindowType::WindowSpec(spec);
+            }
+        });
+    }
+
     fn written_out(&self, mut spec: WindowSpec) -> WindowSpec {
         let Some(base) = spec.window_name.as_ref().and_then(|name| self.definition(&name.value)) else { return spec };
         spec.window_name = None;
@@ -58,36 +70,5 @@ impl Named {
         }
         spec.window_frame = spec.window_frame.or(base.window_frame);
         spec
-    }
-}
-
-impl VisitorMut for Named {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Function(function) = expr
-            && self.queries == 0
-            && let Some(over) = &mut function.over
-        {
-            let spec = match over {
-                WindowType::NamedWindow(name) => self.definition(&name.value),
-                WindowType::WindowSpec(spec) => Some(self.written_out(spec.clone())),
-            };
-            // What is not defined is told by the planner.
-            if let Some(spec) = spec {
-                *over = WindowType::WindowSpec(spec);
-            }
-        }
-        ControlFlow::Continue(())
     }
 }

@@ -56,17 +56,7 @@ impl Sides {
                     )?;
                     Ok::<_, ExecError>(range.map(|(_, merge)| merge))
                 };
-                let sides = [whole(left, &plan.left)?, whole(right, &plan.right)?];
-                if sides.iter().all(Option::is_none) {
-                    return Ok(None);
-                }
-                // A side without rows has no range.
-                let [left, right] = sides;
-                let or_none = |side: Option<Merge>, plan: &Arc<SortPlan>| match side {
-                    Some(merge) => Ok(merge),
-                    None => Merge::new(plan, &ctx.memory, &Vec::new().into(), None, None),
-                };
-                Ok(Some((or_none(left, &plan.left)?, or_none(right, &plan.right)?)))
+                Ok(whole(left, &plan.left)?.zip(whole(right, &plan.right)?))
             }
             Self::Parts(parts) => parts.next(ctx, cancelled),
         }

@@ -1,7 +1,9 @@
 //! Which rows of an order are wanted, by their numbers: what an offset and a limit leave of it.
 
+use std::ops::Range;
+
 /// Rows `from .. to` of an order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowSlice {
     pub(crate) from: usize,
     pub(crate) to: usize,
@@ -19,13 +21,17 @@ impl RowSlice {
         Self { from, to: self.to.min(fetch.map_or(usize::MAX, |fetch| from.saturating_add(number(fetch)))) }
     }
 
-    /// Whether none of the rows from number `first` on and before `end` is wanted.
-    pub(crate) fn leaves_out(self, first: usize, end: usize) -> bool {
-        end <= self.from || first >= self.to
+    /// Whether none of the rows of these numbers is wanted. Where nothing is left out they are not asked for.
+    pub(crate) fn leaves_out(self, rows: impl FnOnce() -> Range<usize>) -> bool {
+        if self == Self::ALL {
+            return false;
+        }
+        let rows = rows();
+        rows.end <= self.from || rows.start >= self.to
     }
 
     /// Those that are wanted of `rows` rows, of which the first has number `first`.
-    pub(crate) fn of(self, first: usize, rows: usize) -> std::ops::Range<usize> {
+    pub(crate) fn of(self, first: usize, rows: usize) -> Range<usize> {
         let end = rows.min(self.to.saturating_sub(first));
         self.from.saturating_sub(first).min(end)..end
     }

@@ -37,6 +37,43 @@ pub(crate) struct SortedRows {
     stopped: AtomicBool,
 }
 
+/// What lanes may have that merge ranges.
+pub(super) struct Shares {
+    pub(super) lanes: usize,
+    /// Rows of a range.
+    pub(super) range_rows: usize,
+    /// For rows that wait for their turn.
+    pub(super) ahead: Option<Reservation>,
+}
+
+impl Shares {
+    /// Shares of up to `threads` lanes in the merge of `rows` rows that keep `order`. A row that waits takes `width` bytes, a merge pins `pins`.
+    pub(super) fn new(
+        ctx: &ExecContext,
+        order: Option<&RowOrder>,
+        rows: usize,
+        width: usize,
+        pins: usize,
+        threads: usize,
+    ) -> Self {
+        let available = ctx.share.claim();
+        // Half for the pages that merges pin, a quarter for rows that wait for their turn.
+        let serial = order.is_some_and(RowOrder::is_serial);
+        let lanes = if serial { 1 } else { (available / 2 / pins.max(1)).clamp(1, threads) };
+        let Some(order) = order.filter(|order| order.is_kept() && lanes > 1) else {
+            return Self { lanes, range_rows: rows.div_ceil(4 * lanes).max(1), ahead: None };
+        };
+        let chunk = ctx.settings.chunk_capacity.max(1);
+        let rows_ahead = (available / 4 / width).min(lanes * RANGE_CHUNKS_MAX * chunk).min(rows);
+        let Some(ahead) = ctx.memory.try_reserve(CONSUMER, rows_ahead * width) else {
+            return Self { lanes: 1, range_rows: rows.div_ceil(4 * lanes).max(1), ahead: None };
+        };
+        order.set_ahead(rows_ahead);
+        let range_rows = (rows_ahead / lanes).clamp(RANGE_CHUNKS_MIN * chunk, RANGE_CHUNKS_MAX * chunk);
+        Self { lanes, range_rows, ahead: Some(ahead) }
+    }
+}
+
 /// How the rows are shared out.
 pub(crate) struct Ranges {
     /// Where a range ends and the next begins, ascending.
@@ -111,9 +148,10 @@ impl SortedRows {
     /// Whether no row between the prefixes is among those `wanted`, as far as that is known without looking at rows.
     fn is_left_out(&self, low: Option<u128>, high: Option<u128>, wanted: RowSlice) -> bool {
         let runs = self.runs().iter();
-        let first = runs.clone().map(|run| low.map_or(0, |low| run.rows_before(low).0)).sum();
-        let end = runs.map(|run| high.map_or(run.len(), |high| run.rows_before(high).1)).sum();
-        wanted.leaves_out(first, end)
+        wanted.leaves_out(|| {
+            let first = runs.clone().map(|run| low.map_or(0, |low| run.rows_before(low).0)).sum();
+            first..runs.map(|run| high.map_or(run.len(), |high| run.rows_before(high).1)).sum()
+        })
     }
 }
 
@@ -126,30 +164,9 @@ impl Ranges {
         // Now, and not with the first row: the sink of this pipeline is asked next how much memory it may take. What cannot be pinned is
         // reported by the lane that needs it.
         runs.iter().for_each(|run| drop(run.by_entries(cut.plan.layout.width())));
-        let available = ctx.share.claim();
-        // Half for the pages that merges pin, a quarter for rows that wait for their turn.
-        let pins = pages_pinned(moved) * page_bytes + PAGE_SIZE;
-        let serial = cut.order.is_some_and(RowOrder::is_serial);
-        let mut lanes = if serial { 1 } else { (available / 2 / pins).clamp(1, threads) };
         let width = (bytes / rows.max(1)).max(16);
-        let chunk = ctx.settings.chunk_capacity.max(1);
-        let mut ahead = None;
-        let mut range_rows = rows.div_ceil(4 * lanes).max(1);
-        if let Some(order) = cut.order.filter(|order| order.is_kept())
-            && lanes > 1
-        {
-            // Values in arrays take about what they take in rows.
-            let allowed = available / 4 / width;
-            let wanted = lanes * RANGE_CHUNKS_MAX * chunk;
-            let rows_ahead = allowed.min(wanted).min(rows);
-            ahead = ctx.memory.try_reserve(CONSUMER, rows_ahead * width);
-            if ahead.is_some() {
-                order.set_ahead(rows_ahead);
-                range_rows = (rows_ahead / lanes).clamp(RANGE_CHUNKS_MIN * chunk, RANGE_CHUNKS_MAX * chunk);
-            } else {
-                lanes = 1;
-            }
-        }
+        let pins = pages_pinned(moved) * page_bytes + PAGE_SIZE;
+        let Shares { lanes, range_rows, ahead } = Shares::new(ctx, cut.order, rows, width, pins, threads);
         // Each range has a page of each run pinned once: no less than two pages of each.
         let per_page = PAGE_SIZE / cut.plan.layout.width();
         let range_rows = range_rows.max(2 * moved * per_page);

@@ -60,16 +60,8 @@ fn check_packed(
     let got = numbers(&chunks);
     let wrong = got.iter().zip(&expected).position(|(a, b)| a != b);
     assert!(wrong.is_none() && got.len() == expected.len(), "{setup:?} by {by:?}: row {wrong:?} of {}", got.len());
-    let mut at = 0;
-    for chunk in &chunks {
-        assert!(chunk.len() <= setup.chunk);
-        let rows: Vec<u32> = expected[at..at + chunk.len()].iter().map(|&row| row as u32).collect();
-        at += chunk.len();
-        for (column, all) in columns.iter().enumerate() {
-            let wanted = ogee_vector::gather_array(all, &rows).unwrap();
-            assert_eq!(**chunk.column(column).array, *wanted, "{setup:?} by {by:?} column {column}");
-        }
-    }
+    assert!(chunks.iter().all(|chunk| chunk.len() <= setup.chunk));
+    came_along(setup, columns, &chunks, &expected);
     all_is_given_back(setup, &ctx);
     let notes = ctx.counters.strategies();
     assert!(notes.iter().any(|note| note.ends_with("packed rows")), "{notes:?}");

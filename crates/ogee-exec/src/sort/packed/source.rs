@@ -14,16 +14,13 @@ use ogee_scheduler::TaskContext;
 use parking_lot::Mutex;
 
 use super::{
-    super::{CONSUMER, slice::RowSlice},
+    super::{slice::RowSlice, source::Shares},
     PackedPlan,
     merge::{Batch, PackedMerge},
     run::{KeyRange, PackedRun, rows_per_page},
 };
 use crate::{ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep};
 
-/// Chunks of a range, at least and at most, where lanes must keep what they make until its turn comes.
-const RANGE_CHUNKS_MIN: usize = 4;
-const RANGE_CHUNKS_MAX: usize = 128;
 /// Chunks that a lane makes between two looks at what else there is to do.
 const MORSEL_CHUNKS: usize = 64;
 /// Bytes of a batch: both halves fit the cache of a core.
@@ -75,26 +72,9 @@ impl Ranges {
         let available = ctx.share.claim();
         let wanted = (available / 8 / threads).clamp(BATCH_BYTES_MIN, BATCH_BYTES);
         let batch = Batch::bytes(wanted, runs.len(), words);
-        // Half for what merges take, a quarter for rows that wait for their turn.
         let pins = runs.len() * PAGE_SIZE + 2 * batch;
-        let mut lanes = if order.is_serial() { 1 } else { (available / 2 / pins.max(1)).clamp(1, threads) };
-        let chunk = ctx.settings.chunk_capacity.max(1);
-        let mut ahead = None;
-        let mut range_rows = rows.div_ceil(4 * lanes).max(1);
-        if order.is_kept() && lanes > 1 {
-            // Values in arrays take more than packed ones.
-            let width = 2 * width;
-            let allowed = available / 4 / width;
-            let wanted = lanes * RANGE_CHUNKS_MAX * chunk;
-            let rows_ahead = allowed.min(wanted).min(rows);
-            ahead = ctx.memory.try_reserve(CONSUMER, rows_ahead * width);
-            if ahead.is_some() {
-                order.set_ahead(rows_ahead);
-                range_rows = (rows_ahead / lanes).clamp(RANGE_CHUNKS_MIN * chunk, RANGE_CHUNKS_MAX * chunk);
-            } else {
-                lanes = 1;
-            }
-        }
+        // Values in arrays take more than packed ones.
+        let Shares { lanes, range_rows, ahead } = Shares::new(ctx, Some(order), rows, 2 * width, pins, threads);
         // Each range has a page of each run pinned once: no less than two pages of each.
         let per_page = rows_per_page(words);
         let range_rows = range_rows.max(2 * runs.len() * per_page);
@@ -168,7 +148,7 @@ impl Shared {
             });
             rows.sum()
         };
-        wanted.leaves_out(rows_at(false), rows_at(true))
+        wanted.leaves_out(|| rows_at(false)..rows_at(true))
     }
 }
 
