@@ -8,7 +8,7 @@ use ogee_vector::{Chunk, Column, Domain};
 use super::{
     kernel::Targets,
     plan::{AggregatePlan, Evaluated},
-    sink::update_states,
+    sink::{Updated, update_states},
 };
 use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal};
 
@@ -101,7 +101,7 @@ impl OperatorLocal for FinishLocal {
         rows.extend((0..chunk.len()).map(|row| stage.row(row)));
         // SAFETY: the rows were staged just now, all states empty, and nobody else has them.
         let results = unsafe {
-            update_states(plan, evaluated, Targets::Each(targets), None)?;
+            update_states(plan, evaluated, Updated::Rows(Targets::Each(targets)))?;
             plan.gather(rows, caches)?
         };
         let column = |column: &Finished| -> Column {

@@ -9,7 +9,7 @@ use ogee_vector::{CHUNK_CAPACITY, PhysicalType};
 
 use super::{
     table::{Found, LOCAL_ENTRIES, SaltedTable},
-    totals::{FEW, FewGroups},
+    totals::{FEW, FewGroups, UNKNOWN},
 };
 
 /// Entries that the table begins with: room for a chunk of groups, and no more memory to touch than most queries need.
@@ -63,7 +63,7 @@ pub(crate) struct PerfectTable {
     len: usize,
     /// The slot of each group, in the order in which they were found.
     found: Vec<u16>,
-    /// The place in that order of the group of a slot, as long as they are few.
+    /// The place in that order of the group of a slot, as long as they are few, or [`UNKNOWN`].
     numbers: Vec<u8>,
     /// Scratch: the slot of each row.
     slots: Vec<u16>,
@@ -82,7 +82,7 @@ impl Lookup {
                 let bytes = keys.len();
                 let mut groups = memory.allocate_non_paged(consumer, 8 << (8 * bytes))?;
                 groups.as_u64_slice_mut().fill(0);
-                let numbers = vec![0; 1 << (8 * bytes)];
+                let numbers = vec![UNKNOWN; 1 << (8 * bytes)];
                 let (found, slots) = (Vec::new(), Vec::new());
                 Self::Perfect(PerfectTable { groups, offset: keys.start, bytes, len: 0, found, numbers, slots })
             }
@@ -162,6 +162,7 @@ impl Lookup {
                 table.groups.as_u64_slice_mut().fill(0);
                 table.len = 0;
                 table.found.clear();
+                table.numbers.fill(UNKNOWN);
             }
         }
     }
@@ -219,7 +220,7 @@ impl PerfectTable {
             && let Some(groups) = self.groups.as_u64_slice_mut().first_chunk::<{ 1 << 8 }>()
         {
             // One key of one byte is the slot already.
-            if find_all(&mut found.groups, codes, |&code| groups[usize::from(code)]) {
+            if find_all(&mut found.groups, codes, |&code| groups[usize::from(code)], 0) {
                 return;
             }
         }
@@ -227,11 +228,11 @@ impl PerfectTable {
         let groups = self.groups.as_u64_slice_mut();
         // As arrays, so that no slot needs a check.
         let complete = if let Some(groups) = groups.first_chunk::<{ 1 << 16 }>() {
-            find_all(&mut found.groups, &self.slots, |&slot| groups[usize::from(slot)])
+            find_all(&mut found.groups, &self.slots, |&slot| groups[usize::from(slot)], 0)
         } else if let Some(groups) = groups.first_chunk::<{ 1 << 8 }>() {
-            find_all(&mut found.groups, &self.slots, |&slot| groups[usize::from(slot as u8)])
+            find_all(&mut found.groups, &self.slots, |&slot| groups[usize::from(slot as u8)], 0)
         } else {
-            find_all(&mut found.groups, &self.slots, |_| groups[0])
+            find_all(&mut found.groups, &self.slots, |_| groups[0], 0)
         };
         if complete {
             return;
@@ -252,22 +253,39 @@ impl PerfectTable {
         self.len += found.new.len();
     }
 
-    /// The groups of the rows that were looked up last, by `keys`, and have addresses since, if there are few in all; whether there are.
-    pub(crate) fn number(&mut self, layout: &RowLayout, keys: &[ArrayRef], rows: usize, few: &mut FewGroups) -> bool {
-        if self.len > self.found.len() || !FewGroups::pays(rows, self.len) {
+    /// Looks the same rows up where there are few groups in all and each of theirs is there: `few` groups then begin with them, by number, without
+    /// a look at addresses. Whether it is so.
+    pub(crate) fn find_few(&mut self, layout: &RowLayout, keys: &[ArrayRef], rows: usize, few: &mut FewGroups) -> bool {
+        if self.len == 0 || self.len > self.found.len() || !FewGroups::pays(rows, self.len) {
             return false;
+        }
+        few.numbers.clear();
+        few.numbers.resize(rows, 0);
+        let codes = only_bytes(layout, keys, rows);
+        if codes.is_none() {
+            self.write_slots(layout, keys, rows);
+        }
+        let numbers = self.numbers.as_slice();
+        // As arrays, so that no slot needs a check.
+        let complete = if let Some(numbers) = numbers.first_chunk::<{ 1 << 16 }>() {
+            find_all(&mut few.numbers, &self.slots, |&slot| numbers[usize::from(slot)], UNKNOWN)
+        } else if let Some(numbers) = numbers.first_chunk::<{ 1 << 8 }>() {
+            match codes {
+                Some(codes) => find_all(&mut few.numbers, codes, |&code| numbers[usize::from(code)], UNKNOWN),
+                None => find_all(&mut few.numbers, &self.slots, |&slot| numbers[usize::from(slot as u8)], UNKNOWN),
+            }
+        } else {
+            true
+        };
+        if !complete {
+            return false;
+        }
+        if self.len == 1 {
+            few.numbers.clear();
         }
         few.groups.clear();
         let groups = self.groups.as_u64_slice_mut();
         few.groups.extend(self.found.iter().map(|&slot| groups[usize::from(slot)]));
-        few.numbers.clear();
-        if self.len > 1 {
-            let numbers = self.numbers.as_slice();
-            match only_bytes(layout, keys, rows) {
-                Some(codes) => few.numbers.extend(codes.iter().map(|&code| numbers[usize::from(code)])),
-                None => few.numbers.extend(self.slots.iter().map(|&slot| numbers[usize::from(slot)])),
-            }
-        }
         few.begin(rows);
         true
     }
@@ -336,15 +354,14 @@ fn only_bytes<'a>(layout: &RowLayout, keys: &'a [ArrayRef], rows: usize) -> Opti
     is_plain.then(|| &key.as_primitive::<UInt8Type>().values()[..rows])
 }
 
-/// Writes the group of each slot to `groups`; whether all are there.
+/// Writes the group of each slot to `groups`; whether all are there, which `none` is not.
 #[inline(always)]
-fn find_all<S>(groups: &mut [u64], slots: &[S], group: impl Fn(&S) -> u64) -> bool {
-    let mut missing = false;
+fn find_all<S, G: Copy + PartialEq>(groups: &mut [G], slots: &[S], group: impl Fn(&S) -> G, none: G) -> bool {
     for (found, slot) in groups.iter_mut().zip(slots) {
         *found = group(slot);
-        missing |= *found == 0;
     }
-    !missing
+    // Apart from the loop above, which is as short as it can be; this one is made of vectors.
+    !groups.iter().fold(false, |missing, &found| missing | (found == none))
 }
 
 #[cfg(test)]

@@ -432,7 +432,7 @@ impl AggregateLocal {
         }
         // SAFETY: the targets are the staged rows; they were staged just now, with valid pointers into the chunk's arrays.
         unsafe {
-            update_states(plan, &scratch.evaluated, Targets::Each(targets), None)?;
+            update_states(plan, &scratch.evaluated, Updated::Rows(Targets::Each(targets)))?;
             let stage = &scratch.stage;
             store.append((0..rows).map(|row| stage.row(row)), &mut scratch.addresses)?;
         }
@@ -463,7 +463,7 @@ impl AggregateLocal {
         few.numbers.clear();
         few.begin(rows);
         // SAFETY: the group's row is on a retained page.
-        unsafe { update_states(&self.plan, evaluated, Targets::One(self.only), Some(few)) }
+        unsafe { update_states(&self.plan, evaluated, Updated::Few(few)) }
     }
 
     /// Offers the values of `scratch.old` rows to their groups' extremes.
@@ -532,6 +532,11 @@ impl AggregateLocal {
             }
             Lookup::Perfect(table) => {
                 let keys = &scratch.evaluated.stored[..layout.num_keys()];
+                if !plan.keeps_values() && table.find_few(layout, keys, rows, &mut scratch.few) {
+                    scratch.found.clear();
+                    // SAFETY: rows in the table are on pages that are retained until it is reset.
+                    return unsafe { update_states(plan, &scratch.evaluated, Updated::Few(&mut scratch.few)) };
+                }
                 table.find_or_claim(layout, keys, rows, &mut scratch.found);
                 // Only rows that are kept are staged.
                 if !scratch.found.new.is_empty() {
@@ -567,14 +572,14 @@ impl AggregateLocal {
         }
         let Self { plan, scratch, lookup, .. } = self;
         let Scratch { evaluated, found, few, .. } = scratch;
+        let keys = &evaluated.stored[..plan.layout.num_keys()];
         let is_few = match lookup {
-            Some(Lookup::Perfect(table)) => {
-                table.number(&plan.layout, &evaluated.stored[..plan.layout.num_keys()], rows, few)
-            }
+            Some(Lookup::Perfect(table)) => table.find_few(&plan.layout, keys, rows, few),
             _ => false,
         };
+        let updated = if is_few { Updated::Few(few) } else { Updated::Rows(Targets::Each(&found.groups)) };
         // SAFETY: as above.
-        unsafe { update_states(plan, evaluated, Targets::Each(&found.groups), is_few.then_some(few)) }
+        unsafe { update_states(plan, evaluated, updated) }
     }
 }
 
@@ -663,19 +668,26 @@ fn stage_payload(plan: &AggregatePlan, scratch: &mut Scratch, rows: Option<&[u32
     }
 }
 
-/// Adds the chunk's values to the states of their groups, as far as they can be by sums of `few` groups where those are told.
+/// Whose states are updated.
+pub(crate) enum Updated<'a> {
+    /// Those of rows.
+    Rows(Targets<'a>),
+    /// Those of few groups: by sums over the chunk, as far as that can be.
+    Few(&'a mut FewGroups),
+}
+
+/// Adds the chunk's values to the states of their groups.
 ///
 /// # Safety
-/// `targets`, and the rows of `few` groups, are rows of the plan's layout, staged or on pinned pages, owned by the caller, one for each row of the chunk.
+/// What is `updated` are rows of the plan's layout, staged or on pinned pages, owned by the caller, one for each row of the chunk.
 pub(crate) unsafe fn update_states(
     plan: &AggregatePlan,
     evaluated: &Evaluated,
-    targets: Targets<'_>,
-    mut few: Option<&mut FewGroups>,
+    mut updated: Updated<'_>,
 ) -> Result<(), ExecError> {
     let mut args = Vec::with_capacity(2);
     for bound in &plan.kernels {
-        if let (Some(few), false, &[input]) = (&mut few, bound.merges, bound.inputs.as_slice())
+        if let (Updated::Few(few), false, &[input]) = (&mut updated, bound.merges, bound.inputs.as_slice())
             // SAFETY: the caller vouches for the rows.
             && unsafe { few.add(&*bound.kernel, input, &evaluated.inputs[input])? }
         {
@@ -685,6 +697,11 @@ pub(crate) unsafe fn update_states(
         for &input in &bound.inputs {
             args.push(evaluated.inputs[input].flatten()?);
         }
+        let targets = match &mut updated {
+            Updated::Rows(targets) => *targets,
+            Updated::Few(few) if let &[only] = few.groups.as_slice() => Targets::One(only as usize as *mut u8),
+            Updated::Few(few) => Targets::Each(few.addresses()),
+        };
         // SAFETY: the caller vouches for the targets.
         unsafe {
             if bound.merges {

@@ -13,13 +13,15 @@ use std::ops::AddAssign;
 use arrow_array::{Array, ArrayRef, cast::AsArray, types::Float64Type};
 use arrow_schema::DataType;
 use ogee_vector::{
-    Column, Integer, Kernel as Dispatched, PhysicalType, VectorError, Widened, dispatch, integer_values,
+    BitsUsed, Column, Integer, Kernel as Dispatched, PhysicalType, VectorError, Widened, dispatch, integer_values,
 };
 
 use super::kernel::Kernel;
 
-/// Groups that a chunk is added up for: their numbers are bytes.
-pub(crate) const FEW: usize = 1 << 8;
+/// Groups that a chunk is added up for: their numbers are bytes, and [`UNKNOWN`] is none of them.
+pub(crate) const FEW: usize = UNKNOWN as usize;
+/// The number of no group.
+pub(crate) const UNKNOWN: u8 = u8::MAX;
 /// Groups that are compared one after the other: four take about as long as it takes to find the place of a sum for each row.
 const COMPARED: usize = 8;
 /// Groups that are compared in one pass over the values.
@@ -30,6 +32,8 @@ const WIDTH: usize = 8;
 const COPIES: usize = 4;
 /// A chunk has at least so many rows for each group, or the sums are more work than the rows.
 const ROWS_MIN: usize = 8;
+/// Where the count of rows begins in a number that has a sum below it.
+const COUNT_SHIFT: u32 = 44;
 
 /// What a kernel can do with all rows of a chunk that are of one group, none of them NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +62,11 @@ pub(crate) struct FewGroups {
     pub(crate) numbers: Vec<u8>,
     /// The address of each group's row.
     pub(crate) groups: Vec<u64>,
+    rows: usize,
+    /// Rows of each group, once somebody asked.
     counts: Vec<u64>,
+    /// The address of each row's group, once somebody asked.
+    addresses: Vec<u64>,
     /// The sums of an input of the plan; `None` if they may not fit.
     totals: Vec<(usize, Option<Totals>)>,
     wide: Vec<i64>,
@@ -72,17 +80,34 @@ impl FewGroups {
 
     /// Begins with `rows` rows, whose groups are there.
     pub(crate) fn begin(&mut self, rows: usize) {
+        self.rows = rows;
         self.totals.clear();
         self.counts.clear();
+        self.addresses.clear();
+    }
+
+    /// The address of each row's group, of more than one.
+    pub(crate) fn addresses(&mut self) -> &[u64] {
+        if self.addresses.is_empty() {
+            self.addresses.extend(self.numbers.iter().map(|&number| self.groups[usize::from(number)]));
+        }
+        &self.addresses
+    }
+
+    /// Sees that `counts` are there.
+    fn count(&mut self) {
+        if !self.counts.is_empty() {
+            return;
+        }
         self.counts.resize(self.groups.len(), 0);
         match self.groups.len() {
-            1 => self.counts[0] = rows as u64,
+            1 => self.counts[0] = self.rows as u64,
             groups if groups <= COMPARED => {
                 for (number, count) in self.counts.iter_mut().enumerate() {
                     *count = dispatch(Count { numbers: &self.numbers, number: number as u8 }).into();
                 }
             }
-            _ => scattered(&self.numbers, std::iter::repeat(1), &mut self.counts),
+            _ => scattered(&self.numbers, &self.numbers, |_| 1, &mut self.counts),
         }
     }
 
@@ -107,6 +132,7 @@ impl FewGroups {
             let totals = self.add_up(&column.flatten()?);
             self.totals.push((input, totals));
         }
+        self.count();
         let totals = match takes {
             Takes::Counts => Some(&Totals::None),
             _ => self.totals.iter().find(|(known, _)| *known == input).and_then(|(_, totals)| totals.as_ref()),
@@ -126,12 +152,15 @@ impl FewGroups {
             return Some(Totals::Floats(sums(numbers, values, groups)));
         }
         let wide = &mut self.wide;
-        wide.resize(array.len(), 0);
-        let bits = match PhysicalType::of(array.data_type()).ok()? {
+        let in_place;
+        let (bits, values) = match PhysicalType::of(array.data_type()).ok()? {
+            P::I64 => {
+                in_place = integer_values::<i64>(array);
+                (dispatch(BitsUsed { values: &in_place, signed: true }), &*in_place)
+            }
             P::I8 => widen::<i8>(array, wide),
             P::I16 => widen::<i16>(array, wide),
             P::I32 => widen::<i32>(array, wide),
-            P::I64 => widen::<i64>(array, wide),
             P::U8 => widen::<u8>(array, wide),
             P::U16 => widen::<u16>(array, wide),
             P::U32 => widen::<u32>(array, wide),
@@ -141,14 +170,35 @@ impl FewGroups {
         };
         // No value is further from zero than this.
         let farthest = u128::from(bits) + 1;
-        let fits = farthest * array.len() as u128 <= i64::MAX as u128;
-        fits.then(|| Totals::Integers(integer_sums(numbers, wide, groups)))
+        let largest = farthest * array.len() as u128;
+        if groups > COMPARED && self.counts.is_empty() && largest < 1 << (COUNT_SHIFT - 1) {
+            let (sums, counts) = counted_sums(numbers, values, groups);
+            self.counts = counts;
+            return Some(Totals::Integers(sums));
+        }
+        (largest <= i64::MAX as u128).then(|| Totals::Integers(integer_sums(numbers, values, groups)))
     }
 }
 
-fn widen<S: Integer + arrow_buffer::ArrowNativeType>(array: &ArrayRef, wide: &mut [i64]) -> u64 {
-    let values = integer_values::<S>(array);
-    dispatch(Widened { values: &values, stored: wide })
+/// The values of `array` in `wide`, and the bits that any of them uses.
+fn widen<'a, S: Integer + arrow_buffer::ArrowNativeType>(array: &ArrayRef, wide: &'a mut Vec<i64>) -> (u64, &'a [i64]) {
+    wide.resize(array.len(), 0);
+    let bits = dispatch(Widened { values: &integer_values::<S>(array), stored: wide });
+    (bits, wide)
+}
+
+/// The sums of `values` for `groups` groups and the number of values of each, in one pass: the count is above the sum, which has fewer than
+/// [`COUNT_SHIFT`] bits, its sign included.
+fn counted_sums(numbers: &[u8], values: &[i64], groups: usize) -> (Vec<i64>, Vec<u64>) {
+    let mut sums = vec![0; groups];
+    scattered(numbers, values, |value| value + (1 << COUNT_SHIFT), &mut sums);
+    let take = |sum: &mut i64| {
+        let count = (*sum + (1 << (COUNT_SHIFT - 1))) >> COUNT_SHIFT;
+        *sum -= count << COUNT_SHIFT;
+        count as u64
+    };
+    let counts = sums.iter_mut().map(take).collect();
+    (sums, counts)
 }
 
 /// The sums of `values` for `groups` groups, which `numbers` tells apart.
@@ -169,7 +219,7 @@ fn sums<T: Copy + Default + AddAssign>(numbers: &[u8], values: &[T], groups: usi
         return vec![dispatch(All { values })];
     }
     let mut sums = vec![T::default(); groups];
-    scattered(numbers, values.iter().copied(), &mut sums);
+    scattered(numbers, values, |value| value, &mut sums);
     sums
 }
 
@@ -236,12 +286,39 @@ impl Dispatched for Compared<'_> {
     }
 }
 
-/// Adds each of `values` to the sum of its group.
-fn scattered<T: Copy + Default + AddAssign>(numbers: &[u8], values: impl Iterator<Item = T>, sums: &mut [T]) {
-    let mut copies = [[T::default(); FEW]; COPIES];
-    for (row, (&number, value)) in numbers.iter().zip(values).enumerate() {
-        copies[row % COPIES][usize::from(number)] += value;
+/// Adds what `added` makes of each of `values` to the sum of its group.
+fn scattered<V: Copy, T: Copy + Default + AddAssign>(
+    numbers: &[u8],
+    values: &[V],
+    added: impl Fn(V) -> T,
+    sums: &mut [T],
+) {
+    match sums.len() {
+        0..=32 => scattered_among::<32, V, T>(numbers, values, added, sums),
+        33..=128 => scattered_among::<128, V, T>(numbers, values, added, sums),
+        _ => scattered_among::<256, V, T>(numbers, values, added, sums),
     }
+}
+
+/// The same for less than `N` groups: a power of two, so that no number needs a check.
+#[inline(always)]
+fn scattered_among<const N: usize, V: Copy, T: Copy + Default + AddAssign>(
+    numbers: &[u8],
+    values: &[V],
+    added: impl Fn(V) -> T,
+    sums: &mut [T],
+) {
+    const { assert!(N.is_power_of_two()) };
+    let mut copies = [[T::default(); N]; COPIES];
+    let mut add = |copy: usize, number: u8, value: V| copies[copy][usize::from(number) & (N - 1)] += added(value);
+    let (numbers, last_numbers) = numbers.as_chunks::<COPIES>();
+    let (values, last_values) = values.as_chunks::<COPIES>();
+    for (numbers, values) in numbers.iter().zip(values) {
+        for copy in 0..COPIES {
+            add(copy, numbers[copy], values[copy]);
+        }
+    }
+    last_numbers.iter().zip(last_values).for_each(|(&number, &value)| add(0, number, value));
     for copy in copies {
         sums.iter_mut().zip(copy).for_each(|(sum, part)| *sum += part);
     }
@@ -253,7 +330,7 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_each_group() {
-        for groups in [1, 2, 4, 5, 8, 9, 200, 256] {
+        for groups in [1, 2, 4, 5, 8, 9, 32, 33, 128, 129, 200, 255] {
             for rows in [0, 1, 7, 8, 100, 2048] {
                 let numbers: Vec<u8> = (0..rows).map(|row| (row * 7 % groups) as u8).collect();
                 let values: Vec<i64> = (0..rows as i64).map(|row| row * row - 1000).collect();
@@ -269,7 +346,15 @@ mod tests {
                 assert_eq!(sums(&numbers, &floats, groups)[..groups], expected);
                 let mut few = FewGroups { numbers, groups: vec![0; groups], ..FewGroups::default() };
                 few.begin(rows);
+                few.count();
                 assert_eq!(few.counts, counts);
+                if groups > COMPARED {
+                    let numbers = &few.numbers;
+                    assert_eq!(
+                        counted_sums(numbers, &values, groups),
+                        (integer_sums(numbers, &values, groups), counts)
+                    );
+                }
             }
         }
     }

@@ -70,16 +70,22 @@ pub(super) fn check_codes(codes: &[u32], values: usize) -> Result<(), ParquetErr
 /// Numbers that are `S` in the file and `O` in memory.
 pub(super) struct Fixed<S, O> {
     data_type: DataType,
-    dictionary: Vec<S>,
+    /// What codes stand for, and zeros up to [`SMALL`] of them.
+    dictionary: Vec<O>,
+    /// How many there are in the file.
+    known: usize,
     codes: Vec<u32>,
     /// The values of the last batch, whose memory is used again when nobody refers to them any more.
     last: Option<Buffer>,
-    out: PhantomData<O>,
+    stored: PhantomData<S>,
 }
+
+/// Values of a dictionary in which a code of one byte needs no check.
+const SMALL: usize = 1 << 8;
 
 impl<S, O> Fixed<S, O> {
     pub(super) fn new(data_type: DataType) -> Self {
-        Self { data_type, dictionary: Vec::new(), codes: Vec::new(), last: None, out: PhantomData }
+        Self { data_type, dictionary: Vec::new(), known: 0, codes: Vec::new(), last: None, stored: PhantomData }
     }
 }
 
@@ -87,7 +93,10 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
     type Out = O;
 
     fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
-        self.dictionary = plain(page.bytes, page.values)?.collect();
+        self.dictionary.clear();
+        self.dictionary.extend(plain::<S>(page.bytes, page.values)?.map(O::from));
+        self.known = page.values;
+        self.dictionary.resize(self.known.max(SMALL), O::default());
         Ok(())
     }
 
@@ -116,8 +125,11 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
             Values::Codes(codes) => {
                 self.codes.clear();
                 codes.read(page, count, picks, &mut self.codes)?;
-                check_codes(&self.codes, self.dictionary.len())?;
-                out.extend(self.codes.iter().map(|&code| O::from(self.dictionary[code as usize])));
+                check_codes(&self.codes, self.known)?;
+                match <&[O; SMALL]>::try_from(self.dictionary.as_slice()) {
+                    Ok(values) => out.extend(self.codes.iter().map(|&code| values[usize::from(code as u8)])),
+                    Err(_) => out.extend(self.codes.iter().map(|&code| self.dictionary[code as usize])),
+                }
             }
         }
         Ok(())

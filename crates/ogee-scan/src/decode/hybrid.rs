@@ -9,6 +9,7 @@
 //!
 //! Not here: what the integers mean.
 
+use ogee_vector::{Kernel, dispatch};
 use parquet::errors::ParquetError;
 
 /// Which of the next values are wanted.
@@ -249,12 +250,42 @@ fn groups(bytes: &[u8], width: usize, groups: usize, out: &mut Vec<u32>) {
 fn groups_of<const W: usize>(bytes: &[u8], groups: usize, out: &mut Vec<u32>) {
     let start = out.len();
     out.resize(start + groups * 8, 0);
-    for (group, values) in out[start..].chunks_exact_mut(8).enumerate() {
-        let bytes = &bytes[group * W..group * W + W - W.div_ceil(8) + 8];
-        for (i, value) in values.iter_mut().enumerate() {
-            let at = i * W / 8;
-            let word = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-            *value = (word >> (i * W % 8)) as u32 & mask(W);
+    dispatch(Unpack::<W> { bytes, values: &mut out[start..] });
+}
+
+/// Groups of 8 values of `W` bits to their values.
+struct Unpack<'a, const W: usize> {
+    bytes: &'a [u8],
+    values: &'a mut [u32],
+}
+
+impl<const W: usize> Kernel for Unpack<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let load = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let groups = self.values.as_chunks_mut::<8>().0;
+        for (group, values) in groups.iter_mut().enumerate() {
+            let bytes = &self.bytes[group * W..group * W + W - W.div_ceil(8) + 8];
+            if W <= 8 {
+                // One word has all of them: vectors of it are shifted by a distance for each value.
+                let word = load(bytes, 0);
+                for (i, value) in values.iter_mut().enumerate() {
+                    *value = (word >> (i * W)) as u32 & mask(W);
+                }
+            } else if W <= 15 {
+                // One word each for four, of which the second may begin within a byte.
+                let (low, high) = (load(bytes, 0), load(bytes, W / 2) >> (W % 2 * 4));
+                for i in 0..4 {
+                    values[i] = (low >> (i * W)) as u32 & mask(W);
+                    values[i + 4] = (high >> (i * W)) as u32 & mask(W);
+                }
+            } else {
+                for (i, value) in values.iter_mut().enumerate() {
+                    *value = (load(bytes, i * W / 8) >> (i * W % 8)) as u32 & mask(W);
+                }
+            }
         }
     }
 }
