@@ -20,13 +20,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_queue::SegQueue;
 use parking_lot::Mutex;
 
+use crate::backing::TouchCosts;
 use crate::ledger::Ledger;
 use crate::mapping::{Backing, Mapping, discard, populate};
 use crate::{PAGE_SIZE, PIECE_SIZE};
 
 const FRAMES_PER_PIECE: usize = PIECE_SIZE / PAGE_SIZE;
 
-/// From this limit on pieces are huge pages: 512 MB. Below, one touched page that costs 2 MiB is too much of the whole.
+/// From this limit on pieces may be huge pages: 512 MB. Below, one touched page that costs 2 MiB is too much of the whole.
 pub(crate) const HUGE_PAGE_LIMIT: usize = 512_000_000;
 
 /// 256 KiB of memory with one owner, which must give it back to the [`FrameStore`] it came from.
@@ -74,6 +75,7 @@ pub(crate) struct FrameStore {
     pieces: Mutex<BTreeMap<usize, Piece>>,
     /// Held while the free lists are in the hands of one thread.
     reclaim: Mutex<()>,
+    costs: TouchCosts,
 }
 
 impl FrameStore {
@@ -98,7 +100,8 @@ impl FrameStore {
         }
         if let Some(frame) = self.untouched.pop() {
             // SAFETY: the frame is ours, in a piece that stays mapped while one of its frames is not free.
-            return match unsafe { populate(frame.0, PAGE_SIZE) } {
+            let touched = self.costs.measured(Backing::Small, PAGE_SIZE, || unsafe { populate(frame.0, PAGE_SIZE) });
+            return match touched {
                 Ok(()) => Ok(Some(frame)),
                 Err(error) => {
                     self.untouched.push(frame);
@@ -108,7 +111,8 @@ impl FrameStore {
             };
         }
         let rest = PIECE_SIZE - PAGE_SIZE;
-        let huge = ledger.limit() >= HUGE_PAGE_LIMIT && ledger.try_charge(rest);
+        let may_be_huge = ledger.limit() >= HUGE_PAGE_LIMIT && self.costs.choose() == Backing::Huge;
+        let huge = may_be_huge && ledger.try_charge(rest);
         self.map_piece(huge).map(Some).inspect_err(|_| ledger.uncharge(if huge { PIECE_SIZE } else { PAGE_SIZE }))
     }
 
@@ -128,8 +132,9 @@ impl FrameStore {
     fn map_piece(&self, huge: bool) -> io::Result<Frame> {
         let backing = if huge { Backing::Huge } else { Backing::Small };
         let mapping = Mapping::new(PIECE_SIZE, PIECE_SIZE, backing)?;
+        let bytes = if huge { PIECE_SIZE } else { PAGE_SIZE };
         // SAFETY: the mapping is new and ours.
-        unsafe { populate(mapping.start(), if huge { PIECE_SIZE } else { PAGE_SIZE }) }?;
+        self.costs.measured(backing, bytes, || unsafe { populate(mapping.start(), bytes) })?;
         let start = mapping.start();
         self.pieces.lock().insert(start.as_ptr().addr(), Piece { mapping, backing });
         for index in 1..FRAMES_PER_PIECE {
@@ -244,7 +249,7 @@ mod tests {
     #[test]
     fn huge_pieces_go_whole_and_are_split_only_when_asked() {
         let ledger = Ledger::new(HUGE_PAGE_LIMIT, false);
-        let store = FrameStore::default();
+        let store = FrameStore { costs: TouchCosts::huge_only(), ..FrameStore::default() };
         let mut frames: Vec<Frame> = (0..9).map(|_| store.take(&ledger).unwrap().unwrap()).collect();
         assert_eq!(ledger.used(), 2 * PIECE_SIZE);
         store.release(frames.remove(0));
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn near_the_limit_a_huge_piece_is_not_waited_for() {
         let ledger = Ledger::new(HUGE_PAGE_LIMIT, false);
-        let store = FrameStore::default();
+        let store = FrameStore { costs: TouchCosts::huge_only(), ..FrameStore::default() };
         assert!(ledger.try_charge(HUGE_PAGE_LIMIT - PIECE_SIZE + 1));
         let frame = store.take(&ledger).unwrap().unwrap();
         assert_eq!(ledger.used(), HUGE_PAGE_LIMIT - PIECE_SIZE + 1 + PAGE_SIZE);

@@ -54,6 +54,7 @@
 mod account;
 mod allocator;
 mod background;
+mod backing;
 mod checksum;
 mod compression;
 mod config;
