@@ -430,6 +430,31 @@ fn not_in_knows_nulls() {
 }
 
 #[test]
+fn keys_far_from_each_other_and_beyond() {
+    let row = |at: usize, key: i64| Row { key: Some(key), word: None, float: None, value: at as i64 };
+    let side = |keys: &[i64]| keys.iter().enumerate().map(|(at, &key)| row(at, key)).collect::<Vec<_>>();
+    // From one slot for each value to several values for each, in no order, and beyond what slots could follow.
+    for stride in [1, 2, 3, 4, 5, 9, 1 << 20, i64::MAX / 400] {
+        for least in [0, -150 * stride, i64::MIN, i64::MAX - 299 * stride] {
+            let Some(greatest) = least.checked_add(299 * stride) else { continue };
+            let mut keys: Vec<i64> = (0..300).map(|at| least + (at * 7 % 300) * stride).collect();
+            // Some keys twice.
+            keys.extend_from_within(..40);
+            let build = side(&keys);
+            keys.extend([i64::MIN, i64::MAX, 0, -1, least.wrapping_sub(1), greatest.wrapping_add(1)]);
+            keys.extend((0..100).map(|at| least.wrapping_add(at)));
+            let probe = side(&keys);
+            for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeMark] {
+                let case = Case { kind, keys: Keys::Number, nulls_equal: false, null_aware: false, residual: false };
+                let setup = Setup { filters: Some(KeyFilters::Never), ..PLAIN };
+                let setups = [PLAIN, setup, Setup { threads: 8, chunk: 10, ..setup }];
+                check(case, &build, &probe, &setups);
+            }
+        }
+    }
+}
+
+#[test]
 fn build_side_larger_than_memory() {
     // About 15 MB of rows in a pool of 8: partitions wait, and are divided again.
     let build = rows(6, 120_000, 100_000, 1_000_000);

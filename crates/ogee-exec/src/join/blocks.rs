@@ -126,13 +126,10 @@ impl BlockJoin {
             None => None,
         };
         let hashed = if sorted.is_none() { &pages[..] } else { &[] };
-        let table = TaggedTable::new(&self.memory, hashed.iter().map(PinnedRows::len).sum::<usize>(), self.plan.next)?;
-        for page in hashed {
-            for row in 0..page.len() {
-                // SAFETY: the page stays pinned as long as the table; nobody else knows it.
-                unsafe { table.insert(page.row(row)) };
-            }
-        }
+        let rows = hashed.iter().map(PinnedRows::len).sum();
+        let table = TaggedTable::new(&self.memory, rows, None, self.plan.next)?;
+        // SAFETY: the pages stay pinned as long as the table; nobody else knows them.
+        hashed.iter().for_each(|page| unsafe { table.insert(page) });
         self.blocks += 1;
         let heap = self.plan.heap_buffers(&pages);
         Ok(Block { table, sorted, heap, pages, of_last, _parts: parts })

@@ -93,10 +93,10 @@ impl BuildLocal {
             true => matchables,
             false => unmatchable.get_or_insert_with(|| rows(state, RadixBits::new(0))),
         };
-        if matchable && !state.reaches.is_empty() {
+        if matchable {
             self.ranges.add(keys);
             // Rows that were divided may be too many to come back to.
-            if to.radix().bits() > 0 {
+            if !state.reaches.is_empty() && to.radix().bits() > 0 {
                 state.reaches.add_keys(state.early_sets(), keys, &mut self.scratch)?;
             }
         }

@@ -87,10 +87,8 @@ impl SourceLocal for InsertLocal {
         // Where rows are looked up in their order, they are sorted when all are there.
         let hashed = if self.state.plan.spec.ranges.is_none() { &pages[..] } else { &[] };
         for page in hashed {
-            for row in 0..page.len() {
-                // SAFETY: the page is handed over with its pin below, to stay as long as the table; it was taken by this lane alone.
-                unsafe { self.built.table.insert(page.row(row)) };
-            }
+            // SAFETY: the page is handed over with its pin below, to stay as long as the table; it was taken by this lane alone.
+            unsafe { self.built.table.insert(page) };
         }
         for page in &pages {
             self.state.reaches.add_page(&self.built.key_sets, layout, page, &mut self.scratch)?;

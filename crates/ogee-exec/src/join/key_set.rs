@@ -14,7 +14,7 @@ use std::sync::{
 
 use ogee_memory::{BufferManager, NonPaged};
 use ogee_row::{RadixBits, RowLayout};
-use ogee_vector::{Column, ColumnRef, HashSeed, Integer, PhysicalType, hash_column, integer_values, keep_rows};
+use ogee_vector::{Column, ColumnRef, HashSeed, Integer, PhysicalType, hash_column, keep_rows};
 
 use super::CONSUMER;
 use crate::{ExecError, keys::spread};
@@ -67,7 +67,7 @@ macro_rules! with_integers {
         use PhysicalType as P;
         macro_rules! of {
             ($t:ty) => {{
-                let values = integer_values::<$t>($array);
+                let values = ogee_vector::integer_values::<$t>($array);
                 let $values: &[$t] = &values;
                 $body
             }};
@@ -85,6 +85,8 @@ macro_rules! with_integers {
         }
     }};
 }
+
+pub(crate) use with_integers;
 
 /// Sets bits of a word. Most are there already where keys repeat, and then the line stays shared.
 #[inline(always)]

@@ -20,7 +20,7 @@ use super::{
     ranges::{RangeTable, Span},
     side::Keys,
     spec::{JoinColumn, JoinPlan, Residual},
-    table::{Lookup, Mates, TaggedTable},
+    table::{AHEAD, Lookup, Mates, TaggedTable},
 };
 use crate::{
     ExecError,
@@ -29,8 +29,6 @@ use crate::{
 
 /// Candidates of a row that are paired with it at once where one that matches is enough.
 const FIRST_CANDIDATES: usize = 8;
-/// Rows ahead of the one at hand whose slot, or next candidate, is fetched.
-const AHEAD: usize = 16;
 
 /// Rows that are compared with rows of their chains.
 #[derive(Default)]
@@ -86,6 +84,8 @@ pub(crate) struct Matcher {
     chunk: Chunk,
     origin: Origin,
     active: Candidates,
+    /// Slots of the table where chains of the chunk's rows begin.
+    slots: Vec<usize>,
     /// Candidates that lie side by side.
     spans: Vec<Span>,
     pairs: Pairs,
@@ -108,6 +108,7 @@ impl Matcher {
             chunk: Chunk::default(),
             origin: Origin::Stream,
             active: Candidates::default(),
+            slots: Vec::new(),
             spans: Vec::new(),
             pairs: Pairs::default(),
             found: Vec::new(),
@@ -137,17 +138,19 @@ impl Matcher {
             Lookup::Sorted(sorted) => return self.look_up(sorted),
         };
         let rows = self.chunk.len();
+        table.slots_of(keys, &mut self.slots)?;
         let Candidates { rows: candidates, mates, keys: staged } = &mut self.active;
         candidates.resize(rows, 0);
         mates.resize(rows, std::ptr::null());
         let mut count = 0;
         {
-            let (hashes, candidates, mates) = (&keys.hashes[..rows], &mut candidates[..rows], &mut mates[..rows]);
+            let (hashes, slots) = (&keys.hashes[..rows], &self.slots[..rows]);
+            let (candidates, mates) = (&mut candidates[..rows], &mut mates[..rows]);
             for row in 0..rows {
-                if let Some(&ahead) = hashes.get(row + AHEAD) {
-                    table.prefetch_first(RadixBits::stored_hash(ahead));
+                if let Some(&ahead) = slots.get(row + AHEAD) {
+                    table.prefetch_slot(ahead);
                 }
-                let first = table.first(RadixBits::stored_hash(hashes[row]));
+                let first = table.first(slots[row], RadixBits::stored_hash(hashes[row]));
                 candidates[count] = row as u32;
                 mates[count] = first;
                 count += usize::from(!first.is_null());
@@ -211,16 +214,17 @@ impl Matcher {
             Lookup::Sorted(sorted) => return self.look_up(sorted),
         };
         let first_only = self.plan.kind().first_only();
-        let Self { active, found, .. } = self;
+        let Self { active, found, slots, .. } = self;
+        // SAFETY: as above; both sides have the same keys.
+        unsafe { table.slots_of_rows(rows, slots) };
         active.resize(rows.len());
         let mut count = 0;
         for (row, &key) in rows.iter().enumerate() {
-            if let Some(&ahead) = rows.get(row + AHEAD) {
-                // SAFETY: as above.
-                table.prefetch_first(unsafe { row_hash(ahead) });
+            if let Some(&ahead) = slots.get(row + AHEAD) {
+                table.prefetch_slot(ahead);
             }
             // SAFETY: as above.
-            let first = table.first(unsafe { row_hash(key) });
+            let first = table.first(slots[row], unsafe { row_hash(key) });
             let done = first_only && found[row];
             (active.rows[count], active.keys[count], active.mates[count]) = (row as u32, key, first);
             count += usize::from(!first.is_null() & !done);

@@ -36,6 +36,11 @@ impl KeyRanges {
         }
     }
 
+    /// The range of key `key`; `None` if it is none of integers, or there are no rows.
+    pub(crate) fn of_key(&self, key: usize) -> Option<(i64, i64)> {
+        self.ranges.get(key).copied().flatten()
+    }
+
     /// Takes the ranges of another lane.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.ranges.resize(self.ranges.len().max(other.ranges.len()), None);
@@ -274,7 +279,7 @@ impl Reaches {
             0 => Some((i64::MAX, i64::MIN)),
             // A NULL has no place in a range.
             _ if spec.nulls_equal => None,
-            _ => ranges.ranges.get(key).copied().flatten(),
+            _ => ranges.of_key(key),
         };
         let mut sets = KeySets::new();
         for (at, Reach { keys, restriction, .. }) in self.reaches.iter().enumerate() {

@@ -19,7 +19,7 @@ use super::{
     rest::Rest,
     side::Side,
     spec::JoinPlan,
-    table::{Lookup, Mates, TaggedTable},
+    table::{KeyOrder, Lookup, Mates, TaggedTable},
 };
 use crate::{ExecContext, ExecError, JoinStrategy, keys::slots_for};
 
@@ -212,7 +212,10 @@ impl JoinState {
         }
         let resident_rows = resident.iter().map(RowPartition::rows).sum();
         let hashed_rows = if self.plan.spec.ranges.is_some() { 0 } else { resident_rows };
-        let table = TaggedTable::new(&self.ctx.memory, hashed_rows, self.plan.next)?;
+        // A key that is NULL, where that is one like others, has no place among the values.
+        let range = ranges.of_key(0).filter(|_| !self.plan.spec.nulls_equal);
+        let order = KeyOrder::of(&self.plan.build.layout, range, hashed_rows);
+        let table = TaggedTable::new(&self.ctx.memory, hashed_rows, order, self.plan.next)?;
         self.ctx.memory.prefetch(resident.iter().flat_map(RowPartition::pages));
         let waiting = resident.into_iter().filter(|part| part.rows() > 0).map(|part| (part, 0)).collect();
         let resident = Mutex::new(Resident { waiting, ..Resident::default() });

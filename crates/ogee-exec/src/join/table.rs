@@ -3,17 +3,27 @@
 //! A slot holds the address of the first row of a chain in 48 bits, and above it 16 bits of tag: one bit for each row of the chain, chosen by
 //! its hash. A probe whose bit is not set has no mate and looks at no row. Rows know the next one of their chain, and the tags of all behind them:
 //! who has found its only mate looks at no other row. Slots are filled by compare-and-swap; there are at least twice as many as rows.
+//!
+//! Which slot is chosen by the hash, or, for integers of a dense range, by the value of the key itself: rows that come in the order of their keys,
+//! on either side, then find their slots side by side, where each hash would be a cache miss.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use ogee_memory::{BufferManager, MemoryError, NonPaged};
-use ogee_row::{HeapBuffers, row_hash};
+use ogee_row::{HeapBuffers, PinnedRows, RadixBits, RowLayout, row_hash};
+use ogee_vector::{Integer, PhysicalType};
 
-use super::{CONSUMER, ranges::RangeTable};
-use crate::keys::{slots_for, spread};
+use super::{CONSUMER, key_set::with_integers, ranges::RangeTable, side::Keys};
+use crate::{
+    ExecError,
+    keys::{slots_for, spread},
+};
 
 /// The bits of a slot that are an address.
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -41,10 +51,124 @@ pub(crate) enum Lookup<'a> {
     Sorted(&'a RangeTable),
 }
 
+/// Keys that share a slot at most, as a power of two, where slots are chosen by the value of the key.
+const SHARED_BITS: u32 = 2;
+/// Rows ahead of the one at hand whose slot is fetched.
+pub(super) const AHEAD: usize = 16;
+
+/// How slots follow the values of a key: an integer, which rows have at `offset`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyOrder {
+    least: i64,
+    /// Values from the least to the greatest, less one.
+    span: u64,
+    shift: u32,
+    offset: usize,
+    physical: PhysicalType,
+}
+
+impl KeyOrder {
+    /// The order of `rows` rows, if the only key of `layout` is an integer without NULLs, whose values are in a `range` that is dense enough.
+    pub(crate) fn of(layout: &RowLayout, range: Option<(i64, i64)>, rows: usize) -> Option<Self> {
+        let (least, greatest) = range.filter(|range| range.0 <= range.1)?;
+        let column = layout.column(0);
+        if layout.num_keys() != 1 || !column.physical.is_integer() {
+            return None;
+        }
+        let span = greatest.wrapping_sub(least) as u64;
+        let slots = slots_for(rows) as u64;
+        let shift = (0..=SHARED_BITS).find(|shift| span >> shift < slots)?;
+        Some(Self { least, span, shift, offset: column.offset, physical: column.physical })
+    }
+
+    /// One slot for each of the values, and one that stays empty, for all others.
+    fn slots(&self) -> usize {
+        (self.span >> self.shift) as usize + 2
+    }
+
+    #[inline(always)]
+    fn slot(&self, key: i64) -> usize {
+        let distance = key.wrapping_sub(self.least) as u64;
+        // Less than one beyond the last only if it is within the range, whatever is shifted out.
+        (if distance <= self.span { distance >> self.shift } else { (self.span >> self.shift) + 1 }) as usize
+    }
+}
+
+/// Which slot a row's chain begins at.
+trait Place: Copy {
+    /// # Safety
+    /// `row` is a row of the layout of the table's rows, or of another with the same keys.
+    unsafe fn slot(self, row: *const u8) -> usize;
+}
+
+#[derive(Clone, Copy)]
+struct ByHash {
+    mask: u64,
+}
+
+impl ByHash {
+    #[inline(always)]
+    fn slot_of(self, stored: u32) -> usize {
+        (spread(stored) & self.mask) as usize
+    }
+}
+
+impl Place for ByHash {
+    #[inline(always)]
+    unsafe fn slot(self, row: *const u8) -> usize {
+        // SAFETY: the caller vouches for the row.
+        self.slot_of(unsafe { row_hash(row) })
+    }
+}
+
+/// By a key that rows keep as a `T`.
+#[derive(Clone, Copy)]
+struct ByKey<T> {
+    order: KeyOrder,
+    stored: PhantomData<T>,
+}
+
+impl<T: Integer> Place for ByKey<T> {
+    #[inline(always)]
+    unsafe fn slot(self, row: *const u8) -> usize {
+        // SAFETY: the caller vouches for the row, whose key is a `T` at this offset.
+        let key = unsafe { row.add(self.order.offset).cast::<T>().read_unaligned() };
+        self.order.slot(key.wide())
+    }
+}
+
+/// `$body` with `$place` being the [`Place`] of rows in `$table`.
+macro_rules! with_place {
+    ($table:expr, $place:ident => $body:expr) => {{
+        macro_rules! by_key {
+            ($t:ty, $order:expr) => {{
+                let $place = ByKey::<$t> { order: $order, stored: PhantomData };
+                $body
+            }};
+        }
+        match $table.order {
+            None => {
+                let $place = $table.by_hash();
+                $body
+            }
+            Some(order) => match order.physical {
+                PhysicalType::I8 => by_key!(i8, order),
+                PhysicalType::I16 => by_key!(i16, order),
+                PhysicalType::I32 => by_key!(i32, order),
+                PhysicalType::I64 | PhysicalType::ShortDecimal => by_key!(i64, order),
+                PhysicalType::U8 => by_key!(u8, order),
+                PhysicalType::U16 => by_key!(u16, order),
+                PhysicalType::U32 => by_key!(u32, order),
+                other => unreachable!("{other:?} is no integer of 64 bits"),
+            },
+        }
+    }};
+}
+
 /// The table.
 pub(crate) struct TaggedTable {
     slots: NonPaged,
-    mask: u64,
+    order: Option<KeyOrder>,
     /// Offset in a row of the address and the tags of those behind it.
     next: usize,
 }
@@ -54,26 +178,49 @@ impl TaggedTable {
     ///
     /// # Errors
     /// When memory runs out.
-    pub(crate) fn new(memory: &Arc<BufferManager>, rows: usize, next: usize) -> Result<Self, MemoryError> {
-        let slots = slots_for(rows);
-        let memory = memory.allocate_non_paged(CONSUMER, slots * size_of::<u64>())?;
-        Ok(Self { slots: memory, mask: slots as u64 - 1, next })
+    pub(crate) fn new(
+        memory: &Arc<BufferManager>,
+        rows: usize,
+        order: Option<KeyOrder>,
+        next: usize,
+    ) -> Result<Self, MemoryError> {
+        let slots = order.map_or_else(|| slots_for(rows), |order| order.slots());
+        Ok(Self { slots: memory.allocate_non_paged(CONSUMER, slots * size_of::<u64>())?, order, next })
     }
 
-    /// Puts a row at the head of its chain. Any number of threads may do so at once.
+    fn by_hash(&self) -> ByHash {
+        ByHash { mask: self.slots.len() as u64 / size_of::<u64>() as u64 - 1 }
+    }
+
+    /// Puts the rows of `page` at the heads of their chains. Any number of threads may do so at once.
     ///
     /// # Safety
-    /// `row` is a row of the join's layout, on a page that stays pinned as long as anybody looks into the table, and nobody else inserts it.
+    /// The rows are of the join's layout, on a page that stays pinned as long as anybody looks into the table, and nobody else inserts them.
+    pub(crate) unsafe fn insert(&self, page: &PinnedRows) {
+        with_place!(self, place => {
+            for row in 0..page.len() {
+                if row + AHEAD < page.len() {
+                    // SAFETY: a row of the page.
+                    self.prefetch_slot(unsafe { place.slot(page.row(row + AHEAD)) });
+                }
+                // SAFETY: the caller vouches for the rows.
+                unsafe { self.insert_at(place.slot(page.row(row)), page.row(row)) };
+            }
+        });
+    }
+
+    /// # Safety
+    /// As [`insert`](Self::insert).
     #[inline(always)]
-    pub(crate) unsafe fn insert(&self, row: *mut u8) {
+    unsafe fn insert_at(&self, slot: usize, row: *mut u8) {
         // SAFETY: the caller vouches for the row.
-        let hash = spread(unsafe { row_hash(row) });
-        let slot: &AtomicU64 = &self.slots.as_atomic_u64_slice()[(hash & self.mask) as usize];
+        let tag = tag(spread(unsafe { row_hash(row) }));
+        let slot: &AtomicU64 = &self.slots.as_atomic_u64_slice()[slot];
         let mut head = slot.load(Ordering::Relaxed);
         loop {
             // SAFETY: the row has room for what a slot holds, and is not seen by others before the exchange below.
             unsafe { row.add(self.next).cast::<u64>().write_unaligned(head) };
-            let new = row as u64 | (head & !ADDRESS) | tag(hash);
+            let new = row as u64 | (head & !ADDRESS) | tag;
             match slot.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -81,19 +228,48 @@ impl TaggedTable {
         }
     }
 
-    /// The first row of the chain that a row with this stored hash could be in, or null.
+    /// The slots of the rows that have `keys`, into `slots`. What a NULL has does not matter.
+    pub(crate) fn slots_of(&self, keys: &Keys, slots: &mut Vec<usize>) -> Result<(), ExecError> {
+        slots.clear();
+        match &self.order {
+            None => {
+                let place = self.by_hash();
+                slots.extend(keys.hashes.iter().map(|&hash| place.slot_of(RadixBits::stored_hash(hash))));
+            }
+            Some(order) => {
+                let column = keys.columns[0].as_ref();
+                with_integers!(column.array, values => match column.selection {
+                    None => slots.extend(values.iter().map(|key| order.slot(key.wide()))),
+                    Some(positions) => {
+                        slots.extend(positions.iter().map(|&position| order.slot(values[position as usize].wide())));
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for rows on pages.
+    ///
+    /// # Safety
+    /// `rows` are pinned rows whose layout has the same keys as that of the table's rows.
+    pub(crate) unsafe fn slots_of_rows(&self, rows: &[*const u8], slots: &mut Vec<usize>) {
+        slots.clear();
+        // SAFETY: the caller vouches for the rows.
+        with_place!(self, place => slots.extend(rows.iter().map(|&row| unsafe { place.slot(row) })));
+    }
+
+    /// The first row of the chain at `slot` that a row with this stored hash could be in, or null.
     #[inline(always)]
-    pub(crate) fn first(&self, stored: u32) -> *const u8 {
-        let hash = spread(stored);
+    pub(crate) fn first(&self, slot: usize, stored: u32) -> *const u8 {
         // Filling the table happened before: probes depend on the pipeline that did.
-        let head = self.slots.as_atomic_u64_slice()[(hash & self.mask) as usize].load(Ordering::Relaxed);
-        candidate(head, tag(hash))
+        let head = self.slots.as_atomic_u64_slice()[slot].load(Ordering::Relaxed);
+        candidate(head, tag(spread(stored)))
     }
 
     /// Fetches the slot that [`first`](Self::first) will look at.
     #[inline(always)]
-    pub(crate) fn prefetch_first(&self, stored: u32) {
-        let slot = (spread(stored) & self.mask) as usize;
+    pub(crate) fn prefetch_slot(&self, slot: usize) {
         prefetch(self.slots.as_ptr().wrapping_add(slot * size_of::<u64>()));
     }
 
@@ -132,4 +308,44 @@ fn prefetch(address: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_schema::DataType;
+    use ogee_row::RowLayoutBuilder;
+
+    use super::*;
+
+    fn order(data_type: DataType, range: (i64, i64), rows: usize) -> Option<KeyOrder> {
+        let mut layout = RowLayoutBuilder::default();
+        layout.key(data_type, false);
+        KeyOrder::of(&layout.build().unwrap(), Some(range), rows)
+    }
+
+    #[test]
+    fn slots_ascend_with_the_key_and_end_with_an_empty_one() {
+        // Four values a slot at most: 2,048 slots for 1,000 rows.
+        for (span, shift) in [(0, 0), (999, 0), (2_047, 0), (2_048, 1), (4_095, 1), (8_191, 2)] {
+            for least in [0, i64::MIN, -1_000, i64::MAX - span] {
+                let order = order(DataType::Int64, (least, least + span), 1_000).unwrap();
+                assert_eq!(order.shift, shift);
+                let slots: Vec<usize> = (0..=span).map(|at| order.slot(least + at)).collect();
+                assert!(slots.iter().enumerate().all(|(at, &slot)| slot == at >> shift));
+                assert_eq!(order.slots(), slots[span as usize] + 2);
+                let beyond = [least.wrapping_sub(1), (least + span).wrapping_add(1), least ^ i64::MIN];
+                assert!(beyond.iter().all(|&key| order.slot(key) == order.slots() - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_without_a_dense_range_have_no_order() {
+        assert!(order(DataType::Int64, (0, 8_192), 1_000).is_none());
+        assert!(order(DataType::Int64, (i64::MIN, i64::MAX), 1_000).is_none());
+        assert!(order(DataType::Int64, (i64::MAX, i64::MIN), 0).is_none());
+        assert!(order(DataType::Float64, (0, 10), 1_000).is_none());
+        assert!(order(DataType::Date32, (8_000, 10_000), 1_000).is_some());
+    }
 }
