@@ -1,6 +1,8 @@
 //! Sorts against Arrow's, under hostile settings: small memory, everything spilled, tiny chunks, one to eight lanes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "sort/guesses.rs"]
+mod guesses;
 #[path = "sort/packed.rs"]
 mod packed;
 #[path = "sort/window.rs"]

@@ -127,6 +127,11 @@ impl Narrowing {
             }
     }
 
+    /// Whether values are stored as they are, NULL or not.
+    pub fn is_plain(&self) -> bool {
+        self.nullable && matches!(self.form, Form::Plain)
+    }
+
     /// Type of the stored values.
     pub fn stored_type(&self) -> DataType {
         match &self.form {

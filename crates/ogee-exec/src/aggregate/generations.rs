@@ -143,7 +143,7 @@ impl Generations {
 }
 
 /// Whether `array` of strings has few distinct values, judged by its first rows.
-fn has_few_values(array: &ArrayRef) -> bool {
+pub(crate) fn has_few_values(array: &ArrayRef) -> bool {
     let rows = array.len().min(ogee_vector::CHUNK_CAPACITY);
     let mut distinct: HashSet<&[u8]> = HashSet::new();
     for row in (0..rows).filter(|&row| array.is_valid(row)) {

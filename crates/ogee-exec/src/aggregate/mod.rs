@@ -37,7 +37,7 @@ mod totals;
 
 use std::sync::Arc;
 
-pub(crate) use self::accumulators::AVG_EXTRA_SCALE;
+pub(crate) use self::{accumulators::AVG_EXTRA_SCALE, generations::has_few_values};
 pub use self::{
     function::{
         AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, Collected, CollectedAggregates,

@@ -1,26 +1,28 @@
 //! Normalized keys: bytes whose order, as `memcmp` has it, is the order of the rows.
 //!
-//! Each column is a byte that tells NULLs apart, then the value: big-endian, the sign bit flipped, all bits inverted where the order is
-//! descending. Strings have only a prefix of their bytes in the key. So a key is cut into *pieces*, each of which ends with at most one
+//! Each column is a byte that tells NULLs apart, if there may be some, then the value, narrowed as far as statistics allow: big-endian, the sign bit
+//! flipped, all bits inverted where the order is descending. Of such bytes an integer comes back, so that its column need not be kept beside them. Strings have only a prefix of their bytes in the key. So a key is cut into *pieces*, each of which ends with at most one
 //! string: pieces are compared byte by byte, and where one is equal up to its end, the strings themselves are.
 //!
 //! Floats are ordered as numbers: -0.0 equals 0.0, all NaN are equal and greater than any number.
 //!
 //! Not here: where rows are, and sorting them.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, cast::AsArray, types};
-use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer, i256};
-use arrow_schema::{DataType, IntervalUnit};
-use ogee_row::{RowLayout, RowView};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, Decimal128Array, PrimitiveArray, cast::AsArray, make_array, types,
+};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, ScalarBuffer, i256};
+use arrow_schema::{ArrowError, DataType, IntervalUnit};
+use ogee_row::{Narrowing, RowLayout, RowView};
 use ogee_vector::PhysicalType;
 
 use super::SortKey;
 use crate::Expr;
 
-/// Bytes of a string in the key: with the byte before it, all that an entry holds of a key.
-const VIEW_PREFIX: usize = 11;
+/// Bytes of a string in the key: with the byte before it, if there is one, all that an entry holds of a key.
+const VIEW_PREFIX: usize = ENTRY_PREFIX - 1;
 
 /// Bytes of a key that an entry holds, see `entries`.
 pub(crate) const ENTRY_PREFIX: usize = 12;
@@ -42,8 +44,9 @@ enum Encoding {
 /// One column of the key.
 #[derive(Clone, Copy, Debug)]
 struct KeyColumn {
-    /// Of the byte for NULLs; the value comes after it.
+    /// Of the byte for NULLs, if it is `nullable`; the value comes after it.
     offset: usize,
+    nullable: bool,
     encoding: Encoding,
     descending: bool,
     /// What NULL has in place of [`VALID`].
@@ -56,8 +59,8 @@ struct Tie {
     /// Column of the row layout that holds the view, and its offset in the row.
     column: usize,
     view: usize,
-    /// Offset in the key of the string's byte for NULLs.
-    marker: usize,
+    /// Offset in the key of the string's byte for NULLs, if it has one.
+    marker: Option<usize>,
     descending: bool,
 }
 
@@ -87,17 +90,24 @@ pub(crate) fn is_sortable(data_type: &DataType) -> bool {
         .is_ok_and(|physical| physical != PhysicalType::Nested || ogee_row::NestedCodec::supports(data_type))
 }
 
+impl KeyColumn {
+    /// Where its value is.
+    fn value(&self) -> usize {
+        self.offset + usize::from(self.nullable)
+    }
+}
+
 impl KeyLayout {
-    /// The layout for `keys`, of which strings (and nested values, as bytes) are in column `view_of(key)` of the row. `hashed`: the key
-    /// begins with the row's hash.
-    pub(crate) fn new(keys: &[SortKey], hashed: bool, view_of: impl Fn(usize) -> usize) -> Self {
+    /// The layout for `keys`, whose values are narrowed as `forms` say, and of which strings (and nested values, as bytes) are in column
+    /// `view_of(key)` of the row. `hashed`: the key begins with the row's hash.
+    pub(crate) fn new(keys: &[SortKey], forms: &[Narrowing], hashed: bool, view_of: impl Fn(usize) -> usize) -> Self {
         let hash = if hashed { 4 } else { 0 };
         let mut columns = Vec::with_capacity(keys.len());
         let mut pieces = Vec::new();
         let mut len = hash;
         let mut start = 0;
-        for (index, key) in keys.iter().enumerate() {
-            let physical = PhysicalType::of(&key.data_type).expect("asked for by `is_sortable`");
+        for (index, (key, form)) in keys.iter().zip(forms).enumerate() {
+            let physical = PhysicalType::of(&form.stored_type()).expect("asked for by `is_sortable`");
             let encoding = match physical {
                 PhysicalType::View | PhysicalType::Nested => Encoding::Prefix,
                 PhysicalType::I64 if key.data_type == DataType::Interval(IntervalUnit::DayTime) => Encoding::DayTime,
@@ -106,10 +116,12 @@ impl KeyLayout {
             // The encoding of nested values is descending by itself.
             let descending = key.descending && physical != PhysicalType::Nested;
             let null = if key.nulls_first { VALID - 1 } else { VALID + 1 };
-            columns.push(KeyColumn { offset: len, encoding, descending, null });
-            let marker = len;
-            len += 1 + match encoding {
-                Encoding::Prefix => VIEW_PREFIX,
+            let nullable = form.nullable();
+            columns.push(KeyColumn { offset: len, nullable, encoding, descending, null });
+            let marker = nullable.then_some(len);
+            len += usize::from(nullable);
+            len += match encoding {
+                Encoding::Prefix => ENTRY_PREFIX - usize::from(nullable),
                 Encoding::DayTime => 8,
                 Encoding::Fixed(physical) => physical.row_width(),
             };
@@ -156,7 +168,7 @@ impl KeyLayout {
         let tie = self.pieces[0].tie.expect("asked for by `first_string`");
         // SAFETY: the caller vouches for the row and its string; an inlined string is read where it lies in the row.
         unsafe {
-            let valid = *row.add(self.offset + tie.marker) == VALID;
+            let valid = tie.marker.is_none_or(|marker| *row.add(self.offset + marker) == VALID);
             let view = row.add(tie.view).cast::<RowView>().read_unaligned();
             let start = if view.is_long() { view.pointer() } else { row.add(tie.view + 4) };
             valid.then(|| std::slice::from_raw_parts(start, view.len()))
@@ -307,7 +319,7 @@ impl KeyLayout {
                 return order;
             }
             let Some((tie, of_other)) = piece.tie.zip(of_other.tie).filter(|_| piece.end <= end) else { continue };
-            if x[tie.marker - first] != VALID {
+            if tie.marker.is_some_and(|marker| x[marker - first] != VALID) {
                 continue;
             }
             // SAFETY: the caller vouches for the rows and their strings.
@@ -330,7 +342,67 @@ impl KeyLayout {
     #[inline]
     pub(crate) unsafe fn has_null(&self, row: *const u8) -> bool {
         // SAFETY: the caller vouches for the row; the bytes are within its key.
-        self.columns.iter().any(|column| unsafe { *row.add(self.offset + column.offset) } != VALID)
+        self.columns.iter().any(|column| column.nullable && unsafe { *row.add(self.offset + column.offset) } != VALID)
+    }
+
+    /// Whether [`values`](Self::values) gives key `index` back as it was.
+    pub(crate) fn is_exact(&self, index: usize) -> bool {
+        use PhysicalType as P;
+        // Floats that are equal are not always the same.
+        let Encoding::Fixed(physical) = self.columns[index].encoding else { return false };
+        matches!(physical, P::I8 | P::I16 | P::I32 | P::I64 | P::U8 | P::U16 | P::U32 | P::U64 | P::ShortDecimal)
+    }
+
+    /// Key `index` of `rows`, of type `data_type` when it was written.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix), for all of them; the key [`is_exact`](Self::is_exact).
+    pub(crate) unsafe fn values(
+        &self,
+        index: usize,
+        data_type: &DataType,
+        rows: &[*const u8],
+    ) -> Result<ArrayRef, ArrowError> {
+        use PhysicalType as P;
+        let column = self.columns[index];
+        let Encoding::Fixed(physical) = column.encoding else { unreachable!("an exact key") };
+        let marker = self.offset + column.offset;
+        // SAFETY: here and below, the caller vouches for the rows; markers and values lie within their keys.
+        let valid = |row: &*const u8| !column.nullable || unsafe { *row.add(marker) } == VALID;
+        let nulls = (!rows.iter().all(valid))
+            .then(|| NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), |row| valid(&rows[row]))));
+        let at = self.offset + column.value();
+        macro_rules! natives {
+            ($t:ty, $bits:ty, $sign:expr) => {{
+                let change: $bits = if column.descending { !$sign } else { $sign };
+                let value = |row: &*const u8| {
+                    // SAFETY: as above.
+                    let bits = unsafe { row.add(at).cast::<$bits>().read_unaligned() };
+                    <$bits>::from_be(bits) ^ change
+                };
+                primitive::<$t>(data_type, rows.iter().map(|row| value(row) as _).collect(), nulls)
+            }};
+        }
+        match physical {
+            P::I8 => natives!(types::Int8Type, u8, 1 << 7),
+            P::I16 => natives!(types::Int16Type, u16, 1 << 15),
+            P::I32 => natives!(types::Int32Type, u32, 1 << 31),
+            P::I64 => natives!(types::Int64Type, u64, 1 << 63),
+            P::ShortDecimal => {
+                let change = if column.descending { i64::MAX } else { i64::MIN };
+                let value = |row: &*const u8| {
+                    // SAFETY: as above.
+                    let bits = unsafe { row.add(at).cast::<i64>().read_unaligned() };
+                    i128::from(i64::from_be(bits) ^ change)
+                };
+                let values: Vec<i128> = rows.iter().map(value).collect();
+                Ok(Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(data_type.clone())))
+            }
+            P::U8 => natives!(types::UInt8Type, u8, 0),
+            P::U16 => natives!(types::UInt16Type, u16, 0),
+            P::U32 => natives!(types::UInt32Type, u32, 0),
+            _ => natives!(types::UInt64Type, u64, 0),
+        }
     }
 
     /// Bytes of the key that the first `columns` columns take, the hash included.
@@ -372,13 +444,26 @@ pub(crate) fn prefixes(data_type: &DataType, array: &ArrayRef, prefixes: &mut Ve
     let rows = array.len();
     let column = Expr::Column(0);
     let key = SortKey { expr: column, data_type: data_type.clone(), descending: false, nulls_first: false };
-    let layout = KeyLayout::new(&[key], false, |_| 0);
+    let layout = KeyLayout::new(&[key], &[Narrowing::plain(data_type.clone())], false, |_| 0);
     let stride = layout.len().max(ENTRY_PREFIX);
     let mut keys = vec![0_u8; rows * stride];
     // SAFETY: there is room for that many keys, zeroed.
     unsafe { layout.write(&[], std::slice::from_ref(array), rows, keys.as_mut_ptr(), stride) };
     // SAFETY: each key has at least as many bytes as a prefix.
     prefixes.extend((0..rows).map(|row| unsafe { prefix_at(keys.as_ptr().add(row * stride)) }));
+}
+
+/// An array of `data_type`, which is stored as values of `T`.
+pub(super) fn primitive<T: ArrowPrimitiveType>(
+    data_type: &DataType,
+    values: Vec<T::Native>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    let array = PrimitiveArray::<T>::new(values.into(), nulls);
+    if *data_type == T::DATA_TYPE {
+        return Ok(Arc::new(array));
+    }
+    Ok(make_array(array.into_data().into_builder().data_type(data_type.clone()).build()?))
 }
 
 /// The order of two strings of bytes of one length: word by word, as keys have a few, for which a call would cost more.
@@ -450,7 +535,7 @@ impl KeyBits for i256 {
     }
 }
 
-impl KeyBits for [u8; VIEW_PREFIX] {
+impl<const N: usize> KeyBits for [u8; N] {
     type Bytes = Self;
     #[inline(always)]
     fn key_bytes(mut self, descending: bool) -> Self {
@@ -501,7 +586,8 @@ impl Writer {
         use PhysicalType as P;
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         match self.column.encoding {
-            Encoding::Prefix => self.prefixes(array, nulls),
+            Encoding::Prefix if self.column.nullable => self.prefixes::<VIEW_PREFIX>(array, nulls),
+            Encoding::Prefix => self.prefixes::<ENTRY_PREFIX>(array, nulls),
             Encoding::DayTime => {
                 let values = array.as_primitive::<types::IntervalDayTimeType>().values();
                 let flip = |half: i32| u64::from(half as u32 ^ 1 << 31);
@@ -562,20 +648,20 @@ impl Writer {
         self.values(nulls, |row| bits(values[row]));
     }
 
-    fn prefixes(&self, array: &ArrayRef, nulls: Option<&NullBuffer>) {
+    fn prefixes<const N: usize>(&self, array: &ArrayRef, nulls: Option<&NullBuffer>) {
         let (views, buffers) = match array.data_type() {
             DataType::Utf8View => (array.as_string_view().views(), array.as_string_view().data_buffers()),
             _ => (array.as_binary_view().views(), array.as_binary_view().data_buffers()),
         };
         self.values(nulls, |row| {
             let view = RowView(views[row]);
-            let mut prefix = [0; VIEW_PREFIX];
+            let mut prefix = [0; N];
             if view.is_long() {
                 let offset = (view.0 >> 96) as usize;
-                prefix.copy_from_slice(&buffers[(view.0 >> 64) as u32 as usize][offset..offset + VIEW_PREFIX]);
+                prefix.copy_from_slice(&buffers[(view.0 >> 64) as u32 as usize][offset..offset + N]);
             } else {
                 // Inlined bytes are followed by zeroes.
-                prefix.copy_from_slice(&view.0.to_le_bytes()[4..4 + VIEW_PREFIX]);
+                prefix.copy_from_slice(&view.0.to_le_bytes()[4..4 + N]);
             }
             prefix
         });
@@ -591,9 +677,18 @@ impl Writer {
 
     #[inline(always)]
     fn values<B: KeyBits>(&self, nulls: Option<&NullBuffer>, bits: impl Fn(usize) -> B) {
+        if !self.column.nullable {
+            assert!(nulls.is_none(), "values without NULLs");
+            for row in 0..self.rows {
+                let bytes = bits(row).key_bytes(self.column.descending);
+                // SAFETY: `KeyLayout::write` was promised room for all rows; the column's width is that of the bytes.
+                unsafe { self.target.add(row * self.stride).cast::<B::Bytes>().write_unaligned(bytes) };
+            }
+            return;
+        }
         let write = |row: usize| {
             let bytes = bits(row).key_bytes(self.column.descending);
-            // SAFETY: `KeyLayout::write` was promised room for all rows; the column's width is that of the bytes.
+            // SAFETY: as above.
             unsafe {
                 let target = self.target.add(row * self.stride);
                 *target = VALID;

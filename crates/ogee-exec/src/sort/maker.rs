@@ -86,6 +86,11 @@ impl RunMaker {
         self.make_room(cancelled)
     }
 
+    /// Takes runs of rows that came before all others.
+    pub(crate) fn put_first(&mut self, runs: Vec<Run>) {
+        self.runs.splice(0..0, runs);
+    }
+
     /// The runs of all rows, in the order in which equal rows came.
     pub(crate) fn finish(mut self, cancelled: Cancelled<'_>) -> Result<Vec<Run>, ExecError> {
         if self.rows.rows() > 0 {

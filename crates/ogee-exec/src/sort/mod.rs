@@ -1,6 +1,6 @@
 //! Sorting that does not care how much memory there is, and the first rows of an order.
 //!
-//! `key` makes keys that are compared byte by byte, `plan` binds a specification to a row layout, `entries` sorts pinned rows. `sink` is the first
+//! `key` makes keys that are compared byte by byte, `plan` binds a specification to a row layout, as narrow as `guesses` say, `entries` sorts pinned rows. `sink` is the first
 //! phase, in which each lane has a `maker` of runs: as large as the grant, or, of rows that are wanted only up to a limit, the best so far. `run` writes them, `merge` merges
 //! them, `source` is the second phase: ranges of the order, merged side by side. What keeps them in order on their way out is
 //! [`RowOrder`](crate::RowOrder). Narrow rows without strings are sorted by moving them, in `packed`.
@@ -9,6 +9,7 @@
 //! merged at once follows from the grant.
 
 mod entries;
+mod guesses;
 mod key;
 mod maker;
 mod merge;
@@ -27,10 +28,11 @@ pub use self::run::Wanted;
 use self::source::SortSource;
 pub(crate) use self::{
     entries::{ENTRY_BYTES, RowBases},
+    guesses::SortPlans,
     key::prefixes,
     maker::RunMaker,
     merge::{Merge, Position},
-    plan::SortPlan,
+    plan::{Codes, SortPlan},
     run::{Leading, Run},
     sink::{Scratch, SortSink},
     slice::RowSlice,
@@ -90,16 +92,21 @@ pub fn sort(query: &mut Query, input: OpenPipeline, spec: SortSpec) -> Result<Op
         }
         return Ok(rows);
     }
-    let plan = Arc::new(SortPlan::new(spec.schema, &spec.keys, Vec::new())?);
+    let fetch = spec.fetch;
+    // Keys of all lanes are compared with that of the last row within a limit, so they have one form.
+    let plans = Arc::new(match fetch {
+        Some(_) => SortPlans::fixed(Arc::new(SortPlan::new(spec.schema, &spec.keys, Vec::new())?)),
+        None => SortPlans::new(spec, &input.domains())?,
+    });
     let ctx = query.ctx().clone();
     let sorted = Arc::new(SortedRows::default());
-    let sink = SortSink::new(Arc::clone(&plan), ctx.clone(), spec.fetch, None, Arc::clone(&sorted));
+    let sink = SortSink::new(Arc::clone(&plans), ctx.clone(), fetch, None, Arc::clone(&sorted));
     let first = query.add(input, Arc::new(sink));
     let order = Arc::new(RowOrder::default());
-    let mut rows = OpenPipeline::new(Arc::new(SortSource::new(plan, ctx, sorted, Arc::clone(&order))));
+    let mut rows = OpenPipeline::new(Arc::new(SortSource::new(plans, ctx, sorted, Arc::clone(&order))));
     rows.deps.push(first);
     rows.order = Some(order);
-    if let Some(fetch) = spec.fetch {
+    if let Some(fetch) = fetch {
         rows.limit(0, Some(fetch as u64));
     }
     Ok(rows)

@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
+    guesses::SortPlans,
     merge::{Merge, pages_pinned},
-    plan::SortPlan,
+    plan::{Codes, SortPlan},
     run::Run,
     slice::RowSlice,
 };
@@ -194,7 +195,7 @@ impl Ranges {
 
 /// The rows of a sort, in order.
 pub(crate) struct SortSource {
-    plan: Arc<SortPlan>,
+    plans: Arc<SortPlans>,
     ctx: ExecContext,
     sorted: Arc<SortedRows>,
     order: Arc<RowOrder>,
@@ -202,8 +203,8 @@ pub(crate) struct SortSource {
 }
 
 impl SortSource {
-    pub(crate) fn new(plan: Arc<SortPlan>, ctx: ExecContext, sorted: Arc<SortedRows>, order: Arc<RowOrder>) -> Self {
-        Self { plan, ctx, sorted, order, wanted: Mutex::new(RowSlice::ALL) }
+    pub(crate) fn new(plans: Arc<SortPlans>, ctx: ExecContext, sorted: Arc<SortedRows>, order: Arc<RowOrder>) -> Self {
+        Self { plans, ctx, sorted, order, wanted: Mutex::new(RowSlice::ALL) }
     }
 }
 
@@ -217,7 +218,7 @@ impl Source for SortSource {
     }
 
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.plan.schema)
+        Arc::clone(self.plans.schema())
     }
 
     fn limit(&self, skip: u64, fetch: Option<u64>) -> bool {
@@ -227,12 +228,14 @@ impl Source for SortSource {
     }
 
     fn lanes(&self, threads: usize) -> usize {
-        self.sorted.lanes(&self.ctx, threads, &cut(&self.plan, &self.order, *self.wanted.lock()))
+        self.sorted.lanes(&self.ctx, threads, &cut(&self.plans.latest(), &self.order, *self.wanted.lock()))
     }
 
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         Ok(Box::new(SortSourceLocal {
-            plan: Arc::clone(&self.plan),
+            plan: self.plans.latest(),
+            plans: Arc::clone(&self.plans),
+            codes: Codes::default(),
             ctx: ctx.clone(),
             sorted: Arc::clone(&self.sorted),
             order: Arc::clone(&self.order),
@@ -251,7 +254,10 @@ impl Source for SortSource {
 }
 
 struct SortSourceLocal {
+    plans: Arc<SortPlans>,
+    /// The one that all runs have in the end.
     plan: Arc<SortPlan>,
+    codes: Codes,
     ctx: ExecContext,
     sorted: Arc<SortedRows>,
     order: Arc<RowOrder>,
@@ -272,6 +278,7 @@ impl SourceLocal for SortSourceLocal {
     fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
         loop {
             let Some((range, merge)) = &mut self.range else {
+                self.plan = self.plans.latest();
                 let cut = cut(&self.plan, &self.order, self.wanted);
                 self.range = self.sorted.next_range(&self.ctx, &cut, &self.plan)?;
                 let Some((range, merge)) = &self.range else { return Ok(SourceStep::Exhausted) };
@@ -300,7 +307,7 @@ impl SourceLocal for SortSourceLocal {
             self.row += self.rows.len();
             if !wanted.is_empty() {
                 // SAFETY: the merge keeps the rows pinned until it is asked for more.
-                return Ok(SourceStep::Chunk(unsafe { self.plan.gather(&self.rows[wanted])? }));
+                return Ok(SourceStep::Chunk(unsafe { self.plan.gather(&self.rows[wanted], &mut self.codes)? }));
             }
         }
     }

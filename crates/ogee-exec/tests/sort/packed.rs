@@ -13,9 +13,9 @@ fn narrow(seed: u64, rows: usize) -> Vec<ArrayRef> {
 }
 
 /// Chunks with statistics that need not be true.
-struct Hinted {
-    chunks: Arc<dyn Source>,
-    domains: Vec<Domain>,
+pub(super) struct Hinted {
+    pub(super) chunks: Arc<dyn Source>,
+    pub(super) domains: Vec<Domain>,
 }
 
 impl Source for Hinted {

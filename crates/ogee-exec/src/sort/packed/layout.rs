@@ -8,15 +8,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Decimal128Array, PrimitiveArray, cast::AsArray, make_array,
-    types,
-};
+use arrow_array::{Array, ArrayRef, BooleanArray, Decimal128Array, cast::AsArray, types};
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType};
 use ogee_vector::{Domain, PhysicalType, integer_values};
 
-use super::super::key::{f32_order, f64_order};
+use super::super::key::{f32_order, f64_order, primitive};
 
 /// How a value becomes an integer of 64 bits with a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,19 +369,6 @@ impl Field {
             Form::Order32 | Form::Order64 => unreachable!("such a key is no column"),
         }
     }
-}
-
-/// An array of `data_type`, which is stored as values of `T`.
-fn primitive<T: ArrowPrimitiveType>(
-    data_type: &DataType,
-    values: Vec<T::Native>,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, ArrowError> {
-    let array = PrimitiveArray::<T>::new(values.into(), nulls);
-    if *data_type == T::DATA_TYPE {
-        return Ok(Arc::new(array));
-    }
-    Ok(make_array(array.into_data().into_builder().data_type(data_type.clone()).build()?))
 }
 
 #[cfg(test)]
