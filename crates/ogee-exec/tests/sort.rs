@@ -5,6 +5,8 @@
 mod guesses;
 #[path = "sort/packed.rs"]
 mod packed;
+#[path = "sort/strings.rs"]
+mod strings;
 #[path = "sort/window.rs"]
 mod window;
 

@@ -1,27 +1,20 @@
 //! Sorting the rows of pinned pages without moving them: 16-byte entries, of which the upper 12 bytes are the first of the key and the
 //! lower 4 say where the row is.
 //!
-//! An entry is one integer, so that most of the work is sorting integers without a branch. Entries that have equal prefixes are sorted again by
-//! the next 12 bytes of their keys, and so on; what strings decide is left to comparisons of rows. Rows are numbered as they came, so equal rows
-//! keep their order.
+//! An entry is one integer, so that most of the work is sorting integers without a branch. Entries that have equal prefixes are sorted again
+//! (`ties`). Rows are numbered as they came, so equal rows keep their order.
 
 use ogee_memory::{BufferManager, MemoryError, NonPaged, PAGE_SIZE};
 use ogee_row::PinnedRows;
 use std::sync::Arc;
 
-use super::{CONSUMER, key::ENTRY_PREFIX, plan::SortPlan};
+use super::{CONSUMER, key::ENTRY_PREFIX, plan::SortPlan, ties::Ties};
 
 /// Bits of a row's number on its page: rows have at least 16 bytes.
 const ROW_BITS: u32 = 14;
 /// Pages whose rows can be numbered: 64 GiB.
 pub(crate) const PAGES_MAX: usize = 1 << (32 - ROW_BITS);
 const _: () = assert!(PAGE_SIZE / 16 <= 1 << ROW_BITS);
-
-/// Groups smaller than this are compared row by row at once.
-const SMALL: usize = 12;
-
-/// How often a group is sorted again by what comes next in its strings, before they are compared as a whole: a bound for the stack.
-const STRING_LEVELS_MAX: usize = 64;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 16;
@@ -79,7 +72,7 @@ impl Entries {
         let slots = entries.slice_mut();
         slots.sort_unstable();
         if !plan.keys.fits_entry() {
-            Ties { plan, bases: &bases }.refine(slots, ENTRY_PREFIX);
+            Ties::new(plan, &bases).refine(slots, 0, ENTRY_PREFIX);
         }
         Ok(entries)
     }
@@ -100,7 +93,7 @@ impl Entries {
         let bases = RowBases::new(pages, plan.layout.width());
         let slots = entries.slice_mut();
         slots.sort_unstable();
-        let ties = Ties { plan, bases: &bases };
+        let ties = Ties::new(plan, &bases);
         for group in slots.chunk_by_mut(|a, b| a >> 96 == b >> 96) {
             let first = bases.row(group[0]);
             // SAFETY: rows of pinned pages.
@@ -108,7 +101,7 @@ impl Entries {
             if !group[1..].iter().all(same) {
                 ties.compare_rows(group);
             } else if groups + 8 < plan.keys.len() || !plan.keys.is_plain() {
-                ties.refine(group, groups + 8);
+                ties.refine(group, groups, groups + 8);
             }
         }
         Ok(entries)
@@ -164,91 +157,5 @@ impl Entries {
         self.memory
             .as_mut()
             .map_or(&mut [], |memory| unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), len) })
-    }
-}
-
-/// Sorts what prefixes left open.
-struct Ties<'a> {
-    plan: &'a SortPlan,
-    bases: &'a RowBases,
-}
-
-impl Ties<'_> {
-    /// Sorts each group of entries with equal prefixes by what comes from byte `depth` of the keys on.
-    fn refine(&self, entries: &mut [u128], depth: usize) {
-        for group in entries.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
-            if group.len() > 1 {
-                self.resolve(group, depth);
-            }
-        }
-    }
-
-    /// Sorts entries by comparing their rows.
-    fn compare_rows(&self, entries: &mut [u128]) {
-        entries.sort_unstable_by(|&a, &b| {
-            // SAFETY: rows of pinned pages.
-            let order = unsafe { self.plan.keys.compare(self.bases.row(a), self.bases.row(b)) };
-            order.then_with(|| (a as u32).cmp(&(b as u32)))
-        });
-    }
-
-    fn resolve(&self, group: &mut [u128], depth: usize) {
-        let plain = self.plan.keys.plain_bytes();
-        if group.len() >= SMALL
-            && (plain..plain + STRING_LEVELS_MAX).contains(&depth)
-            && let Some(descending) = self.plan.keys.first_string()
-            && self.resolve_strings(group, descending, depth + 1)
-        {
-            return;
-        }
-        if group.len() < SMALL || depth >= plain {
-            self.compare_rows(group);
-            return;
-        }
-        let prefix = group[0] >> 32 << 32;
-        for entry in group.iter_mut() {
-            // SAFETY: a row of a pinned page.
-            let part = unsafe { self.plan.keys.part(self.bases.row(*entry), depth, plain) };
-            *entry = part | u128::from(*entry as u32);
-        }
-        group.sort_unstable();
-        if depth + ENTRY_PREFIX < plain || !self.plan.keys.is_plain() {
-            self.refine(group, depth + ENTRY_PREFIX);
-        }
-        group.iter_mut().for_each(|entry| *entry = prefix | u128::from(*entry as u32));
-    }
-
-    /// Sorts a group whose keys are equal up to a string by what comes after the beginning that all of its strings share. False: one of them ends
-    /// there, or they are NULL.
-    fn resolve_strings(&self, group: &mut [u128], descending: bool, depth: usize) -> bool {
-        // SAFETY: rows of pinned pages, as long as the group is being sorted.
-        let string = |entry: u128| unsafe { self.plan.keys.string(self.bases.row(entry)) };
-        let Some(first) = string(group[0]) else { return false };
-        let mut shared = first.len();
-        let mut shortest = first.len();
-        for &entry in &group[1..] {
-            let other = string(entry).unwrap_or_default();
-            shortest = shortest.min(other.len());
-            shared = first.iter().zip(other).take(shared).take_while(|(a, b)| a == b).count();
-        }
-        if shortest <= shared {
-            return false;
-        }
-        let prefix = group[0] >> 32 << 32;
-        for entry in group.iter_mut() {
-            let rest = &string(*entry).unwrap_or_default()[shared..];
-            let mut bytes = [0_u8; 16];
-            let len = rest.len().min(ENTRY_PREFIX);
-            bytes[..len].copy_from_slice(&rest[..len]);
-            let part = u128::from_be_bytes(bytes);
-            // The last four bytes stay free for the place.
-            let part = if descending { !part >> 32 << 32 } else { part };
-            *entry = part | u128::from(*entry as u32);
-        }
-        group.sort_unstable();
-        // Those that are still equal share more, and are fewer.
-        self.refine(group, depth);
-        group.iter_mut().for_each(|entry| *entry = prefix | u128::from(*entry as u32));
-        true
     }
 }

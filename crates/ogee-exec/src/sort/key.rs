@@ -61,6 +61,8 @@ struct Tie {
     view: usize,
     /// Offset in the key of the string's byte for NULLs, if it has one.
     marker: Option<usize>,
+    /// Bytes of the string that the key has.
+    in_key: usize,
     descending: bool,
 }
 
@@ -69,6 +71,29 @@ struct Piece {
     start: usize,
     end: usize,
     tie: Option<Tie>,
+}
+
+/// A piece of a key, to those who sort by one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct PieceRef<'a> {
+    piece: &'a Piece,
+    is_last: bool,
+}
+
+impl PieceRef<'_> {
+    /// Where it ends in the key.
+    pub(super) fn end(self) -> usize {
+        self.piece.end
+    }
+
+    /// Of the string at its end: how many of its bytes the key has, and whether it is descending.
+    pub(super) fn string(self) -> Option<(usize, bool)> {
+        self.piece.tie.map(|tie| (tie.in_key, tie.descending))
+    }
+
+    pub(super) fn is_last(self) -> bool {
+        self.is_last
+    }
 }
 
 /// Layout of the normalized keys of rows.
@@ -126,7 +151,8 @@ impl KeyLayout {
                 Encoding::Fixed(physical) => physical.row_width(),
             };
             if encoding == Encoding::Prefix {
-                let tie = Tie { column: view_of(index), view: 0, marker, descending };
+                let in_key = ENTRY_PREFIX - usize::from(nullable);
+                let tie = Tie { column: view_of(index), view: 0, marker, in_key, descending };
                 pieces.push(Piece { start, end: len, tie: Some(tie) });
                 start = len;
             }
@@ -155,17 +181,26 @@ impl KeyLayout {
         self.len <= ENTRY_PREFIX && self.is_plain()
     }
 
-    /// Whether the first piece ends with a string, and that is descending.
-    pub(crate) fn first_string(&self) -> Option<bool> {
-        self.pieces[0].tie.map(|tie| tie.descending)
+    /// Piece `index` of the key, if there are so many.
+    #[inline]
+    pub(super) fn piece(&self, index: usize) -> Option<PieceRef<'_>> {
+        let piece = self.pieces.get(index)?;
+        Some(PieceRef { piece, is_last: index + 1 == self.pieces.len() })
     }
 
-    /// The string at the end of the first piece of a row's key; `None` if it is NULL.
+    /// The piece that has byte `at` of the key, and where it ends.
+    pub(super) fn piece_after(&self, at: usize) -> Option<(usize, usize)> {
+        let index = self.pieces.iter().position(|piece| piece.end > at)?;
+        Some((index, self.pieces[index].end))
+    }
+
+    /// The string at the end of piece `piece` of a row's key; `None` if it is NULL.
     ///
     /// # Safety
     /// As [`compare`](Self::compare); the string is used only while it is pinned.
-    pub(crate) unsafe fn string<'a>(&self, row: *const u8) -> Option<&'a [u8]> {
-        let tie = self.pieces[0].tie.expect("asked for by `first_string`");
+    #[inline(always)]
+    pub(super) unsafe fn string<'a>(&self, row: *const u8, piece: usize) -> Option<&'a [u8]> {
+        let tie = self.pieces[piece].tie.expect("a piece that ends with a string");
         // SAFETY: the caller vouches for the row and its string; an inlined string is read where it lies in the row.
         unsafe {
             let valid = tie.marker.is_none_or(|marker| *row.add(self.offset + marker) == VALID);
@@ -175,14 +210,21 @@ impl KeyLayout {
         }
     }
 
+    /// Where the bytes of the first string of a row's key are, for fetching them; the row itself if it has none.
+    ///
+    /// # Safety
+    /// As [`prefix`](Self::prefix).
+    #[inline(always)]
+    pub(super) unsafe fn string_start(&self, row: *const u8) -> *const u8 {
+        let Some(tie) = self.pieces[0].tie else { return row };
+        // SAFETY: the caller vouches for the row.
+        let view = unsafe { row.add(tie.view).cast::<RowView>().read_unaligned() };
+        if view.is_long() { view.pointer().wrapping_add(tie.in_key) } else { row }
+    }
+
     /// Whether the bytes of keys order rows by themselves.
     pub(crate) fn is_plain(&self) -> bool {
         self.pieces.iter().all(|piece| piece.tie.is_none())
-    }
-
-    /// Bytes at the start of keys that order rows by themselves: those before the first string that is cut off.
-    pub(crate) fn plain_bytes(&self) -> usize {
-        self.pieces[0].end
     }
 
     /// The first 12 bytes of a row's key, above 32 bits that are zero.

@@ -345,7 +345,7 @@ impl Merge {
 
 /// Fetches the beginning of a row that will be read soon.
 #[inline(always)]
-fn prefetch(row: *const u8) {
+pub(super) fn prefetch(row: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which may name any address.
     unsafe {

@@ -19,6 +19,7 @@ mod run;
 mod sink;
 mod slice;
 mod source;
+mod ties;
 
 use std::sync::Arc;
 
