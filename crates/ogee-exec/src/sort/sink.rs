@@ -202,7 +202,7 @@ impl SinkLocal for SortLocal {
     fn consume(&mut self, chunk: Chunk, task: &TaskContext) -> Result<Flow, ExecError> {
         let cancelled = || task.is_cancelled();
         let mut chunk = chunk;
-        if chunk.len() == 0 {
+        if chunk.is_empty() {
             return Ok(Flow::Continue);
         }
         self.turn_to(self.shared.plans.plan_for(&chunk)?, &cancelled)?;
