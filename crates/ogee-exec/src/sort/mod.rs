@@ -1,6 +1,7 @@
 //! Sorting that does not care how much memory there is, and the first rows of an order.
 //!
-//! `key` makes keys that are compared byte by byte, `plan` binds a specification to a row layout, as narrow as `guesses` say, `entries` sorts pinned rows. `sink` is the first
+//! `key` makes keys that are compared byte by byte, `plan` binds a specification to a row layout, as narrow as `guesses` say. `entries` sorts
+//! pinned rows, `ties` those whose keys begin alike. `sink` is the first
 //! phase, in which each lane has a `maker` of runs: as large as the grant, or, of rows that are wanted only up to a limit, the best so far. `run` writes them, `merge` merges
 //! them, `source` is the second phase: ranges of the order, merged side by side. What keeps them in order on their way out is
 //! [`RowOrder`](crate::RowOrder). Narrow rows without strings are sorted by moving them, in `packed`.
