@@ -166,7 +166,7 @@ fn strings_that_seem_few_and_are_many() {
 
 #[test]
 fn unsigned_numbers_beyond_63_bits_are_the_greatest() {
-    let values: Vec<u64> = (0..5000).map(|row: u64| if row % 3 == 0 { u64::MAX - row } else { row }).collect();
+    let values: Vec<u64> = (0..5000).map(|row: u64| if row.is_multiple_of(3) { u64::MAX - row } else { row }).collect();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(UInt64Array::from(values)),
         Arc::new(StringViewArray::from_iter_values((0..5000).map(|row| format!("number {row}")))),
