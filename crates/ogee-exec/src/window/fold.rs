@@ -48,11 +48,11 @@ pub(crate) fn state(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowS
         (F::Sum(_), DataType::Int64, DataType::Int64) => folded::<SumInteger<types::Int64Type>>(call, extent),
         (F::Sum(_), DataType::UInt64, DataType::UInt64) => folded::<SumInteger<types::UInt64Type>>(call, extent),
         (F::Sum(_), DataType::Float64, DataType::Float64) => folded::<SumFloat>(call, extent),
-        (F::Sum(_), DataType::Decimal128(_, from), DataType::Decimal128(38, to)) if from == to => {
+        (F::Sum(_), DataType::Decimal128(_, from), DataType::Decimal128(_, to)) if from == to => {
             folded::<SumInteger<types::Decimal128Type>>(call, extent)
         }
         (F::Avg(_), DataType::Float64, DataType::Float64) => folded::<AvgFloat>(call, extent),
-        (F::Avg(_), DataType::Decimal128(_, from), DataType::Decimal128(38, to))
+        (F::Avg(_), DataType::Decimal128(_, from), DataType::Decimal128(_, to))
             if i32::from(*to) == i32::from(*from) + AVG_EXTRA_SCALE as i32 =>
         {
             folded::<AvgDecimal>(call, extent)
