@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_queue::SegQueue;
 use parking_lot::Mutex;
 
-use crate::backing::TouchCosts;
+use crate::backing::{Access, TouchCosts};
 use crate::ledger::Ledger;
 use crate::mapping::{Backing, Mapping, discard, populate};
 use crate::{PAGE_SIZE, PIECE_SIZE};
@@ -111,9 +111,14 @@ impl FrameStore {
             };
         }
         let rest = PIECE_SIZE - PAGE_SIZE;
-        let may_be_huge = ledger.limit() >= HUGE_PAGE_LIMIT && self.costs.choose() == Backing::Huge;
+        let may_be_huge = ledger.limit() >= HUGE_PAGE_LIMIT && self.costs.choose(Access::InOrder) == Backing::Huge;
         let huge = may_be_huge && ledger.try_charge(rest);
         self.map_piece(huge).map(Some).inspect_err(|_| ledger.uncharge(if huge { PIECE_SIZE } else { PAGE_SIZE }))
+    }
+
+    /// What touching memory costs.
+    pub(crate) fn costs(&self) -> &TouchCosts {
+        &self.costs
     }
 
     fn pop_touched(&self) -> Option<Frame> {

@@ -89,6 +89,7 @@ mod variable_page;
 
 pub use account::{ProcessAccount, process_account};
 pub use allocator::CountingAllocator;
+pub use backing::Access;
 pub use config::{EvictionPolicy, MemoryConfig, TempCompression};
 pub use defaults::{default_limit, default_threads};
 pub use error::{MemoryError, format_bytes};

@@ -104,6 +104,12 @@ impl Mapping {
 
     /// Tells the kernel how to back what is touched from now on. Advice: a kernel without huge pages ignores it.
     pub(crate) fn advise(&self, backing: Backing) {
+        self.advise_part(0, self.len, backing);
+    }
+
+    /// The same for `len` bytes from `start` on, both multiples of 4 KiB.
+    pub(crate) fn advise_part(&self, start: usize, len: usize, backing: Backing) {
+        assert!(start <= self.len && len <= self.len - start, "a part of the mapping");
         #[cfg(target_os = "linux")]
         {
             use rustix::mm::{Advice, madvise};
@@ -113,10 +119,32 @@ impl Mapping {
             };
             // It fails in a kernel built without huge pages, which does what `Small` asks for anyway.
             // SAFETY: the range is ours, and neither advice changes its contents.
-            let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, advice) };
+            let _ = unsafe { madvise(self.start.as_ptr().add(start).cast(), len, advice) };
         }
         #[cfg(not(target_os = "linux"))]
         let _ = backing;
+    }
+
+    /// Touches `len` bytes from `start` on, which others may use meanwhile.
+    ///
+    /// # Errors
+    /// The system has no memory, or cannot touch it for others (Linux before 5.14).
+    pub(crate) fn populate_part(&self, start: usize, len: usize) -> io::Result<()> {
+        assert!(start <= self.len && len <= self.len - start, "a part of the mapping");
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::io::Errno;
+            use rustix::mm::{Advice, madvise};
+            loop {
+                // SAFETY: the range is ours; populating leaves contents as they are.
+                match unsafe { madvise(self.start.as_ptr().add(start).cast(), len, Advice::LinuxPopulateWrite) } {
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    result => return Ok(result?),
+                }
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

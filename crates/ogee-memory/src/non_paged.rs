@@ -1,7 +1,7 @@
 //! Memory of the pool that is not paged: arrays of hash tables. It may evict pages and is never evicted itself.
 //!
 //! It comes zeroed and is touched by its users, so that it lies where they run; it is charged in full from the start. From 2 MiB on
-//! it is backed by huge pages unless the limit is small.
+//! it is backed by huge pages unless the limit is small, or they are dear to touch and the user lets it be touched piece by piece.
 //!
 //! Not here: growth. A larger array is another one.
 #![expect(unsafe_code, reason = "raw memory is given out as slices of integers")]
@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::PIECE_SIZE;
 use crate::account::process_account;
+use crate::backing::Access;
 use crate::consumers::ConsumerId;
 use crate::error::MemoryError;
 use crate::frame::HUGE_PAGE_LIMIT;
@@ -28,6 +29,8 @@ pub struct NonPaged {
     mapping: Option<Mapping>,
     start: NonNull<u8>,
     len: usize,
+    /// It may have huge pages.
+    huge: bool,
 }
 
 // SAFETY: plain memory with one owner; shared access is by atomics or through raw pointers, whose users see to exclusion.
@@ -53,7 +56,7 @@ impl NonPaged {
         pool.ledger.add_non_paged(charge);
         let consumer = pool.consumers.intern(consumer);
         pool.consumers.add(consumer, charge);
-        Ok(Self { pool: Arc::clone(pool), consumer, mapping: Some(mapping), start, len: bytes })
+        Ok(Self { pool: Arc::clone(pool), consumer, mapping: Some(mapping), start, len: bytes, huge })
     }
 
     /// The first byte; aligned to 4 KiB.
@@ -77,6 +80,25 @@ impl NonPaged {
     /// Never: memory of no bytes is not given out.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Pieces of 2 MiB, the last one perhaps smaller.
+    pub fn num_pieces(&self) -> usize {
+        self.len.div_ceil(PIECE_SIZE)
+    }
+
+    /// Touches a piece before its first use, of huge pages or of small ones, whichever have been cheaper to touch. What is in it stays, so others
+    /// may use it meanwhile. Where that is not possible, its users touch it.
+    pub fn touch(&self, piece: usize, access: Access) {
+        let mapping = self.mapping.as_ref().expect("there until `drop`");
+        let start = piece * PIECE_SIZE;
+        let bytes = (mapping.len() - start).min(PIECE_SIZE);
+        let costs = self.pool.frames.costs();
+        let backing = if self.huge { costs.choose(access) } else { Backing::Small };
+        if self.huge && backing == Backing::Small {
+            mapping.advise_part(start, bytes, backing);
+        }
+        let _ = costs.measured(backing, bytes, || mapping.populate_part(start, bytes));
     }
 
     /// The whole as 64-bit words; bytes beyond the last whole word are left out.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ogee_memory::{
-    BufferManager, FaultPlan, FaultyIo, LIMIT_MIN, MemoryConfig, MemoryError, PAGE_SIZE, PageHandle, PinnedPage,
-    TempCompression,
+    Access, BufferManager, FaultPlan, FaultyIo, LIMIT_MIN, MemoryConfig, MemoryError, PAGE_SIZE, PageHandle,
+    PinnedPage, TempCompression,
 };
 
 struct Fixture {
@@ -300,6 +300,23 @@ fn non_paged_memory_is_zero_and_evicts() {
     assert_eq!(fixture.manager.stats().non_paged, 0);
     for (seed, page) in pages.iter().enumerate() {
         check(&page.pin().unwrap(), seed as u64);
+    }
+}
+
+#[test]
+fn non_paged_memory_may_be_touched_while_it_is_used() {
+    // Huge pages, or not.
+    for frames in [16, 3000] {
+        let fixture = fixture(frames, |_| ());
+        let table = fixture.manager.allocate_non_paged("table", 9 * PAGE_SIZE + 100).unwrap();
+        let words = table.as_atomic_u64_slice();
+        words[7].store(1, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(table.num_pieces(), 2);
+        for access in [Access::InOrder, Access::Scattered] {
+            (0..table.num_pieces()).for_each(|piece| table.touch(piece, access));
+        }
+        let sum: u64 = words.iter().map(|word| word.load(std::sync::atomic::Ordering::Relaxed)).sum();
+        assert_eq!(sum, 1, "what was there stays, the rest is zero");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Appending rows straight into radix partitions (paper B, phase 1).
 
+mod combining;
+
 use std::sync::Arc;
 
 use ogee_memory::{BufferManager, MemoryError, NeededAt, PAGE_SIZE, PinnedPage};
@@ -9,6 +11,7 @@ use crate::{
     partition::{OWN_BASE_BYTES, OWN_PAGE, RowPage, write_own_base},
     row_hash,
 };
+use combining::WriteCombining;
 
 /// Where the next row of a partition goes.
 struct Cursor {
@@ -38,6 +41,17 @@ impl Cursor {
             heap_left: 0,
         }
     }
+
+    /// Counts `rows` rows of `width` bytes that were just written to the page.
+    ///
+    /// # Safety
+    /// The page has room for them.
+    #[inline(always)]
+    unsafe fn advance(&mut self, rows: usize, width: usize) {
+        // SAFETY: at most one past the last row that fits.
+        self.next_row = unsafe { self.next_row.add(rows * width) };
+        self.rows_left -= rows;
+    }
 }
 
 /// Rows of one lane, appended to the partition that their hash names. Each partition keeps one row page (and one heap page where
@@ -58,6 +72,9 @@ pub struct PartitionedRows {
     with_strings: bool,
     rows: usize,
     rows_per_page: usize,
+    /// Where rows wait for others of their partition, once some were scattered and that pays.
+    combining: Option<WriteCombining>,
+    combining_tried: bool,
 }
 
 // SAFETY: the raw pointers of the cursors point into pages that `self` keeps pinned; nobody else has them.
@@ -92,6 +109,8 @@ impl PartitionedRows {
             allocated_bytes: 0,
             with_strings: false,
             rows: 0,
+            combining: None,
+            combining_tried: false,
         }
     }
 
@@ -119,7 +138,8 @@ impl PartitionedRows {
         let resident = pages[..full].iter().filter(|page| page.page.is_resident()).map(|page| page.rows as usize);
         let cursor = &self.cursors[partition];
         let open = if pages.is_empty() { 0 } else { cursor.page_rows - cursor.rows_left };
-        resident.sum::<usize>() + open
+        let waiting = self.combining.as_ref().map_or(0, |combining| combining.rows(partition));
+        resident.sum::<usize>() + open + waiting
     }
 
     /// Rows of partition `partition`, but for those on the page being filled.
@@ -159,7 +179,6 @@ impl PartitionedRows {
         if from.row_pages.is_empty() || !all_resident && self.layout.has_heap() {
             return None;
         }
-        self.cursors[partition] = Cursor::closed(self.rows_per_page);
         let mut taken = RowPartition::new(Arc::clone(&self.layout));
         std::mem::swap(&mut taken.heap_pages, &mut from.heap_pages);
         for page in std::mem::take(&mut from.row_pages) {
@@ -168,6 +187,9 @@ impl PartitionedRows {
         }
         taken.rows = taken.row_pages.iter().map(|page| page.rows as usize).sum();
         from.rows -= taken.rows;
+        // Of the pages that are left the last is full, which need not be of so many rows.
+        let page_rows = from.row_pages.last().map_or(self.rows_per_page, |page| page.rows as usize);
+        self.cursors[partition] = Cursor::closed(page_rows);
         self.rows -= taken.rows;
         Some(taken)
     }
@@ -205,11 +227,28 @@ impl PartitionedRows {
         addresses: &mut Vec<*mut u8>,
     ) -> Result<(), MemoryError> {
         addresses.clear();
+        self.settle_all();
+        // SAFETY: the caller vouches for the sources.
+        unsafe { self.append_each(sources, |address| addresses.push(address)) }
+    }
+
+    /// Appends the rows at `sources`, of partitions without rows that wait, and calls `told` for the address of each.
+    ///
+    /// # Safety
+    /// As [`append`](Self::append).
+    #[inline(always)]
+    unsafe fn append_each(
+        &mut self,
+        sources: impl Iterator<Item = *const u8>,
+        mut told: impl FnMut(*mut u8),
+    ) -> Result<(), MemoryError> {
         let width = self.layout.width();
+        let mut appended = 0;
         if self.layout.has_heap() {
             for source in sources {
                 // SAFETY: the caller vouches for the source.
-                addresses.push(unsafe { self.append_with_heap(source, width)? });
+                told(unsafe { self.append_with_heap(source, width)? });
+                appended += 1;
             }
         } else {
             for source in sources {
@@ -218,11 +257,12 @@ impl PartitionedRows {
                     let partition = self.radix.partition(row_hash(source));
                     let target = self.next_row(partition)?;
                     copy_row(source, target, width);
-                    addresses.push(target);
+                    told(target);
                 }
+                appended += 1;
             }
         }
-        self.rows += addresses.len();
+        self.rows += appended;
         Ok(())
     }
 
@@ -232,11 +272,10 @@ impl PartitionedRows {
     /// When memory runs out.
     pub fn append_partition(&mut self, mut partition: RowPartition) -> Result<(), MemoryError> {
         assert!(Arc::ptr_eq(&partition.layout, &self.layout), "rows are moved among partitions of one layout");
-        let mut addresses = Vec::new();
         while partition.num_pages() > 0 {
             let page = partition.pin_page(partition.num_pages() - 1)?;
             // SAFETY: the page's rows and their strings are pinned while `page` lives.
-            unsafe { self.append((0..page.len()).map(|row| page.row(row).cast_const()), &mut addresses)? };
+            unsafe { self.scatter((0..page.len()).map(|row| page.row(row).cast_const()))? };
             drop(page);
             partition.pop_page();
         }
@@ -276,6 +315,8 @@ impl PartitionedRows {
                     }
                 }
                 cursor.heap_left -= heap_bytes;
+                // As `next_row` does: the next strings most often take two lines.
+                prefetch_for_write(cursor.next_heap.wrapping_add(64));
             }
             self.extend_segment(partition, heap_bytes > 0);
             Ok(target)
@@ -336,10 +377,9 @@ impl PartitionedRows {
         }
         let cursor = &mut self.cursors[partition];
         let target = cursor.next_row;
-        // SAFETY: at most one past the last row that fits.
-        cursor.next_row = unsafe { target.add(self.layout.width()) };
+        // SAFETY: there is room for at least one.
+        unsafe { cursor.advance(1, self.layout.width()) };
         prefetch_for_write(cursor.next_row.wrapping_add(64));
-        cursor.rows_left -= 1;
         Ok(target)
     }
 
@@ -411,6 +451,9 @@ impl PartitionedRows {
 
     /// Books the rows on the partition's last page.
     fn count_rows(&mut self, partition: usize) {
+        if let Some(combining) = &mut self.combining {
+            combining.settle(partition, &mut self.cursors[partition], self.layout.width());
+        }
         let on_page = self.cursors[partition].page_rows - self.cursors[partition].rows_left;
         let partition = &mut self.partitions[partition];
         if let Some(page) = partition.row_pages.last_mut() {
