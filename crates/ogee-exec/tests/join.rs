@@ -489,6 +489,20 @@ fn one_hot_key_larger_than_memory() {
 }
 
 #[test]
+fn many_probe_rows_meet_several_blocks() {
+    // Pages of several lanes on the probe side, which pass by once for each block and go with the last.
+    let mut build = rows(8, 100_000, 1, 1);
+    build.iter_mut().for_each(|row| row.key = Some(5));
+    let probe = rows(10, 120_000, 60_000, 1_000_000);
+    let small = Setup { name: "small", limit: 8 << 20, filters: Some(KeyFilters::Never), threads: 2, ..PLAIN };
+    for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::ProbeSemi, JoinKind::ProbeAnti, JoinKind::ProbeMark] {
+        let case = Case { kind, keys: Keys::Number, nulls_equal: false, null_aware: false, residual: false };
+        let expected = run(&PLAIN, case, &build, &probe);
+        assert!(run(&small, case, &build, &probe) == expected, "{case:?}");
+    }
+}
+
+#[test]
 fn rows_without_a_mate_are_dropped_early() {
     let build = rows(10, 400, 1_000, 1_000_000);
     let probe = rows(11, 6_000, 10_000, 1_000_000);

@@ -46,11 +46,7 @@ pub(crate) struct EarlyCombination {
     by_size: Vec<(usize, usize)>,
     table: Option<SaltedTable>,
     pairs: Pairs,
-    addresses: Vec<*mut u8>,
 }
-
-// SAFETY: the addresses are used only within calls that keep their pages pinned.
-unsafe impl Send for EarlyCombination {}
 
 impl EarlyCombination {
     /// Forgets what was seen: the partitioning is a new one.
@@ -160,7 +156,7 @@ impl EarlyCombination {
                 Some(page.row(row).cast_const())
             });
             // SAFETY: the rows and all that they point to are pinned. They were taken from this partition, and have its hashes.
-            unsafe { rows.append(marked, &mut self.addresses)? };
+            unsafe { rows.scatter(marked)? };
             word += GroupMarks::words(page);
         }
         // A lane that looks rows up has its pages retained, but nothing refers to these.

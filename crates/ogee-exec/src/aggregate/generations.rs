@@ -170,7 +170,6 @@ pub(crate) fn turn(
     let (mut from, mut to) = (Vec::new(), Vec::new());
     from.resize_with(old.narrowings.len(), CodeCache::default);
     to.resize_with(new.narrowings.len(), CodeCache::default);
-    let mut addresses = Vec::new();
     while partition.num_pages() > 0 {
         let page = partition.pin_page(partition.num_pages() - 1)?;
         for first in (0..page.len()).step_by(TURNED_ROWS) {
@@ -204,7 +203,7 @@ pub(crate) fn turn(
                 }
             }
             // SAFETY: staged just now, with pointers into arrays that are alive.
-            unsafe { target.append((0..rows.len()).map(|row| stage.row(row)), &mut addresses)? };
+            unsafe { target.scatter((0..rows.len()).map(|row| stage.row(row)))? };
         }
         drop(page);
         partition.pop_page();

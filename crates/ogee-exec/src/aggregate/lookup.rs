@@ -256,15 +256,36 @@ impl PerfectTable {
     /// Looks the same rows up where there are few groups in all and each of theirs is there: `few` groups then begin with them, by number, without
     /// a look at addresses. Whether it is so.
     pub(crate) fn find_few(&mut self, layout: &RowLayout, keys: &[ArrayRef], rows: usize, few: &mut FewGroups) -> bool {
-        if self.len == 0 || self.len > self.found.len() || !FewGroups::pays(rows, self.len) {
+        if !self.has_few(rows) {
             return false;
         }
-        few.numbers.clear();
-        few.numbers.resize(rows, 0);
         let codes = only_bytes(layout, keys, rows);
         if codes.is_none() {
             self.write_slots(layout, keys, rows);
         }
+        self.number(codes, rows, few)
+    }
+
+    /// The same for rows that [`find_or_claim`](Self::find_or_claim) has just looked up: their slots are known.
+    pub(crate) fn number_found(
+        &mut self,
+        layout: &RowLayout,
+        keys: &[ArrayRef],
+        rows: usize,
+        few: &mut FewGroups,
+    ) -> bool {
+        self.has_few(rows) && self.number(only_bytes(layout, keys, rows), rows, few)
+    }
+
+    /// Whether there are so few groups that `rows` rows are better looked up by number.
+    fn has_few(&self, rows: usize) -> bool {
+        self.len > 0 && self.len <= self.found.len() && FewGroups::pays(rows, self.len)
+    }
+
+    /// Looks up by number the rows whose slots are `codes`, or were written.
+    fn number(&mut self, codes: Option<&[u8]>, rows: usize, few: &mut FewGroups) -> bool {
+        few.numbers.clear();
+        few.numbers.resize(rows, 0);
         let numbers = self.numbers.as_slice();
         // As arrays, so that no slot needs a check.
         let complete = if let Some(numbers) = numbers.first_chunk::<{ 1 << 16 }>() {

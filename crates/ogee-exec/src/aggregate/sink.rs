@@ -434,7 +434,7 @@ impl AggregateLocal {
         unsafe {
             update_states(plan, &scratch.evaluated, Updated::Rows(Targets::Each(targets)))?;
             let stage = &scratch.stage;
-            store.append((0..rows).map(|row| stage.row(row)), &mut scratch.addresses)?;
+            store.scatter((0..rows).map(|row| stage.row(row)))?;
         }
         Ok(())
     }
@@ -574,7 +574,7 @@ impl AggregateLocal {
         let Scratch { evaluated, found, few, .. } = scratch;
         let keys = &evaluated.stored[..plan.layout.num_keys()];
         let is_few = match lookup {
-            Some(Lookup::Perfect(table)) => table.find_few(&plan.layout, keys, rows, few),
+            Some(Lookup::Perfect(table)) => table.number_found(&plan.layout, keys, rows, few),
             _ => false,
         };
         let updated = if is_few { Updated::Few(few) } else { Updated::Rows(Targets::Each(&found.groups)) };

@@ -20,7 +20,7 @@ use self::{
 };
 use crate::{
     ExecError, Expr, OpenPipeline, Query, RowOrder, Sink,
-    sort::{SortKey, SortPlan, SortPlans, SortSink, SortSpec, SortedRows, supports},
+    sort::{SortKey, SortPlan, SortSink, SortSpec, SortedRows, supports},
     window::divide::DivideSink,
 };
 
@@ -159,14 +159,7 @@ pub fn asof(
     let (left_sink, right_sink, sides): (Arc<dyn Sink>, Arc<dyn Sink>, _) = if plan.spec.keys.is_empty() {
         let whole = |plan: &Arc<SortPlan>| {
             let sorted = Arc::new(SortedRows::default());
-            let sink = SortSink::new(
-                Arc::new(SortPlans::fixed(Arc::clone(plan))),
-                ctx.clone(),
-                None,
-                None,
-                Arc::clone(&sorted),
-            )
-            .among(2);
+            let sink = SortSink::fixed(plan, ctx.clone(), None, Arc::clone(&sorted)).among(2);
             (Arc::new(sink), sorted)
         };
         let (left_sink, left) = whole(&plan.left);

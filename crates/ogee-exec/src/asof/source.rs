@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ExecContext, ExecError, Source, SourceLocal, SourceStep,
-    sort::{Codes, Merge, SortPlan},
+    sort::{Merge, SortPlan},
 };
 
 /// Chunks that a lane makes between two looks at what else there is to do.
@@ -246,10 +246,10 @@ impl Pairs {
             return Ok(None);
         }
         // SAFETY: the caller vouches for the rows.
-        let mut columns = unsafe { columns(plan.left.gather(&self.left, &mut Codes::default())?) };
+        let mut columns = unsafe { columns(plan.left.gather_fixed(&self.left)?) };
         if plan.spec.kind.gives_right() {
             // SAFETY: as above.
-            columns.extend(unsafe { self::columns(plan.right.gather(&self.right, &mut Codes::default())?) });
+            columns.extend(unsafe { self::columns(plan.right.gather_fixed(&self.right)?) });
         }
         self.left.clear();
         self.right.clear();

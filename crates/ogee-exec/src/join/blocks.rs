@@ -38,12 +38,32 @@ impl Block {
     }
 }
 
-/// Where in the probe rows.
+/// Pages of rows that are read before it is their turn.
+const PAGES_AHEAD: usize = 12;
+
+/// Which row pages of a part, taken from the last on, have been asked for: those from here on.
+#[derive(Default)]
+struct Ahead(Option<usize>);
+
+impl Ahead {
+    /// Row page `index` of `part` is next: has it read, and those that follow.
+    fn read(&mut self, memory: &Arc<BufferManager>, part: &RowPartition, index: usize) {
+        let asked = self.0.unwrap_or(index + 1);
+        let from = index.saturating_sub(PAGES_AHEAD);
+        if from < asked {
+            memory.prefetch((from..asked).rev().flat_map(|page| part.pages_of(page)));
+            self.0 = Some(from);
+        }
+    }
+}
+
+/// Where in the probe rows: parts and their pages from the last on.
 #[derive(Default)]
 struct Position {
     part: usize,
     page: usize,
     row: usize,
+    ahead: Ahead,
     pinned: Option<PinnedRows>,
     /// The strings of the page.
     heap: Option<HeapBuffers>,
@@ -102,16 +122,20 @@ impl BlockJoin {
         let mut pages = Vec::new();
         let mut parts = Vec::new();
         let (mut rows, mut bytes, mut of_last) = (0, 0, 0);
+        let mut ahead = Ahead::default();
         while let Some(part) = self.build.last_mut() {
             if of_last == part.num_pages() {
                 of_last = 0;
+                ahead = Ahead::default();
                 parts.extend(self.build.pop());
                 continue;
             }
             // Strings of a page are on pages of their own; the part's average will do.
             let page_bytes = part.bytes().div_ceil(part.num_pages());
             let takes = bytes + page_bytes;
-            let page = part.pin_page(part.num_pages() - 1 - of_last)?;
+            let index = part.num_pages() - 1 - of_last;
+            ahead.read(&self.memory, part, index);
+            let page = part.pin_page(index)?;
             let table = slots_for(rows + page.len()) * size_of::<u64>();
             if takes + table > self.share && !pages.is_empty() {
                 break;
@@ -150,16 +174,25 @@ impl BlockJoin {
 
     /// Begins with the next rows of the probe side; false when there are none.
     fn begin_batch(&mut self, matcher: &mut Matcher, block: &Block, at: &mut Position) -> Result<bool, ExecError> {
+        // Nobody comes back to rows that have met the last block.
+        let is_last = self.is_last(block);
         let page = loop {
-            let Some(part) = self.probe.get_mut(at.part) else { return Ok(false) };
-            let page = match at.pinned.take() {
-                Some(page) => page,
-                None if at.page < part.num_pages() => {
-                    let page = part.pin_page(at.page)?;
+            let Some(number) = self.probe.len().checked_sub(at.part + 1) else { return Ok(false) };
+            let part = &mut self.probe[number];
+            let page = match (at.pinned.take(), part.num_pages().checked_sub(at.page + 1)) {
+                (Some(page), _) => page,
+                (None, Some(index)) => {
+                    at.ahead.read(&self.memory, part, index);
+                    let page = part.pin_page(index)?;
                     at.heap = HeapBuffers::of(std::iter::once(&page));
                     page
                 }
-                None => {
+                (None, None) if is_last => {
+                    self.probe.pop();
+                    at.ahead = Ahead::default();
+                    continue;
+                }
+                (None, None) => {
                     *at = Position { part: at.part + 1, ..Position::default() };
                     continue;
                 }
@@ -167,7 +200,12 @@ impl BlockJoin {
             if at.row < page.len() {
                 break page;
             }
-            (at.page, at.row) = (at.page + 1, 0);
+            at.row = 0;
+            drop(page);
+            match is_last {
+                true => part.pop_page(),
+                false => at.page += 1,
+            }
         };
         let end = page.len().min(at.row + self.capacity);
         self.batch.clear();
@@ -206,10 +244,11 @@ impl BlockJoin {
                 Phase::Done => return Ok(None),
                 Phase::Loading => {
                     let block = self.load()?;
-                    if let Some(part) = self.probe.first() {
-                        self.memory.prefetch(part.pages().take(block.pages.len().max(16)));
+                    let mut at = Position::default();
+                    if let Some(part) = self.probe.last().filter(|part| part.num_pages() > 0) {
+                        at.ahead.read(&self.memory, part, part.num_pages() - 1);
                     }
-                    self.phase = Phase::Probing(block, Position::default());
+                    self.phase = Phase::Probing(block, at);
                 }
                 Phase::Probing(block, mut at) => {
                     // SAFETY: block and batch are pinned.

@@ -8,18 +8,16 @@ use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
 use super::{
-    CONSUMER,
     key_set::KeyScratch,
     reach::KeyRanges,
     side::Keys,
-    state::{JoinState, open_bytes},
+    state::{JoinState, open_bytes, partitioned},
 };
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal};
 
-/// Rows of a lane that are not divided yet, in bytes: between these. Dividing costs a pass over them when they have become many, which is
-/// wasted where the build side stays in memory.
+/// Rows of a lane that are not divided yet, in bytes: at least so many. Dividing costs a pass over them when they have become many, which is
+/// wasted where the build side stays in memory, and so is the order that they came in: rows of neighbouring keys are found sooner side by side.
 const UNDIVIDED_MIN: usize = 4 * PAGE_SIZE;
-const UNDIVIDED_MAX: usize = 64 << 20;
 
 /// Keeps the rows of the build side.
 pub(crate) struct BuildSink {
@@ -47,13 +45,12 @@ impl Sink for BuildSink {
         Ok(Box::new(BuildLocal {
             rows: rows(&self.state, RadixBits::new(0)),
             unmatchable: None,
-            undivided: undivided.clamp(UNDIVIDED_MIN, UNDIVIDED_MAX),
+            undivided: undivided.max(UNDIVIDED_MIN),
             state: Arc::clone(&self.state),
             ranges: KeyRanges::default(),
             scratch: KeyScratch::default(),
             keys: Keys::default(),
             stage: RowStage::default(),
-            addresses: Vec::new(),
         }))
     }
 
@@ -63,8 +60,7 @@ impl Sink for BuildSink {
 }
 
 fn rows(state: &JoinState, radix: RadixBits) -> PartitionedRows {
-    let layout = Arc::clone(&state.plan.build.layout);
-    PartitionedRows::new(layout, Arc::clone(&state.ctx.memory), CONSUMER, radix, false)
+    partitioned(&state.ctx, &state.plan.build, radix)
 }
 
 struct BuildLocal {
@@ -78,16 +74,12 @@ struct BuildLocal {
     scratch: KeyScratch,
     keys: Keys,
     stage: RowStage,
-    addresses: Vec<*mut u8>,
 }
-
-// SAFETY: the addresses are scratch of one call.
-unsafe impl Send for BuildLocal {}
 
 impl BuildLocal {
     /// Appends the rows of `chunk`, whose keys were evaluated.
     fn append(&mut self, chunk: &Chunk, matchable: bool) -> Result<(), ExecError> {
-        let Self { state, rows: matchables, unmatchable, keys, stage, addresses, .. } = self;
+        let Self { state, rows: matchables, unmatchable, keys, stage, .. } = self;
         let _held = state.plan.build.stage(chunk, keys, stage)?;
         let to = match matchable {
             true => matchables,
@@ -101,7 +93,7 @@ impl BuildLocal {
             }
         }
         // SAFETY: the rows were staged just now; their strings are in `chunk`, `keys` and what is held.
-        unsafe { to.append((0..chunk.len()).map(|row| stage.row(row)), addresses)? };
+        unsafe { to.scatter((0..chunk.len()).map(|row| stage.row(row)))? };
         Ok(())
     }
 }

@@ -79,6 +79,9 @@ impl InsertLocal {
 
 impl SourceLocal for InsertLocal {
     fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+        if self.built.table.touch_some() {
+            return Ok(SourceStep::MorselEnd);
+        }
         let pages = self.take()?;
         if pages.is_empty() {
             return Ok(SourceStep::Exhausted);

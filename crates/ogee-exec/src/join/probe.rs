@@ -6,12 +6,11 @@ use ogee_row::{PartitionedRows, RadixBits, RowStage};
 use ogee_vector::{Chunk, Domain};
 
 use super::{
-    CONSUMER,
     matches::Matcher,
     rest::RestSource,
     side::Keys,
     spec::{JoinColumn, JoinKind},
-    state::{Absent, Built, JoinState, open_bytes},
+    state::{Absent, Built, JoinState, open_bytes, partitioned},
 };
 use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal, Source};
 
@@ -77,7 +76,6 @@ impl Operator for Probe {
             keys: Keys::default(),
             kept: None,
             stage: RowStage::default(),
-            addresses: Vec::new(),
         })
     }
 
@@ -107,11 +105,7 @@ struct ProbeLocal {
     /// Rows that wait for absent partitions.
     kept: Option<PartitionedRows>,
     stage: RowStage,
-    addresses: Vec<*mut u8>,
 }
-
-// SAFETY: the addresses are scratch of one call.
-unsafe impl Send for ProbeLocal {}
 
 impl ProbeLocal {
     /// Puts the rows of `chunk` aside whose partition is absent; what is left, with its keys evaluated.
@@ -132,12 +126,9 @@ impl ProbeLocal {
         let part = chunk.select(&later);
         let keys = self.keys.select(&later);
         let _held = plan.probe.stage(&part, &keys, &mut self.stage)?;
-        let kept = self.kept.get_or_insert_with(|| {
-            let layout = Arc::clone(&plan.probe.layout);
-            PartitionedRows::new(layout, Arc::clone(&self.state.ctx.memory), CONSUMER, absent.radix, false)
-        });
+        let kept = self.kept.get_or_insert_with(|| partitioned(&self.state.ctx, &plan.probe, absent.radix));
         // SAFETY: the rows were staged just now; their strings are in `part`, `keys` and what is held.
-        unsafe { kept.append((0..part.len()).map(|row| self.stage.row(row)), &mut self.addresses)? };
+        unsafe { kept.scatter((0..part.len()).map(|row| self.stage.row(row)))? };
         self.keys = self.keys.select(&here);
         Ok(chunk.select(&here))
     }

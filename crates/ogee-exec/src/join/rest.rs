@@ -108,8 +108,22 @@ impl Rest {
         }
     }
 
-    fn share(&self) -> usize {
-        self.share.get().copied().unwrap_or(SPLIT_BYTES_MIN)
+    /// Bytes that one lane may pin, decided when the first partition is taken out of `queue`, which still has it.
+    fn share(&self, queue: &VecDeque<Work>) -> usize {
+        let lanes = || self.lanes_for(queue, self.ctx.settings.threads).max(1);
+        *self.share.get_or_init(|| self.ctx.share.claim() / 2 / lanes())
+    }
+
+    /// As many lanes as there are things to do, and as partitions fit into memory at once.
+    fn lanes_for(&self, queue: &VecDeque<Work>, threads: usize) -> usize {
+        let footprints = queue.iter().filter_map(|work| match work {
+            Work::Absent(partition) => Some(footprint(&partition.build)),
+            _ => None,
+        });
+        let Some(largest) = footprints.max() else { return threads.min(queue.len()) };
+        let available = self.ctx.share.claim();
+        let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));
+        (available / 2 / need).clamp(1, threads.max(1)).min(queue.len())
     }
 
     /// Divides both sides of `partition` by further bits of their hashes, as many as open pages fit into `share`.
@@ -202,17 +216,7 @@ impl Source for RestSource {
     /// As many lanes as there are things to do, and as partitions fit into memory at once.
     fn lanes(&self, threads: usize) -> usize {
         let rest = &self.state.rest;
-        let queue = rest.queue.lock();
-        let available = rest.ctx.share.claim();
-        let footprints = queue.iter().filter_map(|work| match work {
-            Work::Absent(partition) => Some(footprint(&partition.build)),
-            _ => None,
-        });
-        let Some(largest) = footprints.max() else { return threads.min(queue.len()) };
-        let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));
-        let lanes = (available / 2 / need).clamp(1, threads.max(1)).min(queue.len());
-        rest.share.get_or_init(|| available / 2 / lanes);
-        lanes
+        rest.lanes_for(&rest.queue.lock(), threads)
     }
 
     fn attach(&self, waker: JobWaker) {
@@ -280,6 +284,10 @@ impl RestLocal {
         let rest = Arc::clone(&self.rest);
         let (partition, share) = {
             let mut queue = rest.queue.lock();
+            let share = match queue.front() {
+                Some(Work::Absent(_)) => rest.share(&queue),
+                _ => 0,
+            };
             match queue.pop_front() {
                 None => {
                     // Parts may still come from a lane that divides.
@@ -297,7 +305,6 @@ impl RestLocal {
                     return Ok(None);
                 }
                 Some(Work::Absent(partition)) => {
-                    let share = rest.share();
                     if partition.must_divide(&rest.plan, share) {
                         rest.dividing.fetch_add(1, Ordering::AcqRel);
                     } else if let Some(Work::Absent(next)) = queue.front()

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use ogee_memory::PAGE_SIZE;
+use ogee_memory::{NeededAt, PAGE_SIZE};
 use ogee_row::{HeapBuffers, PartitionedRows, PinnedRows, RadixBits, RowPartition};
 use parking_lot::Mutex;
 
@@ -105,6 +105,14 @@ pub(crate) struct Absent {
 /// Pages that a partition which is written to keeps open.
 pub(crate) fn open_bytes(side: &Side) -> usize {
     PAGE_SIZE * side.layout.open_pages()
+}
+
+/// Room for rows of `side`, by partition. Those of the first are needed first when partitions are joined one by one, and are to be in memory then.
+pub(crate) fn partitioned(ctx: &ExecContext, side: &Side, radix: RadixBits) -> PartitionedRows {
+    let (layout, memory) = (Arc::clone(&side.layout), Arc::clone(&ctx.memory));
+    let mut rows = PartitionedRows::new(layout, memory, CONSUMER, radix, false);
+    rows.set_needed((radix.bits() > 0).then_some(NeededAt::LAST));
+    rows
 }
 
 /// Bytes that joining with `parts` takes: pages and table.
@@ -232,8 +240,7 @@ impl JoinState {
         radix: RadixBits,
     ) -> Result<Vec<Vec<RowPartition>>, ExecError> {
         let mut by_partition: Vec<Vec<RowPartition>> = (0..radix.fan_out()).map(|_| Vec::new()).collect();
-        let layout = Arc::clone(&self.plan.build.layout);
-        let mut divided = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
+        let mut divided = partitioned(&self.ctx, &self.plan.build, radix);
         for (lane_radix, parts) in lanes {
             if lane_radix == radix {
                 by_partition.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));

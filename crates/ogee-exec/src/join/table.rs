@@ -11,11 +11,11 @@ use std::{
     marker::PhantomData,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use ogee_memory::{BufferManager, MemoryError, NonPaged};
+use ogee_memory::{Access, BufferManager, MemoryError, NonPaged};
 use ogee_row::{HeapBuffers, PinnedRows, RadixBits, RowLayout, row_hash};
 use ogee_vector::{Integer, PhysicalType};
 
@@ -55,6 +55,9 @@ pub(crate) enum Lookup<'a> {
 const SHARED_BITS: u32 = 2;
 /// Rows ahead of the one at hand whose slot is fetched.
 pub(super) const AHEAD: usize = 16;
+
+/// Pieces of the slots, of 2 MiB each, that a lane touches at a time.
+const PIECES_TOUCHED: usize = 8;
 
 /// How slots follow the values of a key: an integer, which rows have at `offset`.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +171,8 @@ macro_rules! with_place {
 /// The table.
 pub(crate) struct TaggedTable {
     slots: NonPaged,
+    /// Pieces of the slots that somebody touches or has touched.
+    touched: AtomicUsize,
     order: Option<KeyOrder>,
     /// Offset in a row of the address and the tags of those behind it.
     next: usize,
@@ -185,7 +190,17 @@ impl TaggedTable {
         next: usize,
     ) -> Result<Self, MemoryError> {
         let slots = order.map_or_else(|| slots_for(rows), |order| order.slots());
-        Ok(Self { slots: memory.allocate_non_paged(CONSUMER, slots * size_of::<u64>())?, order, next })
+        let slots = memory.allocate_non_paged(CONSUMER, slots * size_of::<u64>())?;
+        Ok(Self { slots, touched: AtomicUsize::new(0), order, next })
+    }
+
+    /// Touches some of the slots before rows are put there; false if all have been.
+    pub(crate) fn touch_some(&self) -> bool {
+        let access = if self.order.is_some() { Access::InOrder } else { Access::Scattered };
+        let first = self.touched.fetch_add(PIECES_TOUCHED, Ordering::Relaxed);
+        let end = self.slots.num_pieces().min(first.saturating_add(PIECES_TOUCHED));
+        (first..end).for_each(|piece| self.slots.touch(piece, access));
+        first < end
     }
 
     fn by_hash(&self) -> ByHash {

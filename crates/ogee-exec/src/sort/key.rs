@@ -1,57 +1,26 @@
 //! Normalized keys: bytes whose order, as `memcmp` has it, is the order of the rows.
 //!
-//! Each column is a byte that tells NULLs apart, if there may be some, then the value, narrowed as far as statistics allow: big-endian, the sign bit
-//! flipped, all bits inverted where the order is descending. Of such bytes an integer comes back, so that its column need not be kept beside them. Strings have only a prefix of their bytes in the key. So a key is cut into *pieces*, each of which ends with at most one
-//! string: pieces are compared byte by byte, and where one is equal up to its end, the strings themselves are.
-//!
-//! Floats are ordered as numbers: -0.0 equals 0.0, all NaN are equal and greater than any number.
+//! Each column is a byte that tells NULLs apart, if there may be some, then the value in bytes that order it (`encode`). Strings have only a
+//! prefix of their bytes in the key. So a key is cut into *pieces*, each of which ends with at most one string: pieces are compared byte by
+//! byte, and where one is equal up to its end, the strings themselves are.
 //!
 //! Not here: where rows are, and sorting them.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::cmp::Ordering;
 
-use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, Decimal128Array, PrimitiveArray, cast::AsArray, make_array, types,
-};
-use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, ScalarBuffer, i256};
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{ArrowError, DataType, IntervalUnit};
 use ogee_row::{Narrowing, RowLayout, RowView};
 use ogee_vector::PhysicalType;
 
-use super::SortKey;
+use super::{
+    SortKey,
+    encode::{Encoding, KeyColumn, VALID},
+};
 use crate::Expr;
-
-/// Bytes of a string in the key: with the byte before it, if there is one, all that an entry holds of a key.
-const VIEW_PREFIX: usize = ENTRY_PREFIX - 1;
 
 /// Bytes of a key that an entry holds, see `entries`.
 pub(crate) const ENTRY_PREFIX: usize = 12;
-
-/// Marks values that are not NULL.
-const VALID: u8 = 1;
-
-/// How the values of a key column become bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Encoding {
-    /// Of a physical type with a width of its own.
-    Fixed(PhysicalType),
-    /// Two halves of 32 bits: days, milliseconds.
-    DayTime,
-    /// The first bytes of a string; the rest is behind the view of a column of the row.
-    Prefix,
-}
-
-/// One column of the key.
-#[derive(Clone, Copy, Debug)]
-struct KeyColumn {
-    /// Of the byte for NULLs, if it is `nullable`; the value comes after it.
-    offset: usize,
-    nullable: bool,
-    encoding: Encoding,
-    descending: bool,
-    /// What NULL has in place of [`VALID`].
-    null: u8,
-}
 
 /// A string that tells apart keys that are equal so far.
 #[derive(Clone, Copy, Debug)]
@@ -113,13 +82,6 @@ pub(crate) struct KeyLayout {
 pub(crate) fn is_sortable(data_type: &DataType) -> bool {
     PhysicalType::of(data_type)
         .is_ok_and(|physical| physical != PhysicalType::Nested || ogee_row::NestedCodec::supports(data_type))
-}
-
-impl KeyColumn {
-    /// Where its value is.
-    fn value(&self) -> usize {
-        self.offset + usize::from(self.nullable)
-    }
 }
 
 impl KeyLayout {
@@ -389,10 +351,7 @@ impl KeyLayout {
 
     /// Whether [`values`](Self::values) gives key `index` back as it was.
     pub(crate) fn is_exact(&self, index: usize) -> bool {
-        use PhysicalType as P;
-        // Floats that are equal are not always the same.
-        let Encoding::Fixed(physical) = self.columns[index].encoding else { return false };
-        matches!(physical, P::I8 | P::I16 | P::I32 | P::I64 | P::U8 | P::U16 | P::U32 | P::U64 | P::ShortDecimal)
+        self.columns[index].is_exact()
     }
 
     /// Key `index` of `rows`, of type `data_type` when it was written.
@@ -405,52 +364,15 @@ impl KeyLayout {
         data_type: &DataType,
         rows: &[*const u8],
     ) -> Result<ArrayRef, ArrowError> {
-        use PhysicalType as P;
-        let column = self.columns[index];
-        let Encoding::Fixed(physical) = column.encoding else { unreachable!("an exact key") };
-        let marker = self.offset + column.offset;
-        // SAFETY: here and below, the caller vouches for the rows; markers and values lie within their keys.
-        let valid = |row: &*const u8| !column.nullable || unsafe { *row.add(marker) } == VALID;
-        let nulls = (!rows.iter().all(valid))
-            .then(|| NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), |row| valid(&rows[row]))));
-        let at = self.offset + column.value();
-        macro_rules! natives {
-            ($t:ty, $bits:ty, $sign:expr) => {{
-                let change: $bits = if column.descending { !$sign } else { $sign };
-                let value = |row: &*const u8| {
-                    // SAFETY: as above.
-                    let bits = unsafe { row.add(at).cast::<$bits>().read_unaligned() };
-                    <$bits>::from_be(bits) ^ change
-                };
-                primitive::<$t>(data_type, rows.iter().map(|row| value(row) as _).collect(), nulls)
-            }};
-        }
-        match physical {
-            P::I8 => natives!(types::Int8Type, u8, 1 << 7),
-            P::I16 => natives!(types::Int16Type, u16, 1 << 15),
-            P::I32 => natives!(types::Int32Type, u32, 1 << 31),
-            P::I64 => natives!(types::Int64Type, u64, 1 << 63),
-            P::ShortDecimal => {
-                let change = if column.descending { i64::MAX } else { i64::MIN };
-                let value = |row: &*const u8| {
-                    // SAFETY: as above.
-                    let bits = unsafe { row.add(at).cast::<i64>().read_unaligned() };
-                    i128::from(i64::from_be(bits) ^ change)
-                };
-                let values: Vec<i128> = rows.iter().map(value).collect();
-                Ok(Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(data_type.clone())))
-            }
-            P::U8 => natives!(types::UInt8Type, u8, 0),
-            P::U16 => natives!(types::UInt16Type, u16, 0),
-            P::U32 => natives!(types::UInt32Type, u32, 0),
-            _ => natives!(types::UInt64Type, u64, 0),
-        }
+        // SAFETY: the caller vouches for the rows.
+        unsafe { self.columns[index].values(self.offset, data_type, rows) }
     }
 
     /// Bytes of the key that the first `columns` columns take, the hash included.
     pub(crate) fn bytes_of(&self, columns: usize) -> usize {
         self.columns.get(columns).map_or(self.len, |column| column.offset)
     }
+
     /// Writes the keys of rows `0..rows` of `columns` (nested values as bytes), that of row `r` at `target + r * stride`.
     ///
     /// # Safety
@@ -473,8 +395,7 @@ impl KeyLayout {
         for (column, array) in self.columns.iter().zip(columns) {
             assert_eq!(array.len(), rows);
             // SAFETY: the caller vouches for the room.
-            let writer = unsafe { Writer { target: target.add(column.offset), stride, rows, column: *column } };
-            writer.write(array);
+            unsafe { column.write(array, rows, target, stride) };
         }
     }
 }
@@ -493,19 +414,6 @@ pub(crate) fn prefixes(data_type: &DataType, array: &ArrayRef, prefixes: &mut Ve
     unsafe { layout.write(&[], std::slice::from_ref(array), rows, keys.as_mut_ptr(), stride) };
     // SAFETY: each key has at least as many bytes as a prefix.
     prefixes.extend((0..rows).map(|row| unsafe { prefix_at(keys.as_ptr().add(row * stride)) }));
-}
-
-/// An array of `data_type`, which is stored as values of `T`.
-pub(super) fn primitive<T: ArrowPrimitiveType>(
-    data_type: &DataType,
-    values: Vec<T::Native>,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, ArrowError> {
-    let array = PrimitiveArray::<T>::new(values.into(), nulls);
-    if *data_type == T::DATA_TYPE {
-        return Ok(Arc::new(array));
-    }
-    Ok(make_array(array.into_data().into_builder().data_type(data_type.clone()).build()?))
 }
 
 /// The order of two strings of bytes of one length: word by word, as keys have a few, for which a call would cost more.
@@ -542,215 +450,6 @@ pub(crate) unsafe fn prefix_at(key: *const u8) -> u128 {
     // SAFETY: the caller vouches for them.
     let (high, low) = unsafe { (key.cast::<u64>().read_unaligned(), key.add(8).cast::<u32>().read_unaligned()) };
     u128::from(high.swap_bytes()) << 64 | u128::from(low.swap_bytes()) << 32
-}
-
-/// A value in the bits that order it.
-trait KeyBits: Copy {
-    type Bytes;
-    /// Big-endian; all bits inverted if `descending`.
-    fn key_bytes(self, descending: bool) -> Self::Bytes;
-}
-
-macro_rules! key_bits {
-    ($($t:ty)*) => {$(
-        impl KeyBits for $t {
-            type Bytes = [u8; size_of::<$t>()];
-            #[inline(always)]
-            fn key_bytes(self, descending: bool) -> Self::Bytes {
-                (if descending { !self } else { self }).to_be_bytes()
-            }
-        }
-    )*};
-}
-key_bits!(u8 u16 u32 u64 u128);
-
-impl KeyBits for i256 {
-    type Bytes = [u8; 32];
-    #[inline(always)]
-    fn key_bytes(self, descending: bool) -> [u8; 32] {
-        let mut bytes = self.to_be_bytes();
-        bytes[0] ^= 0x80;
-        if descending {
-            bytes.iter_mut().for_each(|byte| *byte = !*byte);
-        }
-        bytes
-    }
-}
-
-impl<const N: usize> KeyBits for [u8; N] {
-    type Bytes = Self;
-    #[inline(always)]
-    fn key_bytes(mut self, descending: bool) -> Self {
-        if descending {
-            self.iter_mut().for_each(|byte| *byte = !*byte);
-        }
-        self
-    }
-}
-
-/// Bits of a float, as an unsigned number with the order of the numbers: `sign` is the sign bit, `nan` the bits of the one NaN.
-macro_rules! float_bits {
-    ($bits:expr, $is_nan:expr, $t:ty, $nan:expr) => {{
-        let sign: $t = 1 << (<$t>::BITS - 1);
-        let bits: $t = if $is_nan {
-            $nan
-        } else if $bits == sign {
-            0
-        } else {
-            $bits
-        };
-        if bits & sign == 0 { bits | sign } else { !bits }
-    }};
-}
-
-/// Bits of a float that order it as [`float_bits`] says.
-#[inline(always)]
-pub(crate) fn f32_order(value: f32) -> u32 {
-    float_bits!(value.to_bits(), value.is_nan(), u32, 0x7fc0_0000)
-}
-
-/// The same, of 64 bits.
-#[inline(always)]
-pub(crate) fn f64_order(value: f64) -> u64 {
-    float_bits!(value.to_bits(), value.is_nan(), u64, 0x7ff8_0000_0000_0000)
-}
-
-/// Writes one column of the keys.
-struct Writer {
-    target: *mut u8,
-    stride: usize,
-    rows: usize,
-    column: KeyColumn,
-}
-
-impl Writer {
-    fn write(&self, array: &ArrayRef) {
-        use PhysicalType as P;
-        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
-        match self.column.encoding {
-            Encoding::Prefix if self.column.nullable => self.prefixes::<VIEW_PREFIX>(array, nulls),
-            Encoding::Prefix => self.prefixes::<ENTRY_PREFIX>(array, nulls),
-            Encoding::DayTime => {
-                let values = array.as_primitive::<types::IntervalDayTimeType>().values();
-                let flip = |half: i32| u64::from(half as u32 ^ 1 << 31);
-                self.values(nulls, |row| flip(values[row].days) << 32 | flip(values[row].milliseconds));
-            }
-            Encoding::Fixed(physical) => match physical {
-                P::Null => self.markers(&NullBuffer::new_null(self.rows)),
-                P::Bool => {
-                    let values = array.as_boolean().values();
-                    self.values(nulls, |row| u8::from(values.value(row)));
-                }
-                P::I8 => self.natives::<i8, u8>(array, nulls, |value| value as u8 ^ 1 << 7),
-                P::I16 => self.natives::<i16, u16>(array, nulls, |value| value as u16 ^ 1 << 15),
-                P::I32 => self.natives::<i32, u32>(array, nulls, |value| value as u32 ^ 1 << 31),
-                P::I64 => self.natives::<i64, u64>(array, nulls, |value| value as u64 ^ 1 << 63),
-                P::I128 => self.natives::<i128, u128>(array, nulls, |value| value as u128 ^ 1 << 127),
-                P::ShortDecimal => self.natives::<i128, u64>(array, nulls, |value| value as i64 as u64 ^ 1 << 63),
-                P::U8 => self.natives::<u8, u8>(array, nulls, |value| value),
-                P::U16 => self.natives::<u16, u16>(array, nulls, |value| value),
-                P::U32 => self.natives::<u32, u32>(array, nulls, |value| value),
-                P::U64 => self.natives::<u64, u64>(array, nulls, |value| value),
-                P::I256 => {
-                    let values = array.as_primitive::<types::Decimal256Type>().values();
-                    self.values(nulls, |row| values[row]);
-                }
-                P::F16 => {
-                    let values = array.as_primitive::<types::Float16Type>().values();
-                    self.values(nulls, |row| {
-                        let bits = values[row].to_bits();
-                        float_bits!(bits, values[row].is_nan(), u16, 0x7e00)
-                    });
-                }
-                P::F32 => self.natives::<f32, u32>(array, nulls, f32_order),
-                P::F64 => self.natives::<f64, u64>(array, nulls, f64_order),
-                P::MonthDayNano => {
-                    let values = array.as_primitive::<types::IntervalMonthDayNanoType>().values();
-                    let flip = |part: i32| u128::from(part as u32 ^ 1 << 31);
-                    self.values(nulls, |row| {
-                        let value = values[row];
-                        let nanos = u128::from(value.nanoseconds as u64 ^ 1 << 63);
-                        flip(value.months) << 96 | flip(value.days) << 64 | nanos
-                    });
-                }
-                P::View | P::Nested => unreachable!("encoded as prefixes"),
-            },
-        }
-    }
-
-    fn natives<T: ArrowNativeType, B: KeyBits>(
-        &self,
-        array: &ArrayRef,
-        nulls: Option<&NullBuffer>,
-        bits: impl Fn(T) -> B,
-    ) {
-        let data = array.to_data();
-        let values: ScalarBuffer<T> = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
-        let values: &[T] = &values;
-        self.values(nulls, |row| bits(values[row]));
-    }
-
-    fn prefixes<const N: usize>(&self, array: &ArrayRef, nulls: Option<&NullBuffer>) {
-        let (views, buffers) = match array.data_type() {
-            DataType::Utf8View => (array.as_string_view().views(), array.as_string_view().data_buffers()),
-            _ => (array.as_binary_view().views(), array.as_binary_view().data_buffers()),
-        };
-        self.values(nulls, |row| {
-            let view = RowView(views[row]);
-            let mut prefix = [0; N];
-            if view.is_long() {
-                let offset = (view.0 >> 96) as usize;
-                prefix.copy_from_slice(&buffers[(view.0 >> 64) as u32 as usize][offset..offset + N]);
-            } else {
-                // Inlined bytes are followed by zeroes.
-                prefix.copy_from_slice(&view.0.to_le_bytes()[4..4 + N]);
-            }
-            prefix
-        });
-    }
-
-    /// NULLs only.
-    fn markers(&self, nulls: &NullBuffer) {
-        for row in 0..nulls.len() {
-            // SAFETY: `KeyLayout::write` was promised room for all rows.
-            unsafe { *self.target.add(row * self.stride) = self.column.null };
-        }
-    }
-
-    #[inline(always)]
-    fn values<B: KeyBits>(&self, nulls: Option<&NullBuffer>, bits: impl Fn(usize) -> B) {
-        if !self.column.nullable {
-            assert!(nulls.is_none(), "values without NULLs");
-            for row in 0..self.rows {
-                let bytes = bits(row).key_bytes(self.column.descending);
-                // SAFETY: `KeyLayout::write` was promised room for all rows; the column's width is that of the bytes.
-                unsafe { self.target.add(row * self.stride).cast::<B::Bytes>().write_unaligned(bytes) };
-            }
-            return;
-        }
-        let write = |row: usize| {
-            let bytes = bits(row).key_bytes(self.column.descending);
-            // SAFETY: as above.
-            unsafe {
-                let target = self.target.add(row * self.stride);
-                *target = VALID;
-                target.add(1).cast::<B::Bytes>().write_unaligned(bytes);
-            }
-        };
-        match nulls {
-            None => (0..self.rows).for_each(write),
-            Some(nulls) => {
-                for row in 0..self.rows {
-                    if nulls.is_valid(row) {
-                        write(row);
-                    } else {
-                        // SAFETY: as above.
-                        unsafe { *self.target.add(row * self.stride) = self.column.null };
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

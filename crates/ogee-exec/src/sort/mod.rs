@@ -9,6 +9,7 @@
 //! After "Morsel-driven parallelism", SIGMOD 2014, section 4.5, where runs are in memory; here their pages may spill, and the number of runs
 //! merged at once follows from the grant.
 
+mod encode;
 mod entries;
 mod guesses;
 mod key;
@@ -34,7 +35,7 @@ pub(crate) use self::{
     key::prefixes,
     maker::RunMaker,
     merge::{Merge, Position},
-    plan::{Codes, SortPlan},
+    plan::SortPlan,
     run::{Leading, Run},
     sink::{Scratch, SortSink},
     slice::RowSlice,

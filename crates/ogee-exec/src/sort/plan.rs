@@ -312,6 +312,15 @@ impl SortPlan {
         Ok(Ok(held))
     }
 
+    /// The columns of the input of `rows`, of a plan that has room for every value and so no codes.
+    ///
+    /// # Safety
+    /// As [`gather`](Self::gather).
+    pub(crate) unsafe fn gather_fixed(&self, rows: &[*const u8]) -> Result<Chunk, ExecError> {
+        // SAFETY: the caller vouches for the rows.
+        unsafe { self.gather(rows, &mut Codes::default()) }
+    }
+
     /// The columns of the input of `rows`.
     ///
     /// # Safety

@@ -93,6 +93,16 @@ impl SortSink {
         Self { ctx, shared: Arc::new(shared), sorted, sorts: 1 }
     }
 
+    /// A sink for all rows of one plan, which has room for every value.
+    pub(crate) fn fixed(
+        plan: &Arc<SortPlan>,
+        ctx: ExecContext,
+        leading: Option<Leading>,
+        sorted: Arc<SortedRows>,
+    ) -> Self {
+        Self::new(Arc::new(SortPlans::fixed(Arc::clone(plan))), ctx, None, leading, sorted)
+    }
+
     /// The rows will be read side by side with those of other sorts, `sorts` in all.
     pub(crate) fn among(self, sorts: usize) -> Self {
         Self { sorts, ..self }

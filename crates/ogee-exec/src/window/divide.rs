@@ -118,7 +118,6 @@ impl Sink for DivideSink {
             plan: Arc::clone(&self.plan),
             ctx: ctx.clone(),
             shared: Arc::clone(&self.shared),
-            addresses: Vec::new(),
         };
         Ok(Box::new(DivideLocal { divided, firsts, scratch: Scratch::default() }))
     }
@@ -176,11 +175,7 @@ pub(super) struct Divided {
     grant: Grant,
     /// Rows that are expected of all lanes.
     rows_expected: u64,
-    addresses: Vec<*mut u8>,
 }
-
-// SAFETY: addresses are not used across calls.
-unsafe impl Send for Divided {}
 
 impl Divided {
     /// Tells that of `seen` rows only `kept` have been appended, or will be.
@@ -195,7 +190,7 @@ impl Divided {
     /// They are rows of the plan's layout, staged or pinned, with hashes and strings.
     pub(super) unsafe fn append(&mut self, sources: impl Iterator<Item = *const u8>) -> Result<(), ExecError> {
         // SAFETY: the caller vouches for the rows.
-        unsafe { self.rows.append(sources, &mut self.addresses)? };
+        unsafe { self.rows.scatter(sources)? };
         if self.settled.is_none() && self.rows.rows() >= SETTLE_ROWS {
             let radix = *self.shared.radix.get_or_init(|| {
                 let bytes = self.rows_expected.saturating_mul(self.plan.layout.width() as u64);

@@ -39,7 +39,7 @@ pub use self::{
 pub use crate::sort::Wanted;
 use crate::{
     ExecError, Expr, Groups, OpenPipeline, Query, RowOrder, Sink,
-    sort::{Leading, SortKey, SortPlan, SortPlans, SortSink, SortSpec, SortedRows, supports},
+    sort::{Leading, SortKey, SortPlan, SortSink, SortSpec, SortedRows, supports},
 };
 
 pub(crate) const CONSUMER: &str = "window";
@@ -268,13 +268,7 @@ pub fn window(query: &mut Query, input: OpenPipeline, spec: WindowSpec) -> Resul
         let sorted = Arc::new(SortedRows::default());
         let order = Arc::new(RowOrder::default());
         order.serialize();
-        let sink = SortSink::new(
-            Arc::new(SortPlans::fixed(Arc::clone(&plan))),
-            ctx.clone(),
-            None,
-            leading,
-            Arc::clone(&sorted),
-        );
+        let sink = SortSink::fixed(&plan, ctx.clone(), leading, Arc::clone(&sorted));
         (Sorted::Whole(sorted), Some(order), Arc::new(sink))
     } else {
         let parts = Arc::new(Parts::new(&plan, plan.keys.bytes_of(partition), leading));

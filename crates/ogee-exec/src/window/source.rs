@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep,
-    sort::{Codes, Merge, Position, SortPlan},
+    sort::{Merge, Position, SortPlan},
 };
 
 /// Chunks that a lane makes between two looks at what else there is to do.
@@ -217,7 +217,7 @@ impl WindowLocal {
         let mut partitions = std::mem::take(&mut self.partitions);
         self.starts(by, &mut partitions);
         // SAFETY: the merge keeps the rows pinned.
-        let chunk = unsafe { self.plan.gather(&self.rows, &mut Codes::default())? };
+        let chunk = unsafe { self.plan.gather_fixed(&self.rows)? };
         let mut peers: Vec<(usize, Vec<usize>)> = Vec::with_capacity(1);
         for (index, call) in self.spec.calls.iter().enumerate() {
             let keys = by + call.order_keys;
@@ -300,7 +300,7 @@ impl WindowLocal {
                 let mut rows = Vec::with_capacity(limit);
                 behind.next_rows(limit, &mut rows)?;
                 // SAFETY: the merge keeps the rows pinned.
-                unsafe { self.plan.gather(&rows, &mut Codes::default())? }
+                unsafe { self.plan.gather_fixed(&rows)? }
             }
         };
         let rows = chunk.len();

@@ -13,7 +13,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType};
 use ogee_vector::{Domain, PhysicalType, integer_values};
 
-use super::super::key::{f32_order, f64_order, primitive};
+use super::super::encode::{f32_order, f64_order, primitive};
 
 /// How a value becomes an integer of 64 bits with a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
