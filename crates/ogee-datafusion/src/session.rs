@@ -154,7 +154,8 @@ impl Session {
             .build_arc()?;
 
         let mut rules = PhysicalOptimizer::new().rules;
-        let samples = Arc::new(Samples::new(Arc::clone(&engine)));
+        let footers = runtime.cache_manager.get_file_metadata_cache();
+        let samples = Arc::new(Samples::new(Arc::clone(&engine), footers));
         for rule in rules.iter_mut().filter(|rule| rule.name() == "join_selection") {
             *rule = Arc::new(JoinOrder::new(Arc::clone(&samples)));
         }

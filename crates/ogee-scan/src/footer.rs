@@ -37,8 +37,8 @@ pub(crate) struct OpenFile {
     pub(crate) bytes: FileBytes,
     pub(crate) metadata: Arc<ParquetMetaData>,
     pub(crate) columns: FileColumns,
-    /// Covers `metadata`.
-    _memory: Reservation,
+    /// Covers `metadata`, unless somebody else does.
+    pub(crate) _memory: Option<Reservation>,
 }
 
 /// Opens `file` and finds what is to be read of it.
@@ -49,15 +49,8 @@ pub(crate) fn load(
     restricted: &[RestrictedColumn],
     filter: &ScanFilter,
 ) -> Result<Vec<Work>, ExecError> {
-    let bytes = FileBytes::open(&file.path)?;
-    if bytes.len() < file.size {
-        return Err(ScanError::Truncated { path: file.path.clone(), found: bytes.len(), expected: file.size }.into());
-    }
-    let mut reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * metadata_len(&bytes))?;
-    let metadata = ArrowReaderMetadata::load(&bytes, options(spec, !restricted.is_empty()))
-        .map_err(|error| ScanError::parquet(&file.path, &error))?;
-    reservation.resize(metadata.metadata().memory_size())?;
-
+    let bytes = open(file)?;
+    let (metadata, reservation) = self::metadata(memory, file, &bytes, options(spec, !restricted.is_empty()))?;
     let row_groups = metadata.metadata().row_groups();
     for row_group in row_groups {
         check(file, &bytes, row_group)?;
@@ -84,7 +77,7 @@ pub(crate) fn load(
         bytes,
         metadata: Arc::clone(metadata.metadata()),
         columns: FileColumns::new(spec, file, &metadata, filter)?,
-        _memory: reservation,
+        _memory: Some(reservation),
     });
     let work = accesses.into_iter().enumerate().filter_map(|(row_group, access)| {
         let (rows, selection) = match access {
@@ -96,6 +89,28 @@ pub(crate) fn load(
         (rows > 0).then_some(Work { of, rows: 0..rows, needed: 0 })
     });
     Ok(work.collect())
+}
+
+/// Opens `file`, and sees whether it is all there.
+pub(crate) fn open(file: &ParquetFile) -> Result<FileBytes, ScanError> {
+    let bytes = FileBytes::open(&file.path)?;
+    if bytes.len() < file.size {
+        return Err(ScanError::Truncated { path: file.path.clone(), found: bytes.len(), expected: file.size });
+    }
+    Ok(bytes)
+}
+
+/// The metadata of `file`, and the memory that it takes.
+pub(crate) fn metadata(
+    memory: &Arc<BufferManager>,
+    file: &ParquetFile,
+    bytes: &FileBytes,
+    options: ArrowReaderOptions,
+) -> Result<(ArrowReaderMetadata, Reservation), ExecError> {
+    let mut reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * metadata_len(bytes))?;
+    let metadata = ArrowReaderMetadata::load(bytes, options).map_err(|error| ScanError::parquet(&file.path, &error))?;
+    reservation.resize(metadata.metadata().memory_size())?;
+    Ok((metadata, reservation))
 }
 
 /// Bytes of the metadata, as far as the file looks like Parquet; the library finds out what is wrong otherwise.
@@ -123,7 +138,7 @@ fn options(spec: &ParquetScanSpec, is_restricted: bool) -> ArrowReaderOptions {
 }
 
 /// Refuses metadata whose numbers make no sense, before anything is computed with them.
-fn check(file: &ParquetFile, bytes: &FileBytes, row_group: &RowGroupMetaData) -> Result<(), ScanError> {
+pub(crate) fn check(file: &ParquetFile, bytes: &FileBytes, row_group: &RowGroupMetaData) -> Result<(), ScanError> {
     if row_group.num_rows() < 0 {
         return Err(ScanError::parquet(&file.path, &"a row group has a negative number of rows"));
     }

@@ -38,11 +38,13 @@ mod page_header;
 mod pages;
 mod reader;
 mod restrict;
+mod sample;
 mod source;
 mod span;
 mod spec;
 mod work;
 
 pub use error::ScanError;
+pub use sample::RowReader;
 pub use source::ParquetSource;
 pub use spec::{ParquetFile, ParquetScanSpec, RowGroupAccess, RowPruner};

@@ -46,7 +46,7 @@ const OWN_READ_MIN: usize = 32 << 10;
 const HEADER_LEN: usize = 256;
 
 /// Bytes of a file at given positions, without a shared cursor.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FileBytes {
     file: Arc<File>,
     len: u64,

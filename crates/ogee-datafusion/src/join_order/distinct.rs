@@ -70,11 +70,11 @@ pub(super) fn estimate(values: impl Iterator<Item = (u32, u64)>, rows: f64) -> f
 mod tests {
     use super::*;
 
-    /// Eight runs of 512 rows of a table of `rows` rows whose row `i` has the value `value(i)`.
+    /// Four runs of 1,024 rows of a table of `rows` rows whose row `i` has the value `value(i)`.
     fn sampled(rows: u64, value: impl Fn(u64) -> u64) -> f64 {
-        let runs = (0..8_u64).flat_map(|run| {
-            let start = (2 * run + 1) * rows / 16 - 256;
-            (start..start + 512).map(move |row| (run as u32, row))
+        let runs = (0..4_u64).flat_map(|run| {
+            let start = (2 * run + 1) * rows / 8 - 512;
+            (start..start + 1024).map(move |row| (run as u32, row))
         });
         estimate(runs.map(|(run, row)| (run, value(row))), rows as f64)
     }

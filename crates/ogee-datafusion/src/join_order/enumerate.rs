@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn graph(rows: Vec<f64>) -> JoinGraph {
-        let vertices = rows.into_iter().map(|rows| Vertex { rows, dependent: None }).collect();
+        let vertices = rows.into_iter().map(|rows| Vertex { rows, width: 8.0, dependent: None }).collect();
         JoinGraph { vertices, ..JoinGraph::default() }
     }
 
@@ -242,12 +242,32 @@ mod tests {
                     hashes,
                     may_build: random.below(3) > 0,
                 };
-                graph.vertices.push(Vertex { rows: random.rows(), dependent: Some(dependent) });
+                graph.vertices.push(Vertex { rows: random.rows(), width: 8.0, dependent: Some(dependent) });
                 graph.edges.push(Edge { left: needs, right: RelationSet::single(relation), hashes });
             }
             graph.sort();
             check(&graph, "random");
         }
+    }
+
+    #[test]
+    fn of_sides_of_about_as_many_rows_the_narrower_one_is_built() {
+        let built = |left: (f64, f64), right: (f64, f64)| {
+            let mut graph = graph(vec![left.0, right.0]);
+            (graph.vertices[0].width, graph.vertices[1].width) = (left.1, right.1);
+            equal(&mut graph, 0, 1, 1e-6);
+            let mut plans = Plans::new(&graph);
+            assert!(enumerate(&mut plans, usize::MAX));
+            match plans.tree(graph.all()) {
+                super::super::tree::JoinTree::Join(build, _) => build.relations().first(),
+                super::super::tree::JoinTree::Relation(_) => panic!("two relations"),
+            }
+        };
+        assert_eq!(built((1e6, 8.0), (1e6, 200.0)), 0);
+        assert_eq!(built((1e6, 200.0), (1e6, 8.0)), 1);
+        assert_eq!(built((1e6, 200.0), (2e6, 8.0)), 1, "half as many rows, but ten times as wide");
+        assert_eq!(built((1e6, 32.0), (2e6, 8.0)), 0);
+        assert_eq!(built((1e6, 9e3), (5e6, 8.0)), 0, "far fewer rows");
     }
 
     #[test]

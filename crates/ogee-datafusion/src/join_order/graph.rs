@@ -22,6 +22,8 @@ pub(super) struct JoinGraph {
 #[derive(Clone, Debug)]
 pub(super) struct Vertex {
     pub(super) rows: f64,
+    /// Bytes of a row, as far as joins read it.
+    pub(super) width: f64,
     pub(super) dependent: Option<Dependent>,
 }
 
@@ -130,6 +132,11 @@ impl JoinGraph {
             rows *= predicate.selectivity;
         }
         rows.max(1e-3)
+    }
+
+    /// Bytes of a row of `set`; columns that only joins within the set read count too.
+    pub(super) fn width(&self, set: RelationSet) -> f64 {
+        set.iter().map(|relation| self.vertices[relation].width).sum()
     }
 
     /// Brings equalities and composites into the order that [`Self::rows`] wants: least selective first.

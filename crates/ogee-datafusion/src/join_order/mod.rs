@@ -18,6 +18,7 @@ mod expected;
 mod graph;
 mod greedy;
 mod lookup;
+mod pieces;
 mod plans;
 mod profile;
 mod rebuild;
@@ -93,6 +94,11 @@ impl JoinOrder {
     /// What each relation of `region` gives. Samples are read, and predicates tried on them, by two threads if the engine has as many: until the
     /// order is known, all others wait.
     fn profiles(&self, region: &Region, may_read: bool) -> Vec<Profile> {
+        if may_read {
+            let mut columns = Vec::new();
+            region.relations.iter().for_each(|relation| self.filtered_columns(&relation.plan, &mut columns));
+            self.samples.read(columns);
+        }
         let next = AtomicUsize::new(0);
         let profiles: Vec<OnceLock<Profile>> = region.relations.iter().map(|_| OnceLock::new()).collect();
         let work = || {
@@ -112,6 +118,18 @@ impl JoinOrder {
             work();
         });
         profiles.into_iter().map(|profile| profile.into_inner().expect("all were taken")).collect()
+    }
+
+    /// The sampled columns on which the filters of tables in `plan` will be tried.
+    fn filtered_columns(&self, plan: &Arc<dyn ExecutionPlan>, columns: &mut Vec<sample::Columns>) {
+        match plan.downcast_ref::<FilterExec>() {
+            Some(filter) if filter.input().children().is_empty() => {
+                let mut known = Known::new();
+                let input = Estimator::with(&self.samples, false, &mut known).profile(filter.input());
+                columns.extend(input.sampled(filter.predicate()));
+            }
+            _ => plan.children().into_iter().for_each(|child| self.filtered_columns(child, columns)),
+        }
     }
 
     fn order_region(&self, mut region: Region, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

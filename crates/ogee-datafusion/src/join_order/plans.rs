@@ -108,13 +108,18 @@ impl<'g> Plans<'g> {
         let known = self.best.get(&set).copied();
         let rows = known.map_or_else(|| self.graph.rows(set), |known| known.rows);
         let mut best = known;
+        let may_build = |set| self.graph.lone_dependent(set).is_none_or(|dependent| dependent.may_build);
         for (build, probe, inputs) in [(left, right, (l, r)), (right, left, (r, l))] {
-            if self.graph.lone_dependent(build).is_some_and(|dependent| !dependent.may_build) {
+            if !may_build(build) {
                 continue;
             }
             let cost = inputs.0.cost + inputs.1.cost + cost::join(inputs.0.rows, inputs.1.rows, rows, hashes);
             if best.is_none_or(|best| cost < best.cost) {
-                best = Some(Best { cost, rows, sides: Some((build, probe)) });
+                let of = |set, rows| (rows, self.graph.width(set));
+                let other =
+                    hashes && may_build(probe) && cost::is_wider(of(build, inputs.0.rows), of(probe, inputs.1.rows));
+                let sides = if other { (probe, build) } else { (build, probe) };
+                best = Some(Best { cost, rows, sides: Some(sides) });
             }
         }
         self.best.insert(set, best.expect("one of the sides can always be built"));

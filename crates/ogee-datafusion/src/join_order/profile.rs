@@ -28,11 +28,15 @@ use datafusion::{
 use super::{
     distinct,
     lookup::{self, Draws},
-    sample::{TableSample, some_of},
+    sample::{self, TableSample, some_of},
 };
 
 /// Sampled rows that a filter lets through, from which on these are looked at and not all.
 const SELECTED_MIN: usize = 512;
+
+/// Bytes of a string about which nothing is known, and those that a row has for each.
+const UNKNOWN_BYTES: f64 = 16.0;
+const VIEW_BYTES: f64 = 16.0;
 
 /// What a plan gives.
 #[derive(Clone, Debug)]
@@ -68,6 +72,8 @@ pub(super) struct Facts {
     pub(super) whole: bool,
     /// How many of the rows are NULL, of one.
     pub(super) nulls: f64,
+    /// Bytes of a value, where its type does not say.
+    pub(super) bytes: Option<f64>,
     /// Whether a filter has taken values away.
     pub(super) restricted: bool,
     pub(super) estimate: OnceLock<f64>,
@@ -97,6 +103,7 @@ impl Facts {
             range: bound(min).zip(bound(max)).filter(|(min, max)| min <= max),
             whole: min.is_some_and(|value| is_whole(&value.data_type())),
             nulls: nulls.clamp(0.0, 1.0),
+            bytes: statistics.byte_size.get_value().map(|&bytes| bytes as f64 / rows.max(1.0)),
             ..Self::default()
         }
     }
@@ -104,6 +111,18 @@ impl Facts {
     /// How many whole numbers there are in the range.
     fn width(&self) -> Option<f64> {
         self.range.filter(|_| self.whole).map(|(min, max)| max - min + 1.0)
+    }
+
+    /// Bytes of a value of `data_type` in a row: of a longer string also those elsewhere.
+    pub(super) fn bytes(&self, data_type: &DataType) -> f64 {
+        match data_type.primitive_width() {
+            Some(width) => width.min(8) as f64,
+            None if *data_type == DataType::Boolean => 1.0,
+            None => {
+                let bytes = self.bytes.unwrap_or(UNKNOWN_BYTES);
+                VIEW_BYTES + if bytes > VIEW_BYTES { bytes } else { 0.0 }
+            }
+        }
     }
 
     /// A column with so many distinct values.
@@ -176,6 +195,15 @@ impl Profile {
         Self::of_leaf(Leaf { rows, facts, view: Some(View { table, fields, selected: None, may_read }) })
     }
 
+    /// The sampled columns that `expr` reads, over the columns of this profile, if they are all of one table.
+    pub(super) fn sampled(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<sample::Columns> {
+        let mut columns = collect_columns(expr).into_iter().map(|column| &self.columns[column.index()]).peekable();
+        let leaf = Arc::clone(&columns.peek()?.leaf);
+        let view = leaf.view.as_ref()?;
+        let field = |column: &Column| view.fields[column.index].clone().filter(|_| Arc::ptr_eq(&column.leaf, &leaf));
+        Some((Arc::clone(&view.table), columns.map(field).collect::<Option<_>>()?))
+    }
+
     fn of_leaf(leaf: Leaf) -> Self {
         let (rows, leaf) = (leaf.rows, Arc::new(leaf));
         let columns = (0..leaf.facts.len()).map(|index| Column { leaf: Arc::clone(&leaf), index }).collect();
@@ -223,6 +251,7 @@ impl Leaf {
             range: facts.range,
             whole: facts.whole,
             nulls: facts.nulls,
+            bytes: facts.bytes,
             estimate: if filtered.contains(&index) { OnceLock::new() } else { facts.estimate.clone() },
             draws: OnceLock::new(),
         });

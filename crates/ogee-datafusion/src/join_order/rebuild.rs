@@ -125,7 +125,7 @@ impl Region {
     }
 
     /// The columns of `relations` that are read above the join that completes them.
-    fn kept(&self, relations: RelationSet) -> BTreeSet<usize> {
+    pub(super) fn kept(&self, relations: RelationSet) -> BTreeSet<usize> {
         let mut kept = globals(&self.outputs);
         let pending = |needs: RelationSet| !needs.is_subset(relations);
         for class in &self.classes {

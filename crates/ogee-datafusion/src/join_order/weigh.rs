@@ -36,7 +36,13 @@ pub(super) fn weigh(region: &Region, profiles: &[Profile]) -> JoinGraph {
             let right = RelationSet::single(number);
             graph.edges.push(Edge { left: dependent.needs, right, hashes: dependent.hashes });
         }
-        graph.vertices.push(Vertex { rows, dependent });
+        let kept = region.kept(RelationSet::single(number));
+        let schema = relation.plan.schema();
+        let width = kept.iter().filter(|global| relation.columns.contains(global)).map(|global| {
+            let at = global - relation.columns.start;
+            profiles[number].columns[at].facts().bytes(schema.field(at).data_type())
+        });
+        graph.vertices.push(Vertex { rows, width: width.sum(), dependent });
     }
     weights.add_classes(region, &mut graph);
     for equality in &region.equalities {
