@@ -131,20 +131,8 @@ impl Mapping {
     /// The system has no memory, or cannot touch it for others (Linux before 5.14).
     pub(crate) fn populate_part(&self, start: usize, len: usize) -> io::Result<()> {
         assert!(start <= self.len && len <= self.len - start, "a part of the mapping");
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::io::Errno;
-            use rustix::mm::{Advice, madvise};
-            loop {
-                // SAFETY: the range is ours; populating leaves contents as they are.
-                match unsafe { madvise(self.start.as_ptr().add(start).cast(), len, Advice::LinuxPopulateWrite) } {
-                    Err(Errno::INTR | Errno::AGAIN) => {}
-                    result => return Ok(result?),
-                }
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        Err(io::ErrorKind::Unsupported.into())
+        // SAFETY: the range is ours.
+        unsafe { advise_populate(self.start.add(start), len) }
     }
 }
 
@@ -157,6 +145,33 @@ impl Drop for Mapping {
     }
 }
 
+/// Asks the system to back a range with memory; contents stay as they are.
+///
+/// # Errors
+/// Where there is no memory, or the system does not know how.
+///
+/// # Safety
+/// The range must be mapped.
+unsafe fn advise_populate(start: NonNull<u8>, len: usize) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::Errno;
+        use rustix::mm::{Advice, madvise};
+        loop {
+            // SAFETY: the caller guarantees the range; populating leaves contents as they are.
+            match unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (start, len);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Touches every page of a range, so that it is resident from here on and what is charged is what the process holds.
 ///
 /// # Errors
@@ -165,19 +180,11 @@ impl Drop for Mapping {
 /// # Safety
 /// The range lies in a live mapping and nobody else uses its bytes during the call.
 pub(crate) unsafe fn populate(start: NonNull<u8>, len: usize) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::io::Errno;
-        use rustix::mm::{Advice, madvise};
-        loop {
-            // SAFETY: the caller guarantees the range; populating leaves contents as they are.
-            match unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::INVAL) => break, // a kernel before 5.14
-                Err(error) => return Err(error.into()),
-            }
-        }
+    // SAFETY: the caller guarantees the range.
+    match unsafe { advise_populate(start, len) } {
+        // A kernel before 5.14, or another system.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {}
+        result => return result,
     }
     for offset in (0..len).step_by(MAPPING_UNIT) {
         // SAFETY: `offset < len`, and the caller guarantees that nobody else uses the bytes. The write must not be optimized

@@ -126,6 +126,9 @@ impl Samples {
         let mut missing: Vec<Columns> = Vec::new();
         for (table, fields) in columns {
             let fields = table.missing(&fields);
+            if fields.is_empty() {
+                continue;
+            }
             match missing.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &table)) {
                 Some((_, known)) => {
                     known.extend(fields.into_iter().filter(|field| !known.contains(field)).collect::<Vec<_>>())

@@ -274,8 +274,12 @@ impl WindowState for ChosenState {
         let arg = &columns[0];
         let keys = self.chosen.has_key.then(|| &columns[1]);
         let nulls = arg.logical_nulls();
-        let null = arrow_array::new_null_array(arg.data_type(), 1);
         let mut peers = piece.peers;
+        // What values are chosen from: NULL, what was kept of the open partition, these rows.
+        let null = arrow_array::new_null_array(arg.data_type(), 1);
+        let kept_before: Vec<ArrayRef> = self.chosen.kept.iter().map(|(_, array)| Arc::clone(array)).collect();
+        let mut places = Vec::new();
+        let mut counts = Vec::new();
         for partition in stretches(piece.rows, piece.partitions, piece.last) {
             let chosen = &mut self.chosen;
             if partition.begins {
@@ -292,6 +296,7 @@ impl WindowState for ChosenState {
             let keys = keys.map(|keys| take(keys, &at, None)).transpose()?;
             let rows = partition.end - partition.start;
             chosen.frames.push(rows, &starts, keys.as_ref())?;
+            let before = chosen.kept.len();
             if rows > 0 {
                 let never = matches!(chosen.which, Which::Nth(n) if chosen.only_grows && !chosen.ignore_nulls && chosen.rows >= n);
                 if !never {
@@ -308,26 +313,24 @@ impl WindowState for ChosenState {
             if partition.ends {
                 chosen.frames.end();
             }
-            let mut places = Vec::new();
-            let mut counts = Vec::new();
             let mut last = None;
             while let Some(seen) = chosen.frames.next() {
                 let row = chosen.choose(&seen, &mut self.waiting);
-                places.push(row.map_or((0, 0), |row| {
-                    let (array, at) = chosen.place(row);
-                    (array + 1, at)
+                places.push(row.map_or((0, 0), |row| match chosen.place(row) {
+                    (array, at) if array < before => (1 + array, at),
+                    (_, at) => (1 + kept_before.len(), partition.start + at),
                 }));
                 counts.push(seen.rows);
                 last = Some(seen);
             }
-            let arrays: Vec<&dyn Array> =
-                std::iter::once(&*null).chain(chosen.kept.iter().map(|(_, array)| &**array)).collect();
-            if !places.is_empty() {
-                results.push_runs(interleave(&arrays, &places)?, counts);
-            }
             if let Some(seen) = last {
                 chosen.forget(&seen, &self.waiting);
             }
+        }
+        if !places.is_empty() {
+            let arrays: Vec<&dyn Array> =
+                std::iter::once(&null).chain(&kept_before).chain([arg]).map(|array| &**array).collect();
+            results.push_runs(interleave(&arrays, &places)?, counts);
         }
         Ok(())
     }

@@ -1,8 +1,12 @@
 //! Values of a window function that wait for their rows.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
-use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_array::{Array, ArrayRef, UInt32Array, cast::AsArray};
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use arrow_select::{concat::concat, take::take};
 
@@ -32,13 +36,23 @@ impl Results {
         self.rows
     }
 
-    /// Bytes that the values take.
+    /// Bytes that the values take; what several parts share is counted once.
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = |part: &Part| match part {
-            Part::Rows(values) => values.get_array_memory_size(),
-            Part::Runs { values, counts, .. } => values.get_array_memory_size() + counts.capacity() * 8,
+        let mut counted = HashSet::new();
+        let mut bytes = |values: &ArrayRef| {
+            let shared: &[Buffer] = match values.data_type() {
+                DataType::Utf8View => values.as_string_view().data_buffers(),
+                DataType::BinaryView => values.as_binary_view().data_buffers(),
+                _ => return values.get_array_memory_size(),
+            };
+            let new = shared.iter().filter(|buffer| counted.insert(buffer.as_ptr())).map(Buffer::capacity);
+            size_of::<u128>() * values.len() + new.sum::<usize>()
         };
-        self.parts.iter().map(bytes).sum()
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Rows(values) => bytes(values),
+            Part::Runs { values, counts, .. } => bytes(values) + counts.capacity() * 8,
+        });
+        parts.sum()
     }
 
     pub(crate) fn push(&mut self, values: ArrayRef) {
@@ -98,5 +112,22 @@ impl Results {
             [only] => Ok(Arc::clone(only)),
             parts => Ok(concat(&parts.iter().map(|part| &**part).collect::<Vec<_>>())?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::StringViewArray;
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_values_share_are_counted_once() {
+        let long: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..64).map(|i| format!("{i:0>200}"))));
+        let mut results = Results::new(DataType::Utf8View);
+        (0..64).for_each(|row| results.push(long.slice(row, 1)));
+        results.push_runs(long.slice(3, 1), vec![5]);
+        let text = 64 * 200;
+        assert!((text..text + text / 2).contains(&results.bytes()), "{} of {text}", results.bytes());
     }
 }
