@@ -224,7 +224,8 @@ fn stats_line(stats: &StatementStats) -> String {
     let strategies = Value::from(stats.strategies.clone());
     format!(
         "{{\"elapsed_s\":{:.6},\"rows\":{},\"threads\":{},\"memory_limit_bytes\":{},\"peak_pool_bytes\":{},\
-         \"peak_rss_bytes\":{},\"spilled_bytes\":{},\"temp_written_bytes\":{},\"temp_peak_bytes\":{},\"strategies\":{strategies}}}",
+         \"peak_rss_bytes\":{},\"spilled_bytes\":{},\"temp_written_bytes\":{},\"temp_cached_bytes\":{},\
+         \"temp_peak_bytes\":{},\"strategies\":{strategies}}}",
         stats.elapsed.as_secs_f64(),
         stats.rows,
         stats.threads,
@@ -233,6 +234,7 @@ fn stats_line(stats: &StatementStats) -> String {
         stats.peak_rss_bytes,
         stats.spilled_bytes,
         stats.temp_written_bytes,
+        stats.temp_cached_bytes,
         stats.temp_peak_bytes,
     )
 }

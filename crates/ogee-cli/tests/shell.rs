@@ -192,6 +192,7 @@ fn statistics_are_one_line_of_json_per_statement() {
         "peak_rss_bytes",
         "spilled_bytes",
         "temp_written_bytes",
+        "temp_cached_bytes",
         "temp_peak_bytes",
         "strategies",
     ];

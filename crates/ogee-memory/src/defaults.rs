@@ -6,6 +6,9 @@
 //! Not here: Slurm and other managers. They set control groups or affinity, and those are read.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::io::SpareMemory;
 
 /// Of the memory there is, so much is the default limit: the rest is for the page cache and other processes.
 const MEMORY_PERCENT: usize = 80;
@@ -17,6 +20,29 @@ pub fn default_limit() -> usize {
     let ram = physical_memory().unwrap_or(MEMORY_UNKNOWN);
     let memory = Groups::of_process(Path::new("/")).memory_limit().map_or(ram, |limit| limit.min(ram));
     (memory / 100 * MEMORY_PERCENT).max(crate::LIMIT_MIN)
+}
+
+/// Of the bytes at which the system begins to write what is in its page cache, so many of four are left to others.
+const UNWRITTEN_LEFT: usize = 1;
+
+/// What the machine and the control groups of this process have left.
+pub(crate) fn spare_memory() -> SpareMemory {
+    static GROUPS: OnceLock<Groups> = OnceLock::new();
+    let groups = GROUPS.get_or_init(|| Groups::of_process(Path::new("/")));
+    let machine = memory_info("MemAvailable:").unwrap_or(0);
+    let bytes = groups.memory_left().map_or(machine, |left| left.min(machine)) as u64;
+    SpareMemory { bytes, unwritten: room_for_unwritten().unwrap_or(0) as u64 }
+}
+
+/// Bytes that may wait to be written before the system begins.
+fn room_for_unwritten() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
+    let pages = |name: &str| -> Option<usize> {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    };
+    let begins = pages("nr_dirty_background_threshold")?;
+    let waiting = pages("nr_dirty")? + pages("nr_writeback")?;
+    Some((begins / 4 * (4 - UNWRITTEN_LEFT)).saturating_sub(waiting) * rustix::param::page_size())
 }
 
 /// The default number of threads: what the affinity of the process and the CPU quota of the control groups allow, at least 1. A
@@ -42,8 +68,13 @@ fn parallelism() -> usize {
 
 #[cfg(target_os = "linux")]
 fn physical_memory() -> Option<usize> {
+    memory_info("MemTotal:")
+}
+
+/// The bytes that `/proc/meminfo` says for `name`; `None` on other systems.
+fn memory_info(name: &str) -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }
@@ -101,6 +132,25 @@ impl Groups {
             .unified
             .iter()
             .flat_map(|group| ["memory.max", "memory.high"].into_iter().filter_map(|file| number(&group.join(file))));
+        v1.chain(v2).min()
+    }
+
+    /// What is left of the limits: the least of `limit - used + cache that would be given up`.
+    fn memory_left(&self) -> Option<usize> {
+        let left = |limit: Option<usize>, group: &Path, used: &str, inactive: &str| {
+            let used = number(&group.join(used))?;
+            let stat = std::fs::read_to_string(group.join("memory.stat")).ok()?;
+            let inactive = stat.lines().find_map(|line| line.strip_prefix(inactive)?.trim().parse().ok());
+            Some((limit? + inactive.unwrap_or(0)).saturating_sub(used))
+        };
+        let v1 = self.memory_v1.iter().filter_map(|group| {
+            let limit = number(&group.join("memory.limit_in_bytes"));
+            left(limit, group, "memory.usage_in_bytes", "total_inactive_file ")
+        });
+        let v2 = self.unified.iter().filter_map(|group| {
+            let limits = ["memory.max", "memory.high"].into_iter().filter_map(|file| number(&group.join(file)));
+            left(limits.min(), group, "memory.current", "inactive_file ")
+        });
         v1.chain(v2).min()
     }
 

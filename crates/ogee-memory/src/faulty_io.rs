@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::io::{Io, IoFile, RealIo};
+use crate::io::{Io, IoFile, RealIo, SpareMemory, TempAccess};
 
 /// A device and a clock that nobody waits for.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +48,8 @@ pub struct FaultPlan {
     pub free_space: Option<u64>,
     /// What `is_in_memory` says.
     pub in_memory: bool,
+    /// What `spare_memory` says.
+    pub spare_memory: SpareMemory,
 }
 
 #[derive(Debug, Default)]
@@ -137,11 +139,11 @@ impl Faults {
 }
 
 impl Io for FaultyIo {
-    fn open_temp(&self, directory: &Path) -> io::Result<Box<dyn IoFile>> {
+    fn open_temp(&self, directory: &Path, access: TempAccess) -> io::Result<Box<dyn IoFile>> {
         if self.0.plan.lock().fail_open {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
-        let file = RealIo.open_temp(directory)?;
+        let file = RealIo.open_temp(directory, access)?;
         self.0.files.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(FaultyFile { faults: Arc::clone(&self.0), file }))
     }
@@ -153,6 +155,10 @@ impl Io for FaultyIo {
 
     fn is_in_memory(&self, _directory: &Path) -> io::Result<bool> {
         Ok(self.0.plan.lock().in_memory)
+    }
+
+    fn spare_memory(&self) -> SpareMemory {
+        self.0.plan.lock().spare_memory
     }
 
     fn now(&self) -> Duration {

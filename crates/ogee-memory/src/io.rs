@@ -1,7 +1,7 @@
 //! The door to files: a trait, and the operating system behind it.
 //!
-//! Temporary files have no name from the moment they are opened, so a process that dies leaves nothing behind. Direct I/O is asked
-//! for, since the page cache would hold in memory what was written out to free it, and given up where the file system refuses.
+//! Temporary files have no name from the moment they are opened, so a process that dies leaves nothing behind. Direct I/O, where it is asked
+//! for, is given up where the file system refuses.
 //!
 //! Not here: what is in the files, retries of short transfers, caps (`temp_file`, `temp_space`).
 
@@ -15,13 +15,33 @@ use std::time::{Duration, Instant};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 
+use crate::defaults::spare_memory;
+
+/// How bytes get to a temporary file and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TempAccess {
+    /// From and to the device: the page cache would hold in memory what was written out to free it.
+    Direct,
+    /// Through the page cache, for where there is memory to spare (see `temp_cache`).
+    PageCache,
+}
+
+/// Memory that is left for whoever asks; nothing where nobody tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpareMemory {
+    /// Bytes; what the page cache would give up is among them.
+    pub bytes: u64,
+    /// Bytes that may be put into the page cache before the system begins to write them to disks.
+    pub unwritten: u64,
+}
+
 /// What the buffer manager asks of the system; `FaultyIo` is the twin that fails on purpose.
 pub trait Io: Debug + Send + Sync {
     /// A new file without a name in `directory`, which is created if need be.
     ///
     /// # Errors
     /// What the system says.
-    fn open_temp(&self, directory: &Path) -> io::Result<Box<dyn IoFile>>;
+    fn open_temp(&self, directory: &Path, access: TempAccess) -> io::Result<Box<dyn IoFile>>;
 
     /// Bytes an ordinary user may still write in `directory`, or in its nearest ancestor that exists.
     ///
@@ -34,6 +54,9 @@ pub trait Io: Debug + Send + Sync {
     /// # Errors
     /// What the system says.
     fn is_in_memory(&self, directory: &Path) -> io::Result<bool>;
+
+    /// What the machine and the control groups of this process have left.
+    fn spare_memory(&self) -> SpareMemory;
 
     /// The time since some moment in the past, by which transfers and compression are measured; it never goes back.
     fn now(&self) -> Duration {
@@ -74,10 +97,12 @@ pub trait IoFile: Debug + Send + Sync {
 pub struct RealIo;
 
 impl Io for RealIo {
-    fn open_temp(&self, directory: &Path) -> io::Result<Box<dyn IoFile>> {
+    fn open_temp(&self, directory: &Path, access: TempAccess) -> io::Result<Box<dyn IoFile>> {
         std::fs::create_dir_all(directory)?;
-        let file = match open_nameless(directory) {
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) && raise_open_files() => open_nameless(directory),
+        let file = match open_nameless(directory, access) {
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) && raise_open_files() => {
+                open_nameless(directory, access)
+            }
             result => result,
         }?;
         Ok(Box::new(file))
@@ -102,6 +127,10 @@ impl Io for RealIo {
             Ok(false)
         }
     }
+
+    fn spare_memory(&self) -> SpareMemory {
+        spare_memory()
+    }
 }
 
 fn existing_ancestor(directory: &Path) -> &Path {
@@ -117,10 +146,13 @@ fn raise_open_files() -> bool {
 }
 
 /// Opens a file without a name: `O_TMPFILE` where the file system has it, else created and unlinked at once.
-fn open_nameless(directory: &Path) -> io::Result<RealFile> {
+fn open_nameless(directory: &Path, access: TempAccess) -> io::Result<RealFile> {
     let mode = Mode::RUSR | Mode::WUSR;
     #[cfg(target_os = "linux")]
     for direct in [OFlags::DIRECT, OFlags::empty()] {
+        if access == TempAccess::PageCache && !direct.is_empty() {
+            continue;
+        }
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL | direct;
         match rustix::fs::open(directory, flags, mode) {
             Ok(fd) => return Ok(RealFile { fd, direct: AtomicBool::new(!direct.is_empty()) }),
@@ -129,10 +161,10 @@ fn open_nameless(directory: &Path) -> io::Result<RealFile> {
             Err(error) => return Err(error.into()),
         }
     }
-    create_and_unlink(directory, mode)
+    create_and_unlink(directory, mode, access)
 }
 
-fn create_and_unlink(directory: &Path, mode: Mode) -> io::Result<RealFile> {
+fn create_and_unlink(directory: &Path, mode: Mode, access: TempAccess) -> io::Result<RealFile> {
     use std::sync::atomic::AtomicU64;
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -142,7 +174,8 @@ fn create_and_unlink(directory: &Path, mode: Mode) -> io::Result<RealFile> {
         match rustix::fs::open(&path, flags, mode) {
             Ok(fd) => {
                 std::fs::remove_file(&path)?;
-                return Ok(RealFile { direct: AtomicBool::new(ask_for_direct(&fd)), fd });
+                let direct = access == TempAccess::Direct && ask_for_direct(&fd);
+                return Ok(RealFile { direct: AtomicBool::new(direct), fd });
             }
             Err(rustix::io::Errno::EXIST) => {} // of a process with this number that died between the two calls
             Err(error) => return Err(error.into()),
@@ -243,9 +276,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let nested = directory.path().join("a/b");
         let io = RealIo;
-        let files: [Box<dyn IoFile>; 2] =
-            [io.open_temp(&nested).unwrap(), Box::new(create_and_unlink(&nested, Mode::RUSR | Mode::WUSR).unwrap())];
-        for file in &files {
+        let files = [TempAccess::Direct, TempAccess::PageCache].map(|access| -> [Box<dyn IoFile>; 2] {
+            let opened = io.open_temp(&nested, access).unwrap();
+            [opened, Box::new(create_and_unlink(&nested, Mode::RUSR | Mode::WUSR, access).unwrap())]
+        });
+        for file in files.iter().flatten() {
             // Buffers that are not aligned make direct I/O refuse, which must not be noticed.
             let bytes = page(7);
             assert_eq!(file.write_at(&bytes, 8192).unwrap(), 8192);

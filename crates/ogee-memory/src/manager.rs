@@ -54,6 +54,8 @@ pub struct MemoryStats {
     pub spilled_bytes: u64,
     /// What was written for them: less where they were compressed.
     pub temp_written_bytes: u64,
+    /// Of those, what went through the system's page cache, since there was memory to spare.
+    pub temp_cached_bytes: u64,
     /// Bytes of pages read back from it since the manager was made.
     pub read_back_bytes: u64,
     /// In the temporary space at the moment.
@@ -232,6 +234,7 @@ impl BufferManager {
             reserved: ledger.reserved(),
             spilled_bytes: counts.spilled_bytes.load(Ordering::Relaxed),
             temp_written_bytes: counts.temp_written_bytes.load(Ordering::Relaxed),
+            temp_cached_bytes: counts.temp_cached_bytes.load(Ordering::Relaxed),
             read_back_bytes: counts.read_back_bytes.load(Ordering::Relaxed),
             temp_bytes: temp.held(),
             temp_peak: temp.held_peak(),

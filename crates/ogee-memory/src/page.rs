@@ -18,11 +18,11 @@ use crate::consumers::ConsumerId;
 use crate::error::MemoryError;
 use crate::eviction_queue::{NeededAt, Position};
 use crate::frame::Frame;
-use crate::io::IoFile;
+use crate::io::TempAccess;
 use crate::mapping::Mapping;
 use crate::page_state::{Destroy, PageState, Pin, Unpin, Written};
 use crate::pool::Pool;
-use crate::temp_space::Slot;
+use crate::temp_space::{OwnFile, Slot};
 
 /// Where the bytes of pages come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) struct Spilled {
     pub(crate) checksum: u64,
     /// Bytes that it was compressed to; `None`: written as it is.
     pub(crate) packed: Option<usize>,
-    /// For measuring; compressed, too, where it did not shrink. `None`: not a page of fixed size.
+    /// For measuring; compressed, too, where it did not shrink. `None`: not a page of fixed size, or in the page cache.
     pub(crate) way: Option<Way>,
     pub(crate) place: SpilledPlace,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Spilled {
 #[derive(Debug)]
 pub(crate) enum SpilledPlace {
     Slot(Slot),
-    Own(Box<dyn IoFile>),
+    Own(OwnFile),
 }
 
 impl SpilledPlace {
@@ -73,6 +73,14 @@ impl SpilledPlace {
         match self {
             Self::Slot(slot) => slot.id(),
             Self::Own(_) => 0,
+        }
+    }
+
+    /// How its bytes get there and back.
+    pub(crate) fn access(&self) -> TempAccess {
+        match self {
+            Self::Slot(slot) => slot.file.access(),
+            Self::Own(file) => file.access,
         }
     }
 

@@ -18,11 +18,12 @@ use crate::account::process_account;
 use crate::background::Background;
 use crate::checksum::checksum;
 use crate::compression::{Compression, Direction, Packed, Way, padded};
-use crate::config::MemoryConfig;
+use crate::config::{MemoryConfig, TempCompression};
 use crate::consumers::Consumers;
 use crate::error::MemoryError;
 use crate::eviction_queue::EvictionQueue;
 use crate::frame::FrameStore;
+use crate::io::TempAccess;
 use crate::ledger::Ledger;
 use crate::page::{FinishedWrite, OwnedPage, Page, PageHandle, PageKind, PageMemory, Spilled, SpilledPlace};
 use crate::page_state::Written;
@@ -62,6 +63,7 @@ pub(crate) struct Counts {
     pub(crate) evictions: AtomicU64,
     pub(crate) spilled_bytes: AtomicU64,
     pub(crate) temp_written_bytes: AtomicU64,
+    pub(crate) temp_cached_bytes: AtomicU64,
     pub(crate) read_back_bytes: AtomicU64,
 }
 
@@ -425,8 +427,12 @@ impl Pool {
         if page.has_copy() {
             return Ok(self.drop_copied(page, sequence));
         }
-        let (way, mut packed) = self.pack(page);
-        let place = match self.place_for(page, packed.as_ref().map(Packed::len)) {
+        let access = self.access_for(page);
+        let (way, mut packed) = match access {
+            TempAccess::PageCache => (None, None),
+            TempAccess::Direct => self.pack(page),
+        };
+        let place = match self.place_for(page, access, packed.as_ref().map(Packed::len)) {
             Ok(place) => place,
             Err(error) => return Err(self.abort_write(page, error)),
         };
@@ -449,9 +455,9 @@ impl Pool {
             // SAFETY: the page is ours until `finish_write` or `abort_write`, and the bytes go to the system only.
             None => unsafe { page.changing_bytes() },
         };
-        let written = self.measure(Direction::Write, way, || match &place {
+        let written = self.measure(Direction::Write, access, way, || match &place {
             SpilledPlace::Slot(slot) => slot.file.write(slot.number, bytes),
-            SpilledPlace::Own(file) => write_all(&**file, bytes, 0),
+            SpilledPlace::Own(own) => write_all(&*own.file, bytes, 0),
         });
         let bytes = bytes.len();
         let packed = packed.map(|packed| packed.len());
@@ -462,7 +468,17 @@ impl Pool {
         }
         self.counts.spilled_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
         self.counts.temp_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if access == TempAccess::PageCache {
+            self.counts.temp_cached_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
         Ok(self.end_eviction(page, page.finish_write(sequence, Spilled { checksum, packed, way, place })))
+    }
+
+    /// Whether a page goes through the page cache: there is room, and nobody asked for compressed pages.
+    fn access_for(&self, page: &Page) -> TempAccess {
+        let claim = self.ledger.budget().saturating_sub(self.ledger.used());
+        let may = self.compression.mode() != TempCompression::Always && self.temp.may_cache(page.len, claim);
+        if may { TempAccess::PageCache } else { TempAccess::Direct }
     }
 
     /// Decides how a claimed page goes, and compresses it if it is to be and shrinks. Pages of variable size go as they are.
@@ -479,13 +495,17 @@ impl Pool {
         (Some(way), packed.flatten())
     }
 
-    /// Does a transfer, and notes how long it took.
+    /// Does a transfer, and notes how long it took the device.
     fn measure(
         &self,
         direction: Direction,
+        access: TempAccess,
         way: Option<Way>,
         transfer: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
+        if access == TempAccess::PageCache {
+            return transfer();
+        }
         self.compression.begin(direction, self.temp.now());
         let result = transfer();
         self.compression.end(direction, self.temp.now(), way.filter(|_| result.is_ok()));
@@ -632,9 +652,9 @@ impl Pool {
     fn read(&self, spilled: &Spilled, bytes: &mut [u8]) -> io::Result<bool> {
         let id = spilled.place.id();
         let read_from = |bytes: &mut [u8]| {
-            self.measure(Direction::Read, spilled.way, || match &spilled.place {
+            self.measure(Direction::Read, spilled.place.access(), spilled.way, || match &spilled.place {
                 SpilledPlace::Slot(slot) => slot.file.read(slot.number, bytes),
-                SpilledPlace::Own(file) => read_all(&**file, bytes, 0),
+                SpilledPlace::Own(own) => read_all(&*own.file, bytes, 0),
             })
         };
         let Some(packed) = spilled.packed else {
@@ -705,10 +725,13 @@ impl Pool {
     }
 
     /// A place for a page, or for the `packed` bytes that it was compressed to.
-    fn place_for(&self, page: &Page, packed: Option<usize>) -> Result<SpilledPlace, MemoryError> {
-        match page.kind {
-            PageKind::Fixed => self.temp.allocate_slot(packed.map_or(page.len, padded)).map(SpilledPlace::Slot),
-            PageKind::Variable => self.temp.open_own(page.len).map(SpilledPlace::Own),
+    fn place_for(&self, page: &Page, access: TempAccess, packed: Option<usize>) -> Result<SpilledPlace, MemoryError> {
+        match (page.kind, access) {
+            (PageKind::Fixed, TempAccess::PageCache) => self.temp.allocate_cached().map(SpilledPlace::Slot),
+            (PageKind::Fixed, TempAccess::Direct) => {
+                self.temp.allocate_slot(packed.map_or(page.len, padded)).map(SpilledPlace::Slot)
+            }
+            (PageKind::Variable, access) => self.temp.open_own(page.len, access).map(SpilledPlace::Own),
         }
     }
 

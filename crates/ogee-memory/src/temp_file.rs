@@ -1,5 +1,5 @@
 //! A temporary file of slots of one size, slot `i` at `i * slot_bytes`: one for all pages of fixed size that are written as they are (256 KiB),
-//! and one for each class of compressed ones.
+//! one for those that go through the page cache, and one for each class of compressed ones.
 //!
 //! ```text
 //! | slot 0 | slot 1 | hole | slot 3 | free | slot 5 |  end = 6
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::io::IoFile;
+use crate::io::{IoFile, TempAccess};
 
 /// The tail is cut off when it has so many bytes, or the file is empty.
 const TRUNCATE_BYTES: usize = 4 << 20;
@@ -30,6 +30,9 @@ const KEEP_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct SlotFile {
     file: Box<dyn IoFile>,
+    access: TempAccess,
+    /// Its number among the files of its manager with slots of this size.
+    number: u8,
     slot_bytes: usize,
     slots: Mutex<Slots>,
     punches: AtomicBool,
@@ -105,8 +108,25 @@ impl Slots {
 }
 
 impl SlotFile {
-    pub(crate) fn new(file: Box<dyn IoFile>, slot_bytes: usize) -> Self {
-        Self { file, slot_bytes, slots: Mutex::new(Slots::new(slot_bytes)), punches: AtomicBool::new(true) }
+    pub(crate) fn new(file: Box<dyn IoFile>, access: TempAccess, number: u8, slot_bytes: usize) -> Self {
+        Self {
+            file,
+            access,
+            number,
+            slot_bytes,
+            slots: Mutex::new(Slots::new(slot_bytes)),
+            punches: AtomicBool::new(true),
+        }
+    }
+
+    /// How the file was opened.
+    pub(crate) fn access(&self) -> TempAccess {
+        self.access
+    }
+
+    /// The file's number among those of its manager with slots of this size.
+    pub(crate) fn number(&self) -> u8 {
+        self.number
     }
 
     /// Bytes of a slot.
@@ -223,6 +243,10 @@ mod tests {
     use crate::io::Io;
     use proptest::prelude::*;
 
+    fn open(io: &FaultyIo, directory: &std::path::Path) -> SlotFile {
+        SlotFile::new(io.open_temp(directory, TempAccess::Direct).unwrap(), TempAccess::Direct, 0, PAGE_SIZE)
+    }
+
     const SLOT_BYTES: u64 = PAGE_SIZE as u64;
 
     fn page(byte: u8) -> Vec<AtomicU8> {
@@ -233,7 +257,7 @@ mod tests {
     fn the_lowest_slot_is_reused_and_the_tail_is_cut() {
         let directory = tempfile::tempdir().unwrap();
         let io = FaultyIo::new(1);
-        let file = SlotFile::new(io.open_temp(directory.path()).unwrap(), PAGE_SIZE);
+        let file = open(&io, directory.path());
         for slot in 0..40 {
             assert_eq!(file.allocate(), slot);
             file.write(slot, &page(slot as u8)).unwrap();
@@ -257,7 +281,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let io = FaultyIo::new(2);
             io.set(FaultPlan { refuse_punch, ..FaultPlan::default() });
-            let file = SlotFile::new(io.open_temp(directory.path()).unwrap(), PAGE_SIZE);
+            let file = open(&io, directory.path());
             (0..301).for_each(|slot| assert_eq!(file.allocate(), slot));
             file.write(300, &page(9)).unwrap();
             (0..200).for_each(|slot| file.free(slot));
@@ -272,7 +296,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let io = FaultyIo::new(3);
         io.set(FaultPlan { short_transfers: true, ..FaultPlan::default() });
-        let file = SlotFile::new(io.open_temp(directory.path()).unwrap(), PAGE_SIZE);
+        let file = open(&io, directory.path());
         let mut back = vec![0; PAGE_SIZE];
         for byte in 1..20 {
             let slot = file.allocate();

@@ -1,6 +1,7 @@
 //! The temporary space of a manager: where it is, how much may be in it, and the files in it.
 //!
-//! 1. Bytes are counted before they are written and uncounted when the slot or file is gone, or when writing failed.
+//! 1. Bytes are counted before they are written and uncounted when the slot or file is gone, or when writing failed; those in the page cache also
+//!    there (`temp_cache`).
 //! 2. Directory and cap change only while nothing is counted.
 //!
 //! Not here: which page goes there and when.
@@ -8,7 +9,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,7 +17,8 @@ use parking_lot::Mutex;
 use crate::PAGE_SIZE;
 use crate::compression::SLOT_STEP;
 use crate::error::MemoryError;
-use crate::io::{Io, IoFile};
+use crate::io::{Io, IoFile, TempAccess};
+use crate::temp_cache::TempCache;
 use crate::temp_file::SlotFile;
 
 /// Of what is free when spilling begins, this much may be used.
@@ -24,6 +26,9 @@ const FREE_SPACE_PERCENT: u64 = 90;
 
 /// Sizes of slots: multiples of 32 KiB up to a page.
 const SLOT_CLASSES: usize = PAGE_SIZE / SLOT_STEP;
+
+/// Files of pages that go through the page cache: whoever writes there has the file for itself meanwhile.
+const CACHED_FILES: usize = 4;
 
 /// Space is short when less than this is left of it, or less than an eighth.
 const SHORT_BYTES: u64 = 16 * PAGE_SIZE as u64;
@@ -36,12 +41,24 @@ struct Place {
     cap: Option<u64>,
     /// A file for each size of slots that is needed.
     slots: [Option<Arc<SlotFile>>; SLOT_CLASSES],
+    /// For pages that go through the page cache.
+    cached: [Option<Arc<SlotFile>>; CACHED_FILES],
+}
+
+impl Place {
+    fn close(&mut self) {
+        self.slots = Default::default();
+        self.cached = Default::default();
+    }
 }
 
 /// The temporary space.
 #[derive(Debug)]
 pub(crate) struct TempSpace {
     io: Arc<dyn Io>,
+    cache: TempCache,
+    /// Which of the files in the page cache is next.
+    next_cached: AtomicUsize,
     place: Mutex<Place>,
     held: AtomicU64,
     held_peak: AtomicU64,
@@ -57,16 +74,31 @@ pub(crate) struct Slot {
 impl Slot {
     /// The slot's number among all slots of its manager.
     pub(crate) fn id(&self) -> u64 {
-        (self.file.slot_bytes() as u64) << 32 | u64::from(self.number)
+        u64::from(self.file.number()) << 56 | (self.file.slot_bytes() as u64) << 32 | u64::from(self.number)
     }
+}
+
+/// A file with one page of variable size.
+#[derive(Debug)]
+pub(crate) struct OwnFile {
+    pub(crate) file: Box<dyn IoFile>,
+    pub(crate) access: TempAccess,
 }
 
 impl TempSpace {
     pub(crate) fn new(io: Arc<dyn Io>, directory: Option<PathBuf>, bytes_max: Option<u64>) -> Self {
         let directory = directory.unwrap_or_else(std::env::temp_dir);
         Self {
+            cache: TempCache::new(Arc::clone(&io)),
+            next_cached: AtomicUsize::new(0),
             io,
-            place: Mutex::new(Place { directory, bytes_max, cap: None, slots: Default::default() }),
+            place: Mutex::new(Place {
+                directory,
+                bytes_max,
+                cap: None,
+                slots: Default::default(),
+                cached: Default::default(),
+            }),
             held: AtomicU64::new(0),
             held_peak: AtomicU64::new(0),
         }
@@ -96,7 +128,7 @@ impl TempSpace {
             return Err(MemoryError::InUse { setting: "temp_directory", spilled });
         }
         place.directory = directory.unwrap_or_else(std::env::temp_dir);
-        place.slots = Default::default();
+        place.close();
         Ok(())
     }
 
@@ -160,6 +192,33 @@ impl TempSpace {
         debug_assert!(before >= bytes, "more temporary space is given back than was counted");
     }
 
+    /// Whether `bytes` may go to the page cache, by what this process may still take of its limit, its `claim`. Then they are counted there
+    /// until the slot or file that is opened for them is given up, or could not be opened.
+    pub(crate) fn may_cache(&self, bytes: usize, claim: usize) -> bool {
+        self.cache.take(bytes as u64, claim as u64)
+    }
+
+    /// A slot in the page cache, for which [`may_cache`](Self::may_cache) was asked.
+    ///
+    /// # Errors
+    /// As [`allocate_slot`](Self::allocate_slot).
+    pub(crate) fn allocate_cached(&self) -> Result<Slot, MemoryError> {
+        let index = self.next_cached.fetch_add(1, Ordering::Relaxed) % CACHED_FILES;
+        let file = self.count(PAGE_SIZE as u64, |place| {
+            let Place { directory, cached, .. } = place;
+            if cached[index].is_none() {
+                let file = self.io.open_temp(directory, TempAccess::PageCache)?;
+                // The file of pages that are written as they are has number 0.
+                let number = u8::try_from(1 + index).expect("a few files");
+                cached[index] = Some(Arc::new(SlotFile::new(file, TempAccess::PageCache, number, PAGE_SIZE)));
+            }
+            Ok(Arc::clone(cached[index].as_ref().expect("opened above")))
+        });
+        let file = file.inspect_err(|_| self.give_cached(PAGE_SIZE, TempAccess::PageCache))?;
+        let number = file.allocate();
+        Ok(Slot { file, number })
+    }
+
     /// A slot for `bytes` of a page of fixed size.
     ///
     /// # Errors
@@ -170,7 +229,8 @@ impl TempSpace {
             let Place { directory, slots, .. } = place;
             let class = &mut slots[slot_bytes / SLOT_STEP - 1];
             if class.is_none() {
-                *class = Some(Arc::new(SlotFile::new(self.io.open_temp(directory)?, slot_bytes)));
+                let file = self.io.open_temp(directory, TempAccess::Direct)?;
+                *class = Some(Arc::new(SlotFile::new(file, TempAccess::Direct, 0, slot_bytes)));
             }
             Ok(Arc::clone(class.as_ref().expect("opened above")))
         })?;
@@ -180,30 +240,44 @@ impl TempSpace {
 
     /// Gives a slot up.
     pub(crate) fn free_slot(&self, slot: &Slot) {
+        let bytes = slot.file.slot_bytes();
         slot.file.free(slot.number);
-        self.uncount(slot.file.slot_bytes() as u64);
+        self.give_cached(bytes, slot.file.access());
+        self.uncount(bytes as u64);
     }
 
-    /// A file of its own for a page of `bytes`.
+    /// A file of its own for a page of `bytes`; in the page cache if [`may_cache`](Self::may_cache) said so.
     ///
     /// # Errors
     /// The cap is reached, or the file cannot be opened.
-    pub(crate) fn open_own(&self, bytes: usize) -> Result<Box<dyn IoFile>, MemoryError> {
-        self.count(bytes as u64, |place| self.io.open_temp(&place.directory))
+    pub(crate) fn open_own(&self, bytes: usize, access: TempAccess) -> Result<OwnFile, MemoryError> {
+        let file = self.count(bytes as u64, |place| self.io.open_temp(&place.directory, access));
+        let file = file.inspect_err(|_| self.give_cached(bytes, access))?;
+        Ok(OwnFile { file, access })
     }
 
     /// Gives such a file up.
-    pub(crate) fn close_own(&self, file: Box<dyn IoFile>, bytes: usize) {
+    pub(crate) fn close_own(&self, file: OwnFile, bytes: usize) {
+        let OwnFile { file, access } = file;
         drop(file);
+        self.give_cached(bytes, access);
         self.uncount(bytes as u64);
+    }
+
+    fn give_cached(&self, bytes: usize, access: TempAccess) {
+        if access == TempAccess::PageCache {
+            self.cache.give(bytes as u64);
+        }
     }
 
     /// Closes the slotted files if nothing is in them.
     pub(crate) fn trim(&self) {
         let mut place = self.place.lock();
         // A slot is allocated after `count` has let go of the lock, but is counted within it.
-        if self.held() == 0 && place.slots.iter().flatten().all(|slots| slots.is_empty()) {
-            place.slots = Default::default();
+        if self.held() == 0
+            && place.slots.iter().flatten().chain(place.cached.iter().flatten()).all(|slots| slots.is_empty())
+        {
+            place.close();
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ogee_memory::{
     Access, BufferManager, FaultPlan, FaultyIo, LIMIT_MIN, MemoryConfig, MemoryError, PAGE_SIZE, PageHandle,
-    PinnedPage, TempCompression,
+    PinnedPage, SimulatedDevice, SpareMemory, TempCompression,
 };
 
 struct Fixture {
@@ -452,4 +452,70 @@ fn wait_until(condition: impl Fn() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(20), "waited for too long");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn pages_go_through_the_page_cache_while_there_is_memory_to_spare() {
+    let page = PAGE_SIZE as u64;
+    let fixture = fixture(8, |_| {});
+    let manager = &fixture.manager;
+    // The clock moves on with each look, so that the machine is asked for each page.
+    let look = Duration::from_millis(200);
+    let simulated = Some(SimulatedDevice { look, bytes_per_second: 1 << 30 });
+    // Spills 40 pages and reads them back: how many of them went through the cache.
+    let cached = |spare: u64, unwritten: u64| {
+        let spare_memory = SpareMemory { bytes: spare, unwritten };
+        fixture.io.set(FaultPlan { spare_memory, simulated, ..FaultPlan::default() });
+        let before = manager.stats();
+        let pages = write_pages(manager, 48);
+        let after = manager.stats();
+        assert_eq!(after.spilled_bytes - before.spilled_bytes, 40 * page);
+        for (seed, handle) in pages.iter().enumerate() {
+            check(&handle.pin().unwrap(), seed as u64);
+        }
+        (after.temp_cached_bytes - before.temp_cached_bytes) / page
+    };
+    for _ in 0..2 {
+        assert_eq!(cached(0, u64::MAX), 0);
+        assert_eq!(cached(u64::MAX, 0), 0);
+        // Half of it; what is read back makes room again.
+        assert_eq!(cached(2 * 10 * page, u64::MAX), 10);
+        assert_eq!(cached(u64::MAX, page), 40);
+    }
+    // Compressed pages are asked for to spare the device's space.
+    manager.set_temp_compression(TempCompression::Always);
+    assert_eq!(cached(u64::MAX, u64::MAX), 0);
+}
+
+#[test]
+fn what_a_process_may_still_take_is_not_spare() {
+    let page = PAGE_SIZE as u64;
+    // Pages go out although nothing is short, so that the limit of 64 pages is not used up.
+    let fixture = fixture(64, |config| config.spill_always = true);
+    for (bytes, all) in [(64 * page, false), ((64 + 4 * 40) * page, true)] {
+        let spare_memory = SpareMemory { bytes, unwritten: u64::MAX };
+        fixture.io.set(FaultPlan { spare_memory, ..FaultPlan::default() });
+        let before = fixture.manager.stats();
+        drop(write_pages(&fixture.manager, 4));
+        let after = fixture.manager.stats();
+        let cached = after.temp_cached_bytes - before.temp_cached_bytes;
+        assert_eq!(cached, if all { after.spilled_bytes - before.spilled_bytes } else { 0 });
+        assert!(after.spilled_bytes > before.spilled_bytes);
+        // The machine is asked again after a while.
+        std::thread::sleep(Duration::from_millis(150));
+    }
+}
+
+#[test]
+fn a_page_cache_that_fails_to_open_is_as_if_nothing_had_been_asked() {
+    let fixture = fixture(8, |_| {});
+    let spare_memory = SpareMemory { bytes: 4 * 20 * PAGE_SIZE as u64, unwritten: u64::MAX };
+    fixture.io.set(FaultPlan { spare_memory, fail_open: true, ..FaultPlan::default() });
+    for _ in 0..30 {
+        let pages = std::iter::repeat_with(|| fixture.manager.allocate("test").map(PinnedPage::into_handle));
+        assert!(pages.take(10).collect::<Result<Vec<_>, _>>().is_err());
+    }
+    fixture.io.set(FaultPlan { spare_memory, ..FaultPlan::default() });
+    drop(write_pages(&fixture.manager, 20));
+    assert_eq!(fixture.manager.stats().temp_cached_bytes, 12 * PAGE_SIZE as u64);
 }

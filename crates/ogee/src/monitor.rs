@@ -42,6 +42,8 @@ pub struct StatementStats {
     pub spilled_bytes: u64,
     /// What was written for them: less where they were compressed.
     pub temp_written_bytes: u64,
+    /// Of those, what went through the system's page cache, since the machine had memory to spare.
+    pub temp_cached_bytes: u64,
     /// The most bytes that temporary files held.
     pub temp_peak_bytes: u64,
     /// Decisions that operators took, e.g. how an aggregation treated its rows.
@@ -55,6 +57,7 @@ pub(crate) struct Monitor {
     started: Instant,
     spilled_before: u64,
     written_before: u64,
+    cached_before: u64,
     rows: u64,
     sampler: Option<Sampler>,
     finished: Option<StatementStats>,
@@ -70,6 +73,7 @@ impl Monitor {
             started: Instant::now(),
             spilled_before: memory.spilled_bytes,
             written_before: memory.temp_written_bytes,
+            cached_before: memory.temp_cached_bytes,
             rows: 0,
             sampler: Some(Sampler::start()),
             finished: None,
@@ -115,6 +119,7 @@ impl Monitor {
             peak_rss_bytes: self.sampler.as_ref().map_or(0, Sampler::peak),
             spilled_bytes: memory.spilled_bytes - self.spilled_before,
             temp_written_bytes: memory.temp_written_bytes - self.written_before,
+            temp_cached_bytes: memory.temp_cached_bytes - self.cached_before,
             temp_peak_bytes: memory.temp_peak,
             rows_scanned: self.context.rows_scanned(),
             strategies: self.context.strategies(),

@@ -138,6 +138,10 @@ impl BlockJoin {
             let page = part.pin_page(index)?;
             let table = slots_for(rows + page.len()) * size_of::<u64>();
             if takes + table > self.share && !pages.is_empty() {
+                // The probe rows pass by again: where nothing is noted in them, they need not be written again for that.
+                if !self.plan.kind().marks_probe() {
+                    self.probe.iter().for_each(RowPartition::seal);
+                }
                 break;
             }
             of_last += 1;

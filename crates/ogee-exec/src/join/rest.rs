@@ -51,6 +51,12 @@ enum Work {
     Absent(AbsentPartition),
 }
 
+/// Of the bytes that a join may have, those of the partitions that are joined: the rest has the pages of the probe side that pass by, and those
+/// of the next partition.
+fn pinned(available: usize) -> usize {
+    available / 4 * 3
+}
+
 /// What is left to do when all rows of the probe side have been seen.
 pub(crate) struct Rest {
     plan: Arc<JoinPlan>,
@@ -111,7 +117,7 @@ impl Rest {
     /// Bytes that one lane may pin, decided when the first partition is taken out of `queue`, which still has it.
     fn share(&self, queue: &VecDeque<Work>) -> usize {
         let lanes = || self.lanes_for(queue, self.ctx.settings.threads).max(1);
-        *self.share.get_or_init(|| self.ctx.share.claim() / 2 / lanes())
+        *self.share.get_or_init(|| pinned(self.ctx.share.claim()) / lanes())
     }
 
     /// As many lanes as there are things to do, and as partitions fit into memory at once.
@@ -123,7 +129,7 @@ impl Rest {
         let Some(largest) = footprints.max() else { return threads.min(queue.len()) };
         let available = self.ctx.share.claim();
         let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));
-        (available / 2 / need).clamp(1, threads.max(1)).min(queue.len())
+        (pinned(available) / need).clamp(1, threads.max(1)).min(queue.len())
     }
 
     /// Divides both sides of `partition` by further bits of their hashes, as many as open pages fit into `share`.
@@ -308,7 +314,8 @@ impl RestLocal {
                     if partition.must_divide(&rest.plan, share) {
                         rest.dividing.fetch_add(1, Ordering::AcqRel);
                     } else if let Some(Work::Absent(next)) = queue.front()
-                        && footprint(&next.build) <= share
+                        // The lane's part of all that there is has room for both.
+                        && footprint(&next.build) + footprint(&partition.build) <= share / 3 * 4
                     {
                         rest.ctx.memory.prefetch(next.build.iter().flat_map(RowPartition::pages));
                     }
