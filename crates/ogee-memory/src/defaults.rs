@@ -22,9 +22,6 @@ pub fn default_limit() -> usize {
     (memory / 100 * MEMORY_PERCENT).max(crate::LIMIT_MIN)
 }
 
-/// Of the bytes at which the system begins to write what is in its page cache, so many of four are left to others.
-const UNWRITTEN_LEFT: usize = 1;
-
 /// What the machine and the control groups of this process have left.
 pub(crate) fn spare_memory() -> SpareMemory {
     static GROUPS: OnceLock<Groups> = OnceLock::new();
@@ -42,7 +39,7 @@ fn room_for_unwritten() -> Option<usize> {
     };
     let begins = pages("nr_dirty_background_threshold")?;
     let waiting = pages("nr_dirty")? + pages("nr_writeback")?;
-    Some((begins / 4 * (4 - UNWRITTEN_LEFT)).saturating_sub(waiting) * rustix::param::page_size())
+    Some(begins.saturating_sub(waiting) * rustix::param::page_size())
 }
 
 /// The default number of threads: what the affinity of the process and the CPU quota of the control groups allow, at least 1. A
