@@ -129,7 +129,9 @@ impl BatchDecoder {
         let foreign = columns.levels.as_ref().map(|levels| {
             ParquetRecordBatchReader::try_new_with_row_groups(levels, pages, batch_rows, selection.clone())
         });
-        Ok(Self { flat: open_all(&columns.flat, pages)?, foreign: foreign.transpose()?, rows: Rows::new(selection) })
+        let wanted = selection.as_ref().map_or(usize::MAX, RowSelection::row_count);
+        let flat = open_all(&columns.flat, pages, wanted)?;
+        Ok(Self { flat, foreign: foreign.transpose()?, rows: Rows::new(selection) })
     }
 
     /// Reads `read` rows; the columns of those that pass `filter`, and their number.

@@ -316,6 +316,11 @@ impl RowGroupPages {
         self.file.metadata.row_group(self.row_group)
     }
 
+    /// Rows of the row group.
+    pub(crate) fn rows(&self) -> usize {
+        self.num_rows()
+    }
+
     pub(crate) fn compression(&self, leaf: usize) -> Compression {
         self.meta().column(leaf).compression()
     }

@@ -32,6 +32,9 @@ use crate::{
     spec::{ParquetFile, ParquetScanSpec},
 };
 
+/// Bytes that are read ahead: most pages are passed over after a look at their header, and what comes behind those that are not is not wanted.
+const READ_AHEAD: usize = 16 << 10;
+
 /// A Parquet file of which a few rows are read.
 pub struct RowReader {
     memory: Arc<BufferManager>,
@@ -121,7 +124,8 @@ impl RowReader {
             let permit = permit.expect("the only reader is not told to wait");
             let plan = if permit.bytes() < comfortable { &estimate.least } else { &estimate.comfortable };
             let grant = Arc::new(Grant::new(permit, plan.fixed, &open.columns.leaves));
-            let pages = RowGroupPages::new(Arc::clone(&open), row_group, Arc::clone(&grant), plan.read_ahead);
+            let pages =
+                RowGroupPages::new(Arc::clone(&open), row_group, Arc::clone(&grant), plan.read_ahead.min(READ_AHEAD));
             let mut batches =
                 BatchDecoder::new(&open.columns, &pages, plan.batch_rows, Some(selection.to_vec().into()))
                     .map_err(|error| ScanError::parquet(&self.file.path, &error))?;

@@ -77,8 +77,12 @@ fn sampled_rows_are_those_of_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rows.parquet");
     // Of a row group: the first, some within a page, some over pages, the last.
-    let selections: [&[(usize, usize)]; 3] =
-        [&[(0, 1)], &[(0, 10), (1_500, 300), (2_700, 2_000), (11_990, 10)], &[(0, 12_000)]];
+    let selections: [&[(usize, usize)]; 4] = [
+        &[(0, 1)],
+        &[(5, 20), (1_500, 300), (7_990, 40), (11_960, 40)],
+        &[(0, 10), (1_500, 300), (2_700, 2_000), (11_990, 10)],
+        &[(0, 12_000)],
+    ];
     for compression in [Compression::SNAPPY, Compression::UNCOMPRESSED] {
         write(&path, &rows, compression);
         let memory = memory(256 << 20);

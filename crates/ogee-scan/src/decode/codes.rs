@@ -40,7 +40,7 @@ impl Codes {
     }
 
     fn values_of(&self, page: &DictionaryPage<'_>) -> Result<ArrayRef, ParquetError> {
-        let (bytes, count) = (page.bytes, page.values);
+        let (bytes, count) = (page.bytes(), page.values);
         let values = match (&self.data_type, self.physical) {
             (DataType::Utf8View, _) => {
                 let mut builder = StringViewBuilder::with_capacity(count);

@@ -8,6 +8,9 @@
 //! page, version 2   [definition levels]          [width, codes | values]      compressed from the values on
 //! ```
 //!
+//! Where few rows are wanted, the dictionary is decompressed when the first of them turns out to be a code: once a column has had more
+//! values than a dictionary holds, its pages are plain.
+//!
 //! Not here: what the values are.
 
 use std::sync::Arc;
@@ -70,12 +73,59 @@ pub(super) struct PageCursor {
     values: Values,
     /// Rows to pass before the next one that is wanted.
     behind: usize,
+    /// Whether the dictionary waits for a page of codes.
+    defers: bool,
+    /// The dictionary's page as it was read, while it waits.
+    waiting: Option<Waiting>,
+}
+
+/// A dictionary that nobody has looked at.
+struct Waiting {
+    bytes: Bytes,
+    values: usize,
+    /// Bytes that were granted for it, uncompressed.
+    granted: usize,
 }
 
 /// A page that holds a dictionary.
 pub(super) struct DictionaryPage<'a> {
-    pub(super) bytes: &'a [u8],
+    page: PageBytes<'a>,
     pub(super) values: usize,
+}
+
+enum PageBytes<'a> {
+    /// So many bytes of the cursor's buffer.
+    Own(&'a mut Vec<u8>, usize),
+    Shared(&'a Bytes),
+}
+
+#[cfg(test)]
+impl<'a> DictionaryPage<'a> {
+    /// A page that was not compressed.
+    pub(super) fn of(bytes: &'a Bytes, values: usize) -> Self {
+        Self { page: PageBytes::Shared(bytes), values }
+    }
+}
+
+impl DictionaryPage<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.page {
+            PageBytes::Own(buffer, len) => &buffer[..*len],
+            PageBytes::Shared(bytes) => bytes,
+        }
+    }
+
+    /// The bytes, for those who look at them later.
+    pub(super) fn keep(self) -> Bytes {
+        match self.page {
+            PageBytes::Own(buffer, len) => {
+                let mut buffer = std::mem::take(buffer);
+                buffer.truncate(len);
+                buffer.into()
+            }
+            PageBytes::Shared(bytes) => bytes.clone(),
+        }
+    }
 }
 
 fn damaged(what: &str) -> ParquetError {
@@ -83,12 +133,13 @@ fn damaged(what: &str) -> ParquetError {
 }
 
 impl PageCursor {
-    /// A cursor over `pages` of `chunk`, which come compressed if `is_snappy`.
+    /// A cursor over `pages` of `chunk`, which come compressed if `is_snappy`. `few` if most of its rows will be passed over.
     pub(super) fn new(
         pages: SerializedPageReader<ColumnBytes>,
         chunk: Arc<ColumnChunk>,
         is_snappy: bool,
         is_optional: bool,
+        few: bool,
     ) -> Self {
         Self {
             pages,
@@ -102,6 +153,8 @@ impl PageCursor {
             levels: Vec::new(),
             values: Values::Plain(0),
             behind: 0,
+            defers: few,
+            waiting: None,
         }
     }
 
@@ -137,7 +190,7 @@ impl PageCursor {
                 self.pages.skip_next_page()?;
                 self.behind -= count;
             } else {
-                self.load()?;
+                self.load(&mut dictionary)?;
             }
         }
     }
@@ -197,19 +250,44 @@ impl PageCursor {
         if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY) {
             return Err(damaged("a dictionary that is not plain"));
         }
-        let len = self.hold(buf, 0, true)?;
-        let page = match &self.held {
-            Held::Own => &self.buffer[..len],
-            Held::Shared(bytes) => bytes,
-        };
-        dictionary(DictionaryPage { bytes: page, values: num_values as usize })
+        let page = Waiting { bytes: buf, values: num_values as usize, granted: self.chunk.granted() };
+        if self.defers {
+            self.left = 0;
+            self.waiting = Some(page);
+            return Ok(());
+        }
+        self.take_dictionary(page, dictionary)
     }
 
-    /// Loads the next page, which holds values.
-    fn load(&mut self) -> Result<(), ParquetError> {
-        let (encoding, rows, mut at, len) = match self.pages.get_next_page()? {
+    fn take_dictionary(
+        &mut self,
+        page: Waiting,
+        dictionary: &mut impl FnMut(DictionaryPage<'_>) -> Result<(), ParquetError>,
+    ) -> Result<(), ParquetError> {
+        let len = self.hold(page.bytes, 0, true, page.granted)?;
+        let bytes = match &self.held {
+            Held::Own => PageBytes::Own(&mut self.buffer, len),
+            Held::Shared(bytes) => PageBytes::Shared(bytes),
+        };
+        dictionary(DictionaryPage { page: bytes, values: page.values })
+    }
+
+    /// Loads the next page, which holds values, and the dictionary if they are the first codes of it.
+    fn load(
+        &mut self,
+        dictionary: &mut impl FnMut(DictionaryPage<'_>) -> Result<(), ParquetError>,
+    ) -> Result<(), ParquetError> {
+        let page = self.pages.get_next_page()?;
+        let granted = self.chunk.granted();
+        let is_codes = |encoding| matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        if page.as_ref().is_some_and(|page| is_codes(page.encoding()))
+            && let Some(waiting) = self.waiting.take()
+        {
+            self.take_dictionary(waiting, dictionary)?;
+        }
+        let (encoding, rows, mut at, len) = match page {
             Some(Page::DataPage { buf, num_values, encoding, .. }) => {
-                let len = self.hold(buf, 0, true)?;
+                let len = self.hold(buf, 0, true, granted)?;
                 let mut at = 0;
                 if self.is_optional {
                     let page = self.page();
@@ -235,7 +313,7 @@ impl PageCursor {
                 if at > buf.len() {
                     return Err(damaged("levels are longer than their page"));
                 }
-                let len = self.hold(buf, at, is_compressed)?;
+                let len = self.hold(buf, at, is_compressed, granted)?;
                 if self.is_optional {
                     self.levels_at = Some(Hybrid::new(1, repetition, at)?);
                 }
@@ -245,7 +323,7 @@ impl PageCursor {
         };
         self.values = match encoding {
             Encoding::PLAIN => Values::Plain(at),
-            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+            encoding if is_codes(encoding) => {
                 // A page of NULLs may end here.
                 let width = self.page()[..len].get(at).copied().unwrap_or(0);
                 at = (at + 1).min(len);
@@ -264,8 +342,9 @@ impl PageCursor {
         }
     }
 
-    /// Takes the bytes of a page, of which all from `plain` on are compressed if `is_compressed` and not decompressed yet; how many it has then.
-    fn hold(&mut self, bytes: Bytes, plain: usize, is_compressed: bool) -> Result<usize, ParquetError> {
+    /// Takes the bytes of a page, of which all from `plain` on are compressed if `is_compressed` and not decompressed yet; how many it has then,
+    /// which `granted` says too.
+    fn hold(&mut self, bytes: Bytes, plain: usize, is_compressed: bool, granted: usize) -> Result<usize, ParquetError> {
         self.left = 0;
         let Some(snappy) = self.snappy.as_mut().filter(|_| is_compressed) else {
             let len = bytes.len();
@@ -276,7 +355,7 @@ impl PageCursor {
         // Without values there is nothing, not even the length.
         let values = if compressed.is_empty() { 0 } else { snap::raw::decompress_len(compressed)? };
         let len = plain + values;
-        if len != self.chunk.granted() {
+        if len != granted {
             return Err(damaged("a page does not have the size that its header says"));
         }
         let capacity = len + SLACK;

@@ -94,7 +94,7 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
 
     fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
         self.dictionary.clear();
-        self.dictionary.extend(plain::<S>(page.bytes, page.values)?.map(O::from));
+        self.dictionary.extend(plain::<S>(page.bytes(), page.values)?.map(O::from));
         self.known = page.values;
         self.dictionary.resize(self.known.max(SMALL), O::default());
         Ok(())

@@ -117,8 +117,8 @@ impl FlatColumn {
         self.kind == Kind::Codes
     }
 
-    /// A decoder of the column in one row group.
-    pub(crate) fn open(&self, pages: &RowGroupPages) -> Result<Box<dyn ColumnDecoder>, ParquetError> {
+    /// A decoder of the column in one row group, of which `few` rows are wanted or most.
+    fn open(&self, pages: &RowGroupPages, few: bool) -> Result<Box<dyn ColumnDecoder>, ParquetError> {
         let width = match self.physical {
             PhysicalType::INT32 | PhysicalType::FLOAT => 4,
             PhysicalType::BYTE_ARRAY => 0,
@@ -126,11 +126,11 @@ impl FlatColumn {
         };
         let compression = pages.compression(self.leaf);
         let (reader, chunk) = pages.raw_pages(self.leaf, width)?;
-        let cursor = PageCursor::new(reader, chunk, compression == Compression::SNAPPY, self.is_optional);
+        let cursor = PageCursor::new(reader, chunk, compression == Compression::SNAPPY, self.is_optional, few);
         let data_type = self.data_type.clone();
         Ok(match (self.kind, self.physical, &data_type) {
             (Kind::Codes, physical, _) => Box::new(ColumnValues::new(cursor, Codes::new(physical, data_type))),
-            (Kind::Strings, ..) => Box::new(ColumnValues::new(cursor, Strings::new(data_type))),
+            (Kind::Strings, ..) => Box::new(ColumnValues::new(cursor, Strings::new(data_type, few))),
             (_, PhysicalType::INT32, DataType::Decimal128(..)) => {
                 Box::new(ColumnValues::new(cursor, Fixed::<i32, i128>::new(data_type)))
             }
@@ -164,7 +164,11 @@ fn is_fixed(physical: PhysicalType, data_type: &DataType) -> bool {
 /// Decoders of all columns of a file that are decoded here.
 pub(crate) type Decoders = Box<[Box<dyn ColumnDecoder>]>;
 
-/// Decoders of `columns`.
-pub(crate) fn open_all(columns: &[FlatColumn], pages: &RowGroupPages) -> Result<Decoders, ParquetError> {
-    columns.iter().map(|column| column.open(pages)).collect()
+/// Of so many rows of a row group one is wanted, at most, where only few are.
+const FEW: usize = 8;
+
+/// Decoders of `columns`, of which `rows` rows are wanted.
+pub(crate) fn open_all(columns: &[FlatColumn], pages: &RowGroupPages, rows: usize) -> Result<Decoders, ParquetError> {
+    let few = rows <= pages.rows() / FEW;
+    columns.iter().map(|column| column.open(pages, few)).collect()
 }

@@ -5,6 +5,8 @@
 //! column       views, the longer values copied one after the other; of a dictionary, views into its page's bytes
 //! ```
 //!
+//! Of a dictionary of which few values are wanted, those are looked for in its page each time; about every 32nd is known where it is.
+//!
 //! Longer values are copied, so that a page's buffer is used again, and a few rows that stay do not keep it.
 #![expect(unsafe_code, reason = "views are of bytes that were put there, and checked at once")]
 
@@ -102,9 +104,43 @@ impl Bytes {
     }
 }
 
+/// Values from one that is known where it is to the next: a length takes about a nanosecond to pass.
+const STEP: usize = 32;
+
+/// A dictionary's page, of which few values are wanted.
+struct Sparse {
+    page: bytes::Bytes,
+    values: usize,
+    /// Where each [`STEP`]th value begins.
+    marks: Vec<u32>,
+}
+
+impl Sparse {
+    fn new(page: DictionaryPage<'_>) -> Result<Self, ParquetError> {
+        let values = page.values;
+        let page = page.keep();
+        let mut marks = Vec::with_capacity(values.min(page.len()) / STEP + 1);
+        let mut at = 0;
+        for first in (0..values).step_by(STEP) {
+            marks.push(u32::try_from(at).map_err(|_| ParquetError::General("a dictionary is too long".into()))?);
+            at = pass(&page, at, STEP.min(values - first))?;
+        }
+        Ok(Self { page, values, marks })
+    }
+
+    fn value(&self, code: u32) -> Result<&[u8], ParquetError> {
+        let code = code as usize;
+        let at = pass(&self.page, self.marks[code / STEP] as usize, code % STEP)?;
+        Ok(byte_array(&self.page, at).ok_or_else(ended)?.0)
+    }
+}
+
 /// Byte arrays of type `Utf8View` or `BinaryView`.
 pub(super) struct Strings {
     data_type: DataType,
+    /// Whether few rows are wanted.
+    few: bool,
+    sparse: Option<Sparse>,
     dictionary: Vec<u128>,
     dictionary_bytes: Buffer,
     codes: Vec<u32>,
@@ -114,9 +150,12 @@ pub(super) struct Strings {
 }
 
 impl Strings {
-    pub(super) fn new(data_type: DataType) -> Self {
+    /// Values of `data_type`, of which `few` rows are wanted or most.
+    pub(super) fn new(data_type: DataType, few: bool) -> Self {
         Self {
             data_type,
+            few,
+            sparse: None,
             dictionary: Vec::new(),
             dictionary_bytes: Buffer::from_vec(Vec::<u8>::new()),
             codes: Vec::new(),
@@ -134,18 +173,23 @@ impl Decode for Strings {
     type Out = u128;
 
     fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
+        if self.few {
+            self.sparse = Some(Sparse::new(page)?);
+            return Ok(());
+        }
+        let (values, page) = (page.values, page.bytes());
         // All that is needed at once: a vector that grows is copied, and touches more memory than it takes in the end. The memory of the
         // dictionary before is used again, unless rows still refer to it.
         let before = std::mem::replace(&mut self.dictionary_bytes, Buffer::from_vec(Vec::<u8>::new()));
         let mut long = before.into_vec::<u8>().unwrap_or_default();
         long.clear();
-        long.reserve_exact(page.bytes.len().saturating_sub(page.values.saturating_mul(size_of::<u32>())));
+        long.reserve_exact(page.len().saturating_sub(values.saturating_mul(size_of::<u32>())));
         let mut bytes = Bytes { long, ..Bytes::default() };
         self.dictionary.clear();
-        self.dictionary.reserve(page.values.min(page.bytes.len()));
+        self.dictionary.reserve(values.min(page.len()));
         let mut at = 0;
-        for _ in 0..page.values {
-            let (value, next) = byte_array(page.bytes, at).ok_or_else(ended)?;
+        for _ in 0..values {
+            let (value, next) = byte_array(page, at).ok_or_else(ended)?;
             self.dictionary.push(bytes.view(value, DICTIONARY)?);
             at = next;
         }
@@ -191,6 +235,13 @@ impl Decode for Strings {
             Values::Codes(codes) => {
                 self.codes.clear();
                 codes.read(page, count, picks, &mut self.codes)?;
+                if let Some(sparse) = &self.sparse {
+                    check_codes(&self.codes, sparse.values)?;
+                    for &code in &self.codes {
+                        out.push(self.plain.view(sparse.value(code)?, PLAIN)?);
+                    }
+                    return Ok(());
+                }
                 check_codes(&self.codes, self.dictionary.len())?;
                 out.extend(self.codes.iter().map(|&code| self.dictionary[code as usize]));
                 Ok(())
@@ -246,7 +297,7 @@ mod tests {
     }
 
     fn decode(data_type: DataType, values: &[&[u8]], picks: Picks<'_>) -> Result<ArrayRef, ParquetError> {
-        let mut strings = Strings::new(data_type);
+        let mut strings = Strings::new(data_type, false);
         let mut out = strings.begin(values.len());
         let mut at = Values::Plain(0);
         strings.decode(&page(values), &mut at, values.len(), picks, &mut out)?;
@@ -268,6 +319,22 @@ mod tests {
         assert!(some.as_string_view().iter().flatten().eq([texts[1], texts[2], texts[4]]));
         let none = decode(DataType::BinaryView, &values, Picks::At { rows: &[], base: 0 }).unwrap();
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn few_values_of_a_dictionary_are_found() {
+        let values: Vec<Vec<u8>> = (0..3 * STEP + 5).map(|n| "ä".repeat(n % 9).into_bytes()).collect();
+        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        let bytes = bytes::Bytes::from(page(&values));
+        let sparse = Sparse::new(DictionaryPage::of(&bytes, values.len())).unwrap();
+        for (code, value) in values.iter().enumerate() {
+            assert_eq!(sparse.value(code as u32).unwrap(), *value);
+        }
+        // A page that ends too early, and one without values.
+        let short = bytes.slice(..bytes.len() - 1);
+        assert!(Sparse::new(DictionaryPage::of(&short, values.len())).is_err());
+        assert!(Sparse::new(DictionaryPage::of(&bytes, values.len() + 1)).is_err());
+        assert!(Sparse::new(DictionaryPage::of(&bytes, 0)).unwrap().marks.is_empty());
     }
 
     #[test]
