@@ -21,6 +21,11 @@ use crate::database::Inner;
 /// Between two samples: a peak shorter than this is not one that the system acts on.
 const SAMPLE_EVERY: Duration = Duration::from_millis(5);
 
+/// Resident memory that nobody uses and a statement may leave to the next one, in bytes and as a part of the limit. Of what goes back, the next
+/// one takes again what it needs as pages of 4 KiB, each of which is a fault: half a millisecond for a megabyte.
+const KEPT_BYTES: usize = 16 << 20;
+const KEPT_PART: usize = 64;
+
 /// What a statement took. Pool and temporary space are those of the handle while the statement ran, also if others did.
 #[derive(Clone, Debug, Default)]
 pub struct StatementStats {
@@ -93,13 +98,15 @@ impl Monitor {
         }
     }
 
-    /// The statement is over: memory goes back to the system.
+    /// The statement is over: memory goes back to the system, unless it is little.
     pub(crate) fn finish(&mut self) {
         if self.finished.is_none() {
             self.finished = Some(self.measure());
             self.sampler = None;
             self.inner.memory.trim();
-            (self.inner.release_memory)();
+            if kept_bytes() > (self.inner.memory.limit() / KEPT_PART).min(KEPT_BYTES) {
+                (self.inner.release_memory)();
+            }
         }
     }
 
@@ -125,6 +132,12 @@ impl Monitor {
             strategies: self.context.strategies(),
         }
     }
+}
+
+/// Resident memory that nobody uses: stacks, and what the allocator keeps for later.
+fn kept_bytes() -> usize {
+    let account = process_account();
+    account.anonymous_bytes().saturating_sub(account.pool_bytes() + account.allocator_bytes())
 }
 
 impl Drop for Monitor {
