@@ -2,7 +2,8 @@
 //!
 //! Morsels keep no order. So sources declare none ([`ClearOrderings`], before any other rule): otherwise DataFusion, at one partition, drops
 //! sorts and picks operators that need sorted input. What order is left in a plan comes from sorts (and a few sources in memory), and
-//! [`is_ordered`] tells where it reaches. Limits belong to the sort below them ([`LimitsOnSorts`]).
+//! [`is_ordered`] tells where it reaches. Limits belong to the sort below them ([`LimitsOnSorts`]). DataFusion's rule that makes what operators rely
+//! on, in seven passes that build the plan anew, is applied to plans in which something is missing ([`Requirements`]).
 //!
 //! Not here: sorting.
 
@@ -16,10 +17,14 @@ use datafusion::{
         source::DataSourceExec,
     },
     error::Result,
+    physical_expr::OrderingRequirements,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ExecutionPlan, limit::GlobalLimitExec, projection::ProjectionExec, replace_children_if_necessary,
-        sorts::sort::SortExec,
+        ExecutionPlan, ExecutionPlanProperties,
+        limit::GlobalLimitExec,
+        projection::ProjectionExec,
+        replace_children_if_necessary,
+        sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
     },
 };
 
@@ -102,6 +107,51 @@ impl PhysicalOptimizerRule for LimitsOnSorts {
 
     fn name(&self) -> &str {
         "limits_on_sorts"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// DataFusion's rule that adds what operators require of their inputs, for plans that lack some of it.
+#[derive(Debug)]
+pub(crate) struct Requirements {
+    ensure: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+}
+
+impl Requirements {
+    /// Spares `ensure` plans that need nothing.
+    pub(crate) fn new(ensure: Arc<dyn PhysicalOptimizerRule + Send + Sync>) -> Self {
+        Self { ensure }
+    }
+}
+
+/// Whether all operators in `plan` have what they require: one partition everywhere, and orders that are there. No order is made twice, or
+/// merged out of several.
+fn has_requirements(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let inputs = plan.children();
+    // A sort may have its place below a projection, which then computes fewer rows.
+    let stays = |_: &SortExec| !inputs[0].is::<ProjectionExec>() && inputs[0].properties().output_ordering().is_none();
+    plan.output_partitioning().partition_count() == 1
+        && plan.downcast_ref::<SortExec>().is_none_or(stays)
+        && !plan.is::<SortPreservingMergeExec>()
+        && plan.required_input_ordering().into_iter().zip(&inputs).all(|(required, input)| {
+            let met = |required: OrderingRequirements| {
+                input.equivalence_properties().ordering_satisfy_requirement(required.into_single())
+            };
+            required.is_none_or(|required| met(required).unwrap_or(false))
+        })
+        && inputs.into_iter().all(has_requirements)
+}
+
+impl PhysicalOptimizerRule for Requirements {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        if has_requirements(&plan) { Ok(plan) } else { self.ensure.optimize(plan, config) }
+    }
+
+    fn name(&self) -> &str {
+        self.ensure.name()
     }
 
     fn schema_check(&self) -> bool {

@@ -2,9 +2,12 @@
 //!
 //! Not here: settings of the engine, results as users see them (crate `ogee`).
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use datafusion::{
@@ -19,8 +22,9 @@ use datafusion::{
     },
     error::DataFusionError,
     execution::{
-        SendableRecordBatchStream, SessionState, SessionStateBuilder, cache::cache_manager::CacheManagerConfig,
-        disk_manager::DiskManagerBuilder, memory_pool::MemoryPool, runtime_env::RuntimeEnvBuilder,
+        SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
+        cache::cache_manager::CacheManagerConfig, disk_manager::DiskManagerBuilder, memory_pool::MemoryPool,
+        runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan},
     optimizer::Analyzer,
@@ -44,12 +48,12 @@ use crate::{
     engine::{Engine, StatementContext},
     files::FileTables,
     functions::functions,
-    island::OgeeRule,
-    join_order::{JoinOrder, Samples},
+    island::{OgeeRule, is_one_island},
+    join_order::{JoinOrder, Samples, foresee},
     names::{is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
     numbers,
-    order::{ClearOrderings, LimitsOnSorts},
+    order::{ClearOrderings, LimitsOnSorts, Requirements},
     pool::{OgeePool, PoolFiles},
     scan_filters::ScanFilters,
     set_operations::CountCopies,
@@ -78,6 +82,7 @@ const ROW_GROUP_ROWS: usize = 122_880;
 pub struct Session {
     engine: Arc<Engine>,
     context: SessionContext,
+    samples: Arc<Samples>,
     /// Common table expressions whose rows became tables so far: names for the next ones.
     computed: AtomicU64,
 }
@@ -154,6 +159,8 @@ impl Session {
             .build_arc()?;
 
         let mut rules = PhysicalOptimizer::new().rules;
+        // Filters that are made while a statement runs are for DataFusion's own scans.
+        rules.retain(|rule| rule.name() != "FilterPushdown(Post)");
         let footers = runtime.cache_manager.get_file_metadata_cache();
         let samples = Arc::new(Samples::new(Arc::clone(&engine), footers));
         for rule in rules.iter_mut().filter(|rule| rule.name() == "join_selection") {
@@ -162,9 +169,12 @@ impl Session {
         for rule in rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
             *rule = Arc::new(ScanFilters::new(Arc::clone(rule)));
         }
+        for rule in rules.iter_mut().filter(|rule| rule.name() == "EnsureRequirements") {
+            *rule = Arc::new(Requirements::new(Arc::clone(rule)));
+        }
         rules.insert(0, Arc::new(LimitsOnSorts));
         rules.insert(0, Arc::new(ClearOrderings));
-        rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), samples)));
+        rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), Arc::clone(&samples))));
 
         let mut analyzer_rules = Analyzer::new().rules;
         analyzer_rules.insert(0, Arc::new(CommonTypes));
@@ -193,7 +203,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
         context.add_analyzer_rule(Arc::new(CountCopies));
         context.add_analyzer_rule(Arc::new(WindowFilters));
-        Ok(Self { engine, context, computed: AtomicU64::new(0) })
+        Ok(Self { engine, context, samples, computed: AtomicU64::new(0) })
     }
 
     /// DataFusion's session, e.g. to register tables and functions in it.
@@ -241,10 +251,11 @@ impl Session {
             {
                 continue;
             }
-            let physical = single_partition(state.create_physical_plan(&plan).await?);
+            let physical = single_partition(self.physical_plan(state, &plan).await?);
             let schema = nullable(&physical.schema());
             let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), Constraints::default(), Vec::new());
-            drain(execute_stream(table.sink(physical, false), state.task_ctx())?).await?;
+            let context = task_context(state, &physical);
+            drain(execute_stream(table.sink(physical, false), context)?).await?;
             let name = format!("ogee_cte_{}", self.computed.fetch_add(1, Ordering::Relaxed));
             self.context.register_table(name.as_str(), Arc::new(table))?;
             ctes::read_from(query, index, &name);
@@ -277,9 +288,17 @@ impl Session {
         }
     }
 
+    async fn physical_plan(&self, state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        let foreseen = foresee(&self.samples, plan);
+        let physical = state.create_physical_plan(plan).await;
+        foreseen.end().await;
+        Ok(physical?)
+    }
+
     async fn start(&self, state: &SessionState, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
-        let physical = state.create_physical_plan(plan).await?;
-        Ok(execute_stream(physical, state.task_ctx())?)
+        let physical = self.physical_plan(state, plan).await?;
+        let context = task_context(state, &physical);
+        Ok(execute_stream(physical, context)?)
     }
 
     /// `CREATE TABLE`, empty or `AS` a query: the rows become pages of the pool, and the table is there when all of them are.
@@ -303,14 +322,15 @@ impl Session {
             )));
         }
         // The types are known only now: coercion may change those of the statement as it was written.
-        let physical = single_partition(state.create_physical_plan(&input).await?);
+        let physical = single_partition(self.physical_plan(state, &input).await?);
         // Columns take NULL unless they were declared not to; that a query cannot give NULL is no declaration.
         let schema = match &*input {
             LogicalPlan::EmptyRelation(_) => Arc::clone(input.schema().inner()),
             _ => nullable(&physical.schema()),
         };
         let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), constraints, column_defaults);
-        let rows = affected(&drain(execute_stream(table.sink(physical, false), state.task_ctx())?).await?);
+        let context = task_context(state, &physical);
+        let rows = affected(&drain(execute_stream(table.sink(physical, false), context)?).await?);
         if exists {
             self.context.deregister_table(name.clone())?;
         }
@@ -374,6 +394,25 @@ fn fit_to_limit(options: &mut ConfigOptions, limit: usize) {
     }
     // Otherwise every column of a file that is written has buffers in several tasks.
     execution.parquet.allow_single_file_parallelism &= limit >= 1 << 30;
+}
+
+/// What the nodes of `plan` run in. The names of all functions are copied only for those who may look one up, such as the information schema:
+/// some hundreds of strings, half a millisecond in a process that has just started.
+fn task_context(state: &SessionState, plan: &Arc<dyn ExecutionPlan>) -> Arc<TaskContext> {
+    if !is_one_island(plan) {
+        return state.task_ctx();
+    }
+    let (id, config, runtime) = (state.session_id().to_owned(), state.config().clone(), state.runtime_env());
+    Arc::new(TaskContext::new(
+        None,
+        id,
+        config,
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        Arc::clone(runtime),
+    ))
 }
 
 fn nullable(schema: &Schema) -> SchemaRef {

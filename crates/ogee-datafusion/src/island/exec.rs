@@ -33,7 +33,7 @@ use ogee_vector::{Chunk, normalize_array};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::operator::{self, Feed};
+use super::operator::{self, Feed, OperatorExec};
 use crate::{
     engine::{Engine, LiveIsland, StatementContext},
     error::{to_datafusion, to_exec},
@@ -158,6 +158,11 @@ impl ExecutionPlan for IslandExec {
             state: State::Waiting(Start { root: Arc::clone(&self.root), latest: Arc::clone(&self.latest), context }),
         }))
     }
+}
+
+/// Whether all of `plan` is the engine's.
+pub(crate) fn is_one_island(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    (plan.is::<IslandExec>() || plan.is::<OperatorExec>()) && plan.children().into_iter().all(is_one_island)
 }
 
 /// What it takes to start the query.

@@ -25,7 +25,7 @@ mod sort;
 mod unnest;
 mod window;
 
-pub(crate) use exec::IslandExec;
+pub(crate) use exec::{IslandExec, is_one_island};
 pub(crate) use operator::properties as table_properties;
 pub(crate) use rule::OgeeRule;
 pub(crate) use series::Series;

@@ -15,6 +15,7 @@ mod distinct;
 mod enumerate;
 mod estimate;
 mod expected;
+mod foresee;
 mod graph;
 mod greedy;
 mod lookup;
@@ -40,7 +41,7 @@ use datafusion::{
     error::Result,
     physical_optimizer::{PhysicalOptimizerRule, join_selection::JoinSelection},
     physical_plan::{
-        ExecutionPlan,
+        ExecutionPlan, ExecutionPlanProperties,
         filter::FilterExec,
         joins::{HashJoinExec, PartitionMode},
         replace_children_if_necessary,
@@ -55,6 +56,7 @@ use self::{
 };
 pub(crate) use self::{
     expected::{Estimates, Expected},
+    foresee::begin as foresee,
     sample::Samples,
 };
 
@@ -152,10 +154,21 @@ fn has_filter(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<FilterExec>() || plan.children().into_iter().any(has_filter)
 }
 
+/// Whether there is one partition everywhere in `plan`, which ends.
+fn is_settled(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.output_partitioning().partition_count() == 1
+        && !plan.boundedness().is_unbounded()
+        && plan.children().into_iter().all(is_settled)
+}
+
 impl PhysicalOptimizerRule for JoinOrder {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = if config.optimizer.join_reordering { self.order(&plan)? } else { plan };
-        // What is left of DataFusion's rule: how joins are partitioned, should somebody have asked for several partitions.
+        // What is left of DataFusion's rule: how joins are partitioned, should somebody have asked for several partitions, and which ones can do with
+        // inputs that do not end. It builds every plan anew, twice.
+        if is_settled(&plan) {
+            return Ok(plan);
+        }
         let mut config = config.clone();
         config.optimizer.join_reordering = false;
         JoinSelection::new().optimize(plan, &config)

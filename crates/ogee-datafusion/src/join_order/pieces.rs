@@ -21,7 +21,7 @@ use datafusion::{
 use ogee_exec::ExecError;
 use ogee_scan::RowReader;
 
-use super::sample::{Columns, Rows, Run, SampledFile, TableSample};
+use super::sample::{Claim, Rows, Run, SampledFile, TableSample};
 use crate::{engine::Engine, table::TableScan};
 
 /// Bytes of column chunks, uncompressed, for which another thread is begun: a tenth of a millisecond against half a millisecond or more.
@@ -67,12 +67,15 @@ impl Piece<'_> {
 }
 
 /// Reads columns, as many threads of `threads` at a time as pay.
-pub(super) fn read(columns: &[Columns], threads: usize) {
-    let pieces: Vec<_> = columns.iter().map(|(table, _)| pieces_of(table)).collect();
+pub(super) fn read(columns: &[Claim<'_>], threads: usize) {
+    if columns.is_empty() {
+        return;
+    }
+    let pieces: Vec<_> = columns.iter().map(|claim| pieces_of(claim.table)).collect();
     // Pieces of one column next to each other.
     let mut work = Vec::new();
-    for (of, (_, fields)) in columns.iter().enumerate() {
-        for field in fields {
+    for (of, claim) in columns.iter().enumerate() {
+        for field in &claim.fields {
             work.extend(pieces[of].iter().flatten().map(|piece| (field, piece)));
         }
     }
@@ -95,8 +98,8 @@ pub(super) fn read(columns: &[Columns], threads: usize) {
         lane();
     });
     let mut done = done.into_iter().map(|array| array.into_inner().expect("all were taken"));
-    for ((table, fields), pieces) in columns.iter().zip(&pieces) {
-        for field in fields {
+    for (claim, pieces) in columns.iter().zip(&pieces) {
+        for field in &claim.fields {
             let arrays: Result<Vec<ArrayRef>, ExecError> = match pieces {
                 Ok(pieces) => done.by_ref().take(pieces.len()).collect::<Vec<_>>().into_iter().collect(),
                 Err(_) => Ok(Vec::new()),
@@ -107,7 +110,7 @@ pub(super) fn read(columns: &[Columns], threads: usize) {
                 (Err(ExecError::Memory(_)), _) | (_, Err(ExecError::Memory(_))) => continue,
                 (Err(_), _) | (_, Err(_)) => None,
             };
-            table.learn(field, column);
+            claim.table.learn(field, column);
         }
     }
 }

@@ -2,11 +2,16 @@
 //!
 //! A predicate is evaluated on the sample, so that columns that depend on each other need no model. Runs cost one page of a column each, and
 //! a dictionary; small tables are taken whole. Columns are read when somebody asks for them ([`TableSample::columns`]), or together before
-//! that ([`Samples::read`]).
+//! that ([`Samples::read`]), by one thread each ([`Claim`]).
 //!
 //! Not here: reading (`pieces`), what is concluded from a sample (`profile`).
 
-use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    ops::Range,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use datafusion::{
     arrow::{
@@ -18,10 +23,11 @@ use datafusion::{
         physical_plan::{FileGroup, FileScanConfig, parquet::metadata::CachedParquetMetaData},
     },
     execution::cache::cache_manager::FileMetadataCache,
+    object_store::ObjectMeta,
     parquet::file::metadata::ParquetMetaData,
     scalar::ScalarValue,
 };
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::pieces;
 use crate::{engine::Engine, table::TableScan};
@@ -39,8 +45,11 @@ const WHOLE_ROWS: u64 = 1 << 17;
 /// Rows of which distinct values are counted, not estimated.
 const COUNTED_ROWS: usize = 1 << 14;
 
-/// Bytes of samples that are kept; heap memory outside the pool.
-const CACHE_BYTES: usize = 8 << 20;
+/// Bytes of samples that are kept, at least, at most, and as a part of the limit; heap memory outside the pool. Those of one statement should all
+/// have room: what goes while it is planned is read again, or is not known to later rules. Small tables, which are taken whole, are megabytes each.
+const CACHE_BYTES_MIN: usize = 8 << 20;
+const CACHE_BYTES_MAX: usize = 32 << 20;
+const CACHE_PART: usize = 64;
 
 /// Versions of tables that are known at a time, also those of which nothing was read.
 const TABLES_MAX: usize = 256;
@@ -52,6 +61,17 @@ enum Version {
     Files(Vec<(PathBuf, u64, i64)>),
     /// Numbers of blocks.
     Blocks(Vec<u64>),
+}
+
+impl Version {
+    fn of_files<'a>(files: impl Iterator<Item = &'a ObjectMeta>) -> Self {
+        let modified = |file: &ObjectMeta| file.last_modified.timestamp_nanos_opt().unwrap_or_default();
+        Self::Files(files.map(|file| (path(file), file.size, modified(file))).collect())
+    }
+}
+
+fn path(file: &ObjectMeta) -> PathBuf {
+    PathBuf::from("/").join(file.location.as_ref())
 }
 
 /// Samples of the tables that a session planned with, least recently used first.
@@ -87,19 +107,13 @@ impl Samples {
         if files.iter().any(|file| file.range.is_some()) {
             return None;
         }
-        let path = |file: &PartitionedFile| PathBuf::from("/").join(file.object_meta.location.as_ref());
-        let version = files.iter().map(|file| {
-            let meta = &file.object_meta;
-            (path(file), meta.size, meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
-        });
-        let version = Version::Files(version.collect());
-        self.table(version, || {
+        self.table(Version::of_files(files.iter().map(|file| &file.object_meta)), || {
             let rows =
                 |file: &&PartitionedFile| file.statistics.as_ref()?.num_rows.get_value().map(|&rows| rows as u64);
             let rows = files.iter().map(rows).collect::<Option<Vec<u64>>>()?;
             let names = config.table_partition_cols().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
             let files = files.iter().map(|file| SampledFile {
-                path: path(file),
+                path: path(&file.object_meta),
                 size: file.object_meta.size,
                 partitions: names.iter().cloned().zip(file.partition_values.iter().cloned()).collect(),
                 footer: Mutex::new(self.footer(file)),
@@ -123,20 +137,31 @@ impl Samples {
 
     /// Reads columns of several samples, those that have not been. What cannot be read is said by whoever runs the query.
     pub(super) fn read(&self, columns: Vec<Columns>) {
-        let mut missing: Vec<Columns> = Vec::new();
-        for (table, fields) in columns {
-            let fields = table.missing(&fields);
-            if fields.is_empty() {
-                continue;
-            }
-            match missing.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &table)) {
-                Some((_, known)) => {
-                    known.extend(fields.into_iter().filter(|field| !known.contains(field)).collect::<Vec<_>>())
-                }
-                None => missing.push((table, fields)),
-            }
-        }
-        pieces::read(&missing, self.threads());
+        let claimed = columns.iter().filter_map(|(table, fields)| Claim::new(table, fields)).collect::<Vec<_>>();
+        pieces::read(&claimed, self.threads());
+        drop(claimed);
+        columns.iter().for_each(|(table, fields)| table.wait(fields));
+    }
+
+    /// The sample of the Parquet files `files`, of a table that is not partitioned, if listing has read the footers of all of them.
+    pub(super) fn of_known_files(&self, files: &[ObjectMeta]) -> Option<Arc<TableSample>> {
+        let footer = |file: &ObjectMeta| {
+            let known = self.footers.get(&file.location).filter(|known| known.is_valid_for(file))?;
+            let footer = known.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
+            Some(Arc::clone(footer.parquet_metadata()))
+        };
+        let footers = files.iter().map(footer).collect::<Option<Vec<_>>>()?;
+        self.table(Version::of_files(files.iter()), || {
+            let rows = |footer: &Arc<ParquetMetaData>| u64::try_from(footer.file_metadata().num_rows()).ok();
+            let rows = footers.iter().map(rows).collect::<Option<Vec<_>>>()?;
+            let files = files.iter().zip(footers).map(|(file, footer)| SampledFile {
+                path: path(file),
+                size: file.size,
+                partitions: Vec::new(),
+                footer: Mutex::new(Some(footer)),
+            });
+            Some((Rows::Files(files.collect()), rows))
+        })
     }
 
     fn table(&self, version: Version, make: impl FnOnce() -> Option<(Rows, Vec<u64>)>) -> Option<Arc<TableSample>> {
@@ -149,7 +174,8 @@ impl Samples {
         let (rows, counts) = make()?;
         // Samples that are in use stay alive; those beyond the limit are just not found again.
         let mut bytes: usize = tables.iter().map(|table| table.bytes()).sum();
-        while bytes > CACHE_BYTES || tables.len() >= TABLES_MAX {
+        let kept = (self.engine.memory().limit() / CACHE_PART).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
+        while bytes > kept || tables.len() >= TABLES_MAX {
             bytes -= tables.remove(0).bytes();
         }
         let table = Arc::new(TableSample::new(version, rows, &counts, Arc::clone(&self.engine)));
@@ -180,6 +206,49 @@ pub(super) struct Run {
     pub(super) rows: usize,
 }
 
+/// The sampled rows of a column.
+enum Sampled {
+    /// Somebody reads them.
+    Claimed,
+    /// `None` if they cannot be read.
+    Read(Option<ArrayRef>),
+}
+
+/// Columns of a sample that one thread is to read: all others wait for it to do so or give up.
+pub(super) struct Claim<'a> {
+    pub(super) table: &'a Arc<TableSample>,
+    pub(super) fields: Vec<FieldRef>,
+}
+
+impl<'a> Claim<'a> {
+    /// Those of `fields` that nobody has read or is reading.
+    pub(super) fn new(table: &'a Arc<TableSample>, fields: &[FieldRef]) -> Option<Self> {
+        let mut columns = table.columns.lock();
+        let mut claim = |field: &&FieldRef| match columns.entry(key(field)) {
+            Entry::Vacant(vacant) => matches!(vacant.insert(Sampled::Claimed), Sampled::Claimed),
+            Entry::Occupied(_) => false,
+        };
+        let fields: Vec<FieldRef> = fields.iter().filter(&mut claim).cloned().collect();
+        drop(columns);
+        // Made only if there is something to claim: a claim takes the lock when it goes.
+        if fields.is_empty() { None } else { Some(Self { table, fields }) }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut columns = self.table.columns.lock();
+        for field in &self.fields {
+            if let Entry::Occupied(entry) = columns.entry(key(field))
+                && matches!(entry.get(), Sampled::Claimed)
+            {
+                entry.remove();
+            }
+        }
+        self.table.done.notify_all();
+    }
+}
+
 /// The sample of one version of a table.
 pub(super) struct TableSample {
     pub(super) engine: Arc<Engine>,
@@ -187,8 +256,9 @@ pub(super) struct TableSample {
     pub(super) rows: Rows,
     rows_all: u64,
     pub(super) runs: Vec<Run>,
-    /// Columns that were read; `None` for those that cannot be.
-    columns: Mutex<HashMap<(String, DataType), Option<ArrayRef>>>,
+    columns: Mutex<HashMap<(String, DataType), Sampled>>,
+    /// Whoever read a column is done with it.
+    done: Condvar,
     /// Distinct values of columns together among so many rows (the bits of a float), as far as somebody asked.
     distinct: Mutex<HashMap<(Vec<String>, u64), f64>>,
 }
@@ -207,7 +277,16 @@ impl TableSample {
             runs.iter_mut().for_each(|run| run.start = 0);
             runs.dedup_by_key(|run| run.part);
         }
-        Self { engine, version, rows, rows_all, runs, columns: Mutex::default(), distinct: Mutex::default() }
+        Self {
+            engine,
+            version,
+            rows,
+            rows_all,
+            runs,
+            columns: Mutex::default(),
+            done: Condvar::new(),
+            distinct: Mutex::default(),
+        }
     }
 
     /// Rows of the table.
@@ -249,26 +328,44 @@ impl TableSample {
 
     /// The sampled rows of `fields`, if these can be read and, unless `may_read`, have been.
     pub(super) fn columns(self: &Arc<Self>, fields: &[FieldRef], may_read: bool) -> Option<Vec<ArrayRef>> {
-        let missing = self.missing(fields);
-        if !missing.is_empty() {
-            if !may_read {
-                return None;
-            }
-            pieces::read(&[(Arc::clone(self), missing)], self.engine.settings().threads);
+        if may_read {
+            let claimed = Claim::new(self, fields);
+            pieces::read(claimed.as_slice(), self.engine.settings().threads);
+            drop(claimed);
+            self.wait(fields);
         }
         let known = self.columns.lock();
-        fields.iter().map(|field| known.get(&key(field))?.clone()).collect()
+        let read = |field: &FieldRef| match known.get(&key(field))? {
+            Sampled::Claimed => None,
+            Sampled::Read(column) => column.clone(),
+        };
+        fields.iter().map(read).collect()
+    }
+
+    /// Waits until nobody reads any of `fields`.
+    fn wait(&self, fields: &[FieldRef]) {
+        let mut columns = self.columns.lock();
+        while fields.iter().any(|field| matches!(columns.get(&key(field)), Some(Sampled::Claimed))) {
+            self.done.wait(&mut columns);
+        }
     }
 
     /// Learns the sampled rows of `field`; `None` if it cannot be read.
     pub(super) fn learn(&self, field: &FieldRef, column: Option<ArrayRef>) {
-        self.columns.lock().insert(key(field), column);
+        self.columns.lock().insert(key(field), Sampled::Read(column));
     }
 
-    /// Those of `fields` that nobody has read.
-    fn missing(&self, fields: &[FieldRef]) -> Vec<FieldRef> {
-        let known = self.columns.lock();
-        fields.iter().filter(|field| !known.contains_key(&key(field))).cloned().collect()
+    /// Bytes of a row group of `fields`, about: what reading them may have to go through.
+    pub(super) fn bytes_of(&self, fields: &[FieldRef]) -> u64 {
+        let Rows::Files(files) = &self.rows else { return 0 };
+        let footer = files.first().and_then(|file| file.footer.lock().clone());
+        let Some(group) = footer.as_ref().and_then(|footer| footer.row_groups().first()) else { return 0 };
+        let chunks = group.columns().iter();
+        let chunks = chunks.filter(|chunk| {
+            let name = chunk.column_path().parts().first();
+            fields.iter().any(|field| name == Some(field.name()))
+        });
+        chunks.map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(0)).sum()
     }
 
     fn bytes(&self) -> usize {
@@ -278,7 +375,12 @@ impl TableSample {
             }
             Rows::Blocks(_) => 0,
         };
-        footers + self.columns.lock().values().flatten().map(|column| column.get_array_memory_size()).sum::<usize>()
+        let columns = self.columns.lock();
+        let read = columns.values().filter_map(|column| match column {
+            Sampled::Read(column) => column.as_ref(),
+            Sampled::Claimed => None,
+        });
+        footers + read.map(|column| column.get_array_memory_size()).sum::<usize>()
     }
 }
 
