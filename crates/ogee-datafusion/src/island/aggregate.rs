@@ -30,7 +30,7 @@ use super::collected;
 use crate::expr::{translate, translate_predicate};
 
 /// An aggregation that the engine runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
     spec: AggregateSpec,
     expressions: Vec<Arc<dyn PhysicalExpr>>,
@@ -57,18 +57,72 @@ impl Aggregate {
         two_steps.then(|| Self::with(first, AggregateMode::Single, &last.schema())).flatten()
     }
 
+    /// What `first` begins, in one step from rows to the columns of `output`.
+    pub(crate) fn single(first: &AggregateExec, output: &Schema) -> Option<Self> {
+        match first.mode() {
+            DataFusionMode::Single | DataFusionMode::SinglePartitioned | DataFusionMode::Partial => {
+                Self::with(first, AggregateMode::Single, output)
+            }
+            _ => None,
+        }
+    }
+
+    /// `function` of other arguments, over rows of `input`.
+    pub(crate) fn call(
+        function: &AggregateFunctionExpr,
+        exprs: Vec<Arc<dyn PhysicalExpr>>,
+        filter: Option<&Arc<dyn PhysicalExpr>>,
+        input: &Schema,
+    ) -> Option<AggregateCall> {
+        let filter = filter.map(|filter| translate_predicate(filter, input)).transpose().ok()?;
+        let exact = function.fun().name() == "avg";
+        let call = call_of(function, raw_input(exprs, filter, input, exact)?)?;
+        supports(&call, AggregateMode::Single).then_some(call)
+    }
+
+    /// The first of two steps with a join in between: `calls`, described as `described`, for each combination of `keys`, as states.
+    pub(crate) fn before_join(
+        keys: &PhysicalGroupBy,
+        calls: Vec<AggregateCall>,
+        expressions: Vec<Arc<dyn PhysicalExpr>>,
+        described: &[String],
+        input: &Schema,
+        output: &Schema,
+    ) -> Option<Self> {
+        let spec = AggregateSpec {
+            keys: group_keys(keys, input)?,
+            grouping_sets: None,
+            aggregates: calls,
+            collected: None,
+            mode: AggregateMode::Partial,
+            schema: normalize_schema(output),
+        };
+        let description = describe(keys, described, &spec);
+        Some(Self { spec, expressions, description })
+    }
+
+    /// The second step: what `whole` would give, of states.
+    pub(crate) fn after_join(
+        whole: &Self,
+        keys: &PhysicalGroupBy,
+        calls: Vec<AggregateCall>,
+        described: &[String],
+        input: &Schema,
+    ) -> Option<Self> {
+        let spec = AggregateSpec {
+            keys: group_keys(keys, input)?,
+            aggregates: calls,
+            mode: AggregateMode::Final,
+            ..whole.spec.clone()
+        };
+        let description = describe(keys, described, &spec);
+        Some(Self { spec, expressions: keys.input_exprs(), description })
+    }
+
     fn with(node: &AggregateExec, mode: AggregateMode, output: &Schema) -> Option<Self> {
         let input = node.input().schema();
         let groups = node.group_expr();
-        let keys = groups
-            .expr()
-            .iter()
-            .map(|(expr, _)| {
-                let data_type = normalize_type(&expr.data_type(&input).ok()?);
-                PhysicalType::of(&data_type).ok()?;
-                Some(GroupKey { expr: translate(expr, &input).ok()?, data_type })
-            })
-            .collect::<Option<Vec<_>>>()?;
+        let keys = group_keys(groups, &input)?;
         let schema = normalize_schema(output);
         let grouping_sets = match groups.has_grouping_set() {
             true => Some(grouping_sets(groups, schema.field(keys.len()).data_type())?),
@@ -81,7 +135,7 @@ impl Aggregate {
         };
         let expressions = expressions(node);
         let spec = AggregateSpec { keys, grouping_sets, aggregates, collected, mode, schema };
-        let description = describe(node, &spec);
+        let description = describe(groups, &described(node), &spec);
         Some(Self { spec, expressions, description })
     }
 
@@ -91,8 +145,8 @@ impl Aggregate {
     }
 
     /// The specification, for one run.
-    pub(crate) fn spec(&self) -> AggregateSpec {
-        self.spec.clone()
+    pub(crate) fn spec(&self) -> &AggregateSpec {
+        &self.spec
     }
 
     /// The expressions over the input.
@@ -107,8 +161,16 @@ impl fmt::Display for Aggregate {
     }
 }
 
-fn describe(node: &AggregateExec, spec: &AggregateSpec) -> String {
-    let groups = node.group_expr();
+fn group_keys(groups: &PhysicalGroupBy, input: &Schema) -> Option<Vec<GroupKey>> {
+    let key = |(expr, _): &(Arc<dyn PhysicalExpr>, String)| {
+        let data_type = normalize_type(&expr.data_type(input).ok()?);
+        PhysicalType::of(&data_type).ok()?;
+        Some(GroupKey { expr: translate(expr, input).ok()?, data_type })
+    };
+    groups.expr().iter().map(key).collect()
+}
+
+fn describe(groups: &PhysicalGroupBy, calls: &[String], spec: &AggregateSpec) -> String {
     let key = |(expr, name): &(Arc<dyn PhysicalExpr>, String)| {
         let text = expr.to_string();
         match text.rsplit_once('@') {
@@ -131,23 +193,25 @@ fn describe(node: &AggregateExec, spec: &AggregateSpec) -> String {
         });
         text.push_str(&format!(", sets=[{}]", described.collect::<Vec<_>>().join(", ")));
     }
-    let calls: Vec<_> = node
-        .aggr_expr()
-        .iter()
-        .zip(node.filter_expr())
-        .map(|(call, filter)| match filter {
-            Some(filter) if node.mode().input_mode() == AggregateInputMode::Raw && !call.name().contains("FILTER") => {
-                format!("{} FILTER ({filter})", call.name())
-            }
-            _ => call.name().to_owned(),
-        })
-        .collect();
     text.push_str(&format!(
         ", {}=[{}]",
         if spec.collected.is_some() { "collected" } else { "aggregates" },
         calls.join(", ")
     ));
     text
+}
+
+/// Its aggregates, in words.
+pub(super) fn described(node: &AggregateExec) -> Vec<String> {
+    let calls = node.aggr_expr().iter().zip(node.filter_expr());
+    calls
+        .map(|(call, filter)| match filter {
+            Some(filter) if node.mode().input_mode() == AggregateInputMode::Raw && !call.name().contains("FILTER") => {
+                format!("{} FILTER ({filter})", call.name())
+            }
+            _ => call.name().to_owned(),
+        })
+        .collect()
 }
 
 fn expressions(node: &AggregateExec) -> Vec<Arc<dyn PhysicalExpr>> {
@@ -184,7 +248,7 @@ fn calls(node: &AggregateExec, mode: AggregateMode, keys: usize) -> Option<Vec<A
                 None => None,
             };
             let exact = mode == AggregateMode::Single && function.fun().name() == "avg";
-            call_of(function, raw_input(function, filter, &input, exact)?)?
+            call_of(function, raw_input(function.expressions(), filter, &input, exact)?)?
         };
         if !supports(&call, mode) {
             return None;
@@ -201,14 +265,13 @@ struct AggregateCallInput {
     filter: Option<Expr>,
 }
 
-/// The arguments of `function` over rows of `input`. `exact`: integers that were to become floats stay what they are, since they are added up exactly.
+/// The arguments `exprs` over rows of `input`. `exact`: integers that were to become floats stay what they are, since they are added up exactly.
 fn raw_input(
-    function: &AggregateFunctionExpr,
+    mut exprs: Vec<Arc<dyn PhysicalExpr>>,
     filter: Option<Expr>,
     input: &Schema,
     exact: bool,
 ) -> Option<AggregateCallInput> {
-    let mut exprs = function.expressions();
     if exact && let [expr] = exprs.as_mut_slice() {
         let integer = expr.downcast_ref::<CastExpr>().filter(|cast| *cast.cast_type() == DataType::Float64);
         let integer = integer.map(|cast| Arc::clone(cast.expr()));

@@ -13,6 +13,7 @@
 mod aggregate;
 mod collected;
 mod domain;
+mod eager;
 mod evaluator;
 mod exec;
 mod join;
@@ -25,6 +26,7 @@ mod sort;
 mod unnest;
 mod window;
 
+pub(crate) use eager::StepExec;
 pub(crate) use exec::{IslandExec, is_one_island};
 pub(crate) use operator::properties as table_properties;
 pub(crate) use rule::OgeeRule;

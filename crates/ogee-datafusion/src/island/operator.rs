@@ -240,7 +240,7 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
         }
         Op::Aggregate(aggregate) => {
             let input = open(&operator.inputs[0], query, feeds)?;
-            ogee_exec::aggregate::aggregate(query, input, aggregate.spec())
+            ogee_exec::aggregate::aggregate(query, input, aggregate.spec().clone())
         }
         Op::Join(join) => {
             let build = open(&operator.inputs[0], query, feeds)?;

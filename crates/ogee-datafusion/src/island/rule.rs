@@ -32,6 +32,7 @@ use datafusion::{
 use super::{
     IslandExec,
     aggregate::Aggregate,
+    eager::{StepExec, with_step_below},
     join::Join,
     operator::{Op, OperatorExec, properties, properties_of},
     scan::ParquetScan,
@@ -154,6 +155,13 @@ impl OgeeRule {
         reliance: Reliance,
         estimates: &Arc<Estimates>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if reliance != Reliance::Some
+            && let Some(aggregate) = plan.downcast_ref::<AggregateExec>()
+            && let Some(steps) = with_step_below(begin(aggregate), &plan.schema(), estimates)
+            && let Some(operator) = self.operator(&steps, reliance, estimates)?
+        {
+            return Ok(Some(operator));
+        }
         let Some((ops, inputs)) = operators(plan) else { return Ok(None) };
         let ordered = reliance == Reliance::Some;
         if ordered && ops.iter().any(|op| !op.keeps_order() && !op.makes_order()) {
@@ -278,19 +286,26 @@ fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// The plans whose rows an operator takes.
 type Inputs<'p> = Vec<&'p Arc<dyn ExecutionPlan>>;
 
-/// What `last` does, and to which inputs: also those of the aggregation whose states it goes on with, if the two can be one step.
-fn aggregation(last: &AggregateExec) -> Option<(Aggregate, Inputs<'_>)> {
+/// Where the aggregation begins that ends in `last`: the one whose states it goes on with, if the two can be one step.
+fn begin(last: &AggregateExec) -> &AggregateExec {
     let passes = |plan: &Arc<dyn ExecutionPlan>| {
         plan.fetch().is_none()
             && (plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() || plan.is::<RepartitionExec>())
     };
     let mut below = last.input();
     while passes(below) {
-        below = below.children().into_iter().next()?;
+        let Some(next) = below.children().into_iter().next() else { return last };
+        below = next;
     }
-    let both = below.downcast_ref::<AggregateExec>().and_then(|first| Aggregate::of_both(first, last));
+    below.downcast_ref::<AggregateExec>().filter(|first| Aggregate::of_both(first, last).is_some()).unwrap_or(last)
+}
+
+/// What `last` does, and to which inputs: also those of the aggregation whose states it goes on with, if the two can be one step.
+fn aggregation(last: &AggregateExec) -> Option<(Aggregate, Inputs<'_>)> {
+    let first = begin(last);
+    let both = if std::ptr::eq(first, last) { None } else { Aggregate::of_both(first, last) };
     match both {
-        Some(aggregate) => Some((aggregate, below.children())),
+        Some(aggregate) => Some((aggregate, first.children())),
         None => Some((Aggregate::of(last)?, last.children())),
     }
 }
@@ -320,6 +335,8 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
         let (aggregate, of) = aggregation(aggregate)?;
         ops.push(Op::Aggregate(Box::new(aggregate)));
         inputs = of;
+    } else if let Some(step) = plan.downcast_ref::<StepExec>() {
+        ops.push(Op::Aggregate(Box::new(step.step().clone())));
     } else if let Some(join) = Join::of(plan) {
         ops.push(Op::Join(Box::new(join)));
     } else if let Some(join) = plan.downcast_ref::<AsofExec>() {

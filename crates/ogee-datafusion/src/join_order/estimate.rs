@@ -18,7 +18,7 @@ use datafusion::{
     },
     physical_plan::{
         ExecutionPlan,
-        aggregates::AggregateExec,
+        aggregates::{AggregateExec, PhysicalGroupBy},
         filter::FilterExec,
         joins::{
             CrossJoinExec, HashJoinExec, NestedLoopJoinExec,
@@ -38,7 +38,10 @@ use super::{
     sample::Samples,
     selectivity::{Scope, filtered},
 };
-use crate::{island::Series, table::TableExec};
+use crate::{
+    island::{Series, StepExec},
+    table::TableExec,
+};
 
 /// Rows of what tells nothing about them.
 const ROWS_UNKNOWN: f64 = 1000.0;
@@ -71,6 +74,12 @@ impl<'s> Estimator<'s> {
         self.profile(plan).rows.round() as u64
     }
 
+    /// About how many rows `plan` gives, and how many combinations of `keys` there are among them.
+    pub(crate) fn combinations(&mut self, plan: &Arc<dyn ExecutionPlan>, keys: &[Arc<dyn PhysicalExpr>]) -> (f64, f64) {
+        let input = self.profile(plan);
+        (input.rows, distinct_combinations(input.rows, &computed(&input, keys).columns))
+    }
+
     /// What `plan` gives.
     pub(super) fn profile(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
         let address = Arc::as_ptr(plan).cast::<()>() as usize;
@@ -99,7 +108,9 @@ impl<'s> Estimator<'s> {
             let exprs: Vec<_> = projection.expr().iter().map(|expr| Arc::clone(&expr.expr)).collect();
             computed(&self.profile(projection.input()), &exprs)
         } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-            grouped(&self.profile(aggregate.input()), aggregate, columns)
+            grouped(&self.profile(aggregate.input()), aggregate.group_expr(), columns)
+        } else if let Some(step) = plan.downcast_ref::<StepExec>() {
+            grouped(&self.profile(step.input()), step.keys(), columns)
         } else if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
             let sides = (self.profile(join.left()), self.profile(join.right()));
             projected(joined(sides, join.on(), join.filter(), *join.join_type()), join.projection.as_deref())
@@ -251,8 +262,7 @@ fn computed(input: &Profile, exprs: &[Arc<dyn PhysicalExpr>]) -> Profile {
     Profile { rows: input.rows, columns: exprs.iter().map(column).collect() }
 }
 
-fn grouped(input: &Profile, aggregate: &AggregateExec, columns: usize) -> Profile {
-    let keys = aggregate.group_expr();
+fn grouped(input: &Profile, keys: &PhysicalGroupBy, columns: usize) -> Profile {
     if keys.is_true_no_grouping() {
         return Profile::unknown(1.0, columns);
     }

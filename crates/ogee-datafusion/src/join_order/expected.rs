@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::{physical_expr::PhysicalExpr, physical_plan::ExecutionPlan};
 use parking_lot::Mutex;
 
 use super::{
@@ -24,6 +24,16 @@ impl Estimates {
     /// Nothing is known yet.
     pub(crate) fn new(samples: Arc<Samples>) -> Self {
         Self { samples, known: Mutex::default() }
+    }
+
+    /// About how many rows `plan` gives, asked now.
+    pub(crate) fn rows_of(&self, plan: &Arc<dyn ExecutionPlan>) -> f64 {
+        Estimator::with(&self.samples, false, &mut self.known.lock()).profile(plan).rows
+    }
+
+    /// About how many rows `plan` gives, and how many combinations of `keys` there are among them.
+    pub(crate) fn combinations(&self, plan: &Arc<dyn ExecutionPlan>, keys: &[Arc<dyn PhysicalExpr>]) -> (f64, f64) {
+        Estimator::with(&self.samples, false, &mut self.known.lock()).combinations(plan, keys)
     }
 
     /// About how many rows `plan` gives.

@@ -78,22 +78,7 @@ impl<T: WideInteger> Accumulator for SumInteger<T> {
     }
 
     fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
-        let sums = states.iter().map(|s| s.seen.then_some(s.sum));
-        Ok(match output {
-            DataType::Int64 => {
-                Arc::new(
-                    sums.map(|s| s.map(i64::try_from).transpose().map_err(|_| overflow("sum", output)))
-                        .collect::<Result<Int64Array, _>>()?,
-                )
-            }
-            DataType::UInt64 => {
-                Arc::new(
-                    sums.map(|s| s.map(u64::try_from).transpose().map_err(|_| overflow("sum", output)))
-                        .collect::<Result<UInt64Array, _>>()?,
-                )
-            }
-            _ => decimal128(sums, output)?,
-        })
+        sums_as(states.iter().map(|s| s.seen.then_some(s.sum)), output)
     }
 
     fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
@@ -109,6 +94,20 @@ impl<T: WideInteger> Accumulator for SumInteger<T> {
         })?;
         Some(Self { sum, seen: true, input: PhantomData })
     }
+}
+
+/// Sums as a column of type `output`; one that does not fit is an error.
+fn sums_as(sums: impl Iterator<Item = Option<i128>>, output: &DataType) -> Result<ArrayRef, ExecError> {
+    let misfit = |_| overflow("sum", output);
+    Ok(match output {
+        DataType::Int64 => Arc::new(
+            sums.map(|sum| sum.map(i64::try_from).transpose().map_err(misfit)).collect::<Result<Int64Array, _>>()?,
+        ),
+        DataType::UInt64 => Arc::new(
+            sums.map(|sum| sum.map(u64::try_from).transpose().map_err(misfit)).collect::<Result<UInt64Array, _>>()?,
+        ),
+        _ => decimal128(sums, output)?,
+    })
 }
 
 /// Sums as a 128-bit decimal column of type `output`; a sum of more digits is an error.
@@ -218,7 +217,7 @@ impl Accumulator for SumDecimal {
             (true, None) => Err(overflow("sum", output)),
         };
         let sums = states.iter().map(narrow).collect::<Result<Vec<_>, _>>()?;
-        decimal128(sums.into_iter(), output)
+        sums_as(sums.into_iter(), output)
     }
 
     fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {

@@ -46,6 +46,7 @@ pub use self::{
     holistic::{Gather, HolisticStates, Mode, OfSorted, Quantile, QuantileKind, discrete_rank},
     plan::{is_storable, supports},
     sets::finer_sets,
+    states::{after_join, before_join, state_types},
 };
 use self::{
     generations::Generations,

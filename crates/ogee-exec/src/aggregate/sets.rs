@@ -24,7 +24,7 @@ use super::{
     plan::{AggregatePlan, Forms},
     sink::AggregateSink,
     source::{AggregateSource, Partitions},
-    states::{begins_with_result, over_states, state_types},
+    states::{begins_with_result, kept_states, over_states},
 };
 use crate::{CompareOp, ExecError, Expr, OpenPipeline, Operator, Project, Query, Source, UnionSource};
 
@@ -32,9 +32,9 @@ use crate::{CompareOp, ExecError, Expr, OpenPipeline, Operator, Project, Query, 
 pub fn finer_sets(spec: &AggregateSpec) -> Vec<Option<usize>> {
     let sets = spec.grouping_sets.as_deref().unwrap_or_default();
     let mut finer = vec![None; sets.len()];
-    let merges = spec.mode == AggregateMode::Single
+    let merges = matches!(spec.mode, AggregateMode::Single | AggregateMode::Final)
         && spec.collected.is_none()
-        && spec.aggregates.iter().all(|call| state_types(call).is_some());
+        && spec.aggregates.iter().all(|call| kept_states(call, spec.mode).is_some());
     if !merges {
         return finer;
     }
@@ -84,7 +84,8 @@ pub(crate) fn aggregate_sets(
     let finest: Vec<_> =
         sets.iter().zip(&finer).filter(|(_, finer)| finer.is_none()).map(|(set, _)| set.clone()).collect();
     let finest = Grouping::new(&flow, &spec.keys, input.columns(), &finest);
-    let first = AggregateSpec { mode: AggregateMode::Partial, ..finest.spec(&flow, spec.aggregates.clone()) };
+    let mode = if spec.mode == AggregateMode::Final { AggregateMode::Merge } else { AggregateMode::Partial };
+    let first = AggregateSpec { mode, ..finest.spec(&flow, spec.aggregates.clone()) };
     let mut input = input;
     input.operators.extend(finest.expand.clone());
     let mut groups = aggregate(query, input, first)?;
@@ -201,6 +202,8 @@ struct GroupColumns {
     keys: Vec<DataType>,
     id: DataType,
     states: Vec<DataType>,
+    /// Of the aggregation.
+    mode: AggregateMode,
 }
 
 impl GroupColumns {
@@ -209,7 +212,8 @@ impl GroupColumns {
         Self {
             keys: spec.keys.iter().map(|key| key.data_type.clone()).collect(),
             id: spec.schema.field(spec.keys.len()).data_type().clone(),
-            states: spec.aggregates.iter().filter_map(state_types).flatten().collect(),
+            mode: spec.mode,
+            states: spec.aggregates.iter().filter_map(|call| kept_states(call, spec.mode)).flatten().collect(),
         }
     }
 
@@ -226,7 +230,7 @@ impl GroupColumns {
         let mut next = self.keys.len() + 1;
         let mut over = Vec::with_capacity(calls.len());
         for call in calls {
-            let types = state_types(call).expect("asked before sets are merged");
+            let types = kept_states(call, self.mode).expect("asked before sets are merged");
             over.push(over_states(call, &types, next));
             next += types.len();
         }

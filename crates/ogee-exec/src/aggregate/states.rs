@@ -4,14 +4,17 @@
 
 use arrow_schema::DataType;
 
-use super::{AggregateCall, AggregateFunction as F, RegrKind, accumulators::SUMMED_INTEGERS};
+use super::{AggregateCall, AggregateFunction as F, AggregateMode, RegrKind, accumulators::SUMMED_INTEGERS};
 use crate::Expr;
 
 /// Digits of a decimal that [`DataType::Decimal128`] can add up 2^64 times.
 const SUMMED_DIGITS: u8 = 18;
 
+/// Digits of a decimal that the same can add up 10^10 times: no fewer than its sum is allowed to have.
+const SUMMED_DIGITS_ANYWAY: u8 = 28;
+
 /// Types of the columns that hold the states of `call`; `None` if there are none.
-pub(crate) fn state_types(call: &AggregateCall) -> Option<Vec<DataType>> {
+pub fn state_types(call: &AggregateCall) -> Option<Vec<DataType>> {
     if call.distinct {
         return None;
     }
@@ -39,6 +42,40 @@ pub(crate) fn state_types(call: &AggregateCall) -> Option<Vec<DataType>> {
             Some(types)
         }
         F::Mode | F::MergeCounts | F::MergeModes => None,
+    }
+}
+
+/// `call` as the first of two steps with a join in between, over rows that the join may drop; `None` if there is none. Its states cannot overflow:
+/// what a join drops must not be an error, nor a sum that later ones make smaller.
+pub fn before_join(call: &AggregateCall) -> Option<AggregateCall> {
+    if call.distinct {
+        return None;
+    }
+    let mut first = call.clone();
+    match (call.function, &call.arg_types[..]) {
+        (F::CountStar | F::Count | F::Min | F::Max | F::Avg | F::BoolAnd | F::BoolOr, _) => {}
+        (F::Sum, [DataType::Float64]) => {}
+        (F::Sum, [value]) if value.is_integer() => first.output = SUMMED_INTEGERS,
+        (F::Sum, [DataType::Decimal128(..=SUMMED_DIGITS_ANYWAY, scale)]) => {
+            first.output = DataType::Decimal128(38, *scale);
+        }
+        _ => return None,
+    }
+    state_types(&first).map(|_| first)
+}
+
+/// `call`, of which `first` made columns from `column` on [before the join](before_join), as the second step.
+pub fn after_join(call: &AggregateCall, first: &AggregateCall, column: usize) -> AggregateCall {
+    over_states(call, &state_types(first).unwrap_or_default(), column)
+}
+
+/// Types of the columns that hold the states of `spec`, whose mode is not [`AggregateMode::Partial`]: those that it makes of rows, or those that
+/// it makes of states, which come in other types only if [before a join](before_join).
+pub(crate) fn kept_states(call: &AggregateCall, mode: AggregateMode) -> Option<Vec<DataType>> {
+    match (mode, call.function) {
+        (AggregateMode::Final, F::Sum) => Some(vec![call.output.clone()]),
+        (AggregateMode::Final, _) => Some(call.arg_types.clone()),
+        _ => state_types(call),
     }
 }
 

@@ -1,0 +1,604 @@
+//! Grouping below joins: an aggregation in two steps, of which the first groups the rows that a join takes by what the join and the
+//! groups need to know of them.
+//!
+//! After Yan and Larson, "Eager aggregation and lazy aggregation" (VLDB 1995). All arguments are of one input of the join, and the join keeps or repeats
+//! that input's rows by their keys alone (an inner join, or an outer, semi or anti join that it is the outer side of): rows that are
+//! equal in all columns that anyone above looks at have the same fate, so that a state of them may go through the join in their place. What
+//! the join repeats, it repeats with its state, which is then merged as often.
+//!
+//! Worth it where the input has many rows for each combination: string columns that come from the other input are then gathered and hashed once for
+//! each combination, and not for each row. Rows and combinations are estimates; no answer depends on them.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use datafusion::{
+    arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+    common::{
+        JoinSide, JoinType, internal_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    error::Result,
+    execution::{SendableRecordBatchStream, TaskContext},
+    logical_expr::Operator,
+    physical_expr::{
+        PhysicalExpr, ScalarFunctionExpr,
+        expressions::{BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr},
+        utils::collect_columns,
+    },
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy},
+        apply_expression_roots,
+        joins::{
+            HashJoinExec, HashJoinExecBuilder, PartitionMode,
+            utils::{ColumnIndex, JoinFilter, build_join_schema},
+        },
+        projection::{ProjectionExec, ProjectionExpr},
+    },
+};
+use ogee_exec::aggregate::{AggregateCall, after_join, before_join, state_types};
+
+use super::{
+    aggregate::{Aggregate, described},
+    join::Join,
+    operator::properties,
+};
+use crate::join_order::Estimates;
+
+type Expr = Arc<dyn PhysicalExpr>;
+
+/// Rows below which planning costs more than is saved.
+const ROWS_MIN: f64 = 50_000.0;
+
+/// How much of the cost must be saved, estimates being what they are.
+const SAVED_MIN: f64 = 0.35;
+
+/// One of the two steps. It runs only as part of an island.
+#[derive(Debug)]
+pub(crate) struct StepExec {
+    step: Aggregate,
+    keys: PhysicalGroupBy,
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl StepExec {
+    fn new(step: Aggregate, keys: PhysicalGroupBy, input: Arc<dyn ExecutionPlan>, schema: SchemaRef) -> Self {
+        Self { step, keys, input, properties: properties(schema) }
+    }
+
+    /// The aggregation.
+    pub(crate) fn step(&self) -> &Aggregate {
+        &self.step
+    }
+
+    /// What it groups by.
+    pub(crate) fn keys(&self) -> &PhysicalGroupBy {
+        &self.keys
+    }
+
+    /// What it groups.
+    pub(crate) fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
+    }
+}
+
+impl DisplayAs for StepExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: {}", self.name(), self.step)
+    }
+}
+
+impl ExecutionPlan for StepExec {
+    fn name(&self) -> &str {
+        "StepExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (step, keys) = (self.step.clone(), self.keys.clone());
+        Ok(Arc::new(Self::new(step, keys, children.swap_remove(0), self.schema())))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.step.expressions(), f)
+    }
+
+    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        internal_err!("{} runs only within an island", self.name())
+    }
+}
+
+/// A call's arguments and its filter, over the rows of the node that was reached.
+struct Arguments {
+    exprs: Vec<Expr>,
+    filter: Option<Expr>,
+}
+
+impl Arguments {
+    fn all(&self) -> impl Iterator<Item = &Expr> {
+        self.exprs.iter().chain(&self.filter)
+    }
+
+    /// With `replace` for each column.
+    fn over(&self, replace: &dyn Fn(&Column) -> Option<Expr>) -> Option<Self> {
+        let exprs = self.exprs.iter().map(|expr| substituted(expr, replace)).collect::<Option<_>>()?;
+        let filter = match &self.filter {
+            Some(filter) => Some(substituted(filter, replace)?),
+            None => None,
+        };
+        Some(Self { exprs, filter })
+    }
+}
+
+fn substituted(expr: &Expr, replace: &dyn Fn(&Column) -> Option<Expr>) -> Option<Expr> {
+    let mut lost = false;
+    let rewritten = Arc::clone(expr).transform_down(|node| {
+        let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };
+        match replace(column) {
+            // What is put in is not looked at again: its columns are those of another node.
+            Some(expr) => Ok(Transformed::new(expr, true, TreeNodeRecursion::Jump)),
+            None => {
+                lost = true;
+                Ok(Transformed::no(node))
+            }
+        }
+    });
+    rewritten.data().ok().filter(|_| !lost)
+}
+
+/// A node between the two steps, and which of its columns are looked at above it, ascending.
+enum Above<'p> {
+    Join { join: &'p HashJoinExec, grouped: JoinSide, needed: Vec<usize> },
+    Project { exprs: &'p [ProjectionExpr], needed: Vec<usize> },
+}
+
+/// What a gathered or hashed value of a type costs, that of a number being 1.
+fn weight(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => 3.0,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => 3.0,
+        data_type if data_type.is_nested() => 5.0,
+        _ => 1.0,
+    }
+}
+
+/// What handling a row costs beside its columns.
+const ROW: f64 = 3.0;
+
+fn weights(schema: &Schema, columns: &[usize]) -> f64 {
+    columns.iter().map(|&column| weight(schema.field(column).data_type())).sum()
+}
+
+/// Whether equal values of this type are the same value to everyone: zeros of floats differ in their signs.
+fn is_identified(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => false,
+        data_type => !data_type.is_nested(),
+    }
+}
+
+/// Digits of a number before its point, and after it.
+fn digits(data_type: &DataType) -> Option<(i32, i32)> {
+    Some(match data_type {
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::Int64 => (19, 0),
+        DataType::UInt64 => (20, 0),
+        DataType::Decimal128(precision, scale) => (i32::from(*precision) - i32::from(*scale), i32::from(*scale)),
+        _ => return None,
+    })
+}
+
+/// Whether `expr` cannot fail, whatever the rows: some that it is now evaluated on the join would have dropped.
+fn is_infallible(expr: &Expr, schema: &Schema) -> bool {
+    let infallible = |exprs: Vec<&Expr>| exprs.into_iter().all(|expr| is_infallible(expr, schema));
+    let type_of = |expr: &Expr| expr.data_type(schema).unwrap_or(DataType::Null);
+    if expr.is::<Column>() || expr.is::<Literal>() {
+        return true;
+    }
+    if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        let (from, to) = (type_of(cast.expr()), cast.cast_type());
+        let widens = match (digits(&from), digits(to)) {
+            // 10 digits are more than 32 bits have.
+            (Some(from), Some(to_digits)) => {
+                from.0 <= to_digits.0
+                    && from.1 <= to_digits.1
+                    && (to.is_decimal() || from_integer(&from_type(cast, schema), to))
+            }
+            (Some(_), None) => *to == DataType::Float64,
+            _ => from == DataType::Float32 && *to == DataType::Float64 || from == *to,
+        };
+        return widens && is_infallible(cast.expr(), schema);
+    }
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        let of_type = type_of(expr);
+        let fits = match (binary.op(), &of_type) {
+            (Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide, DataType::Float64) => true,
+            (Operator::Plus | Operator::Minus | Operator::Multiply, DataType::Decimal128(precision, _)) => {
+                *precision < 38
+            }
+            (Operator::Divide, DataType::Decimal128(precision, _)) => {
+                *precision < 38 && binary.right().downcast_ref::<Literal>().is_some_and(|by| is_not_zero(by))
+            }
+            (op, _) => matches!(
+                op,
+                Operator::Eq
+                    | Operator::NotEq
+                    | Operator::Lt
+                    | Operator::LtEq
+                    | Operator::Gt
+                    | Operator::GtEq
+                    | Operator::And
+                    | Operator::Or
+            ),
+        };
+        return fits && infallible(vec![binary.left(), binary.right()]);
+    }
+    let coalesces = expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(|function| function.name() == "coalesce");
+    let passes = coalesces
+        || expr.is::<CaseExpr>()
+        || expr.is::<IsNullExpr>()
+        || expr.is::<IsNotNullExpr>()
+        || expr.is::<NotExpr>();
+    passes && infallible(expr.children())
+}
+
+fn from_type(cast: &CastExpr, schema: &Schema) -> DataType {
+    cast.expr().data_type(schema).unwrap_or(DataType::Null)
+}
+
+/// Whether all values of the integer type `from` are some of `to`'s.
+fn from_integer(from: &DataType, to: &DataType) -> bool {
+    from.is_integer()
+        && to.is_signed_integer()
+        && from.is_signed_integer()
+        && from.primitive_width() <= to.primitive_width()
+}
+
+fn is_not_zero(literal: &Literal) -> bool {
+    let value = literal.value();
+    let zero = datafusion::common::ScalarValue::new_zero(&value.data_type());
+    !value.is_null() && zero.is_ok_and(|zero| zero != *value)
+}
+
+/// The columns of `exprs`, ascending.
+fn columns_in<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Vec<usize> {
+    let mut columns: Vec<usize> =
+        exprs.into_iter().flat_map(|expr| collect_columns(expr)).map(|column| column.index()).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// Where the columns that `join` gives come from.
+fn origins(join: &HashJoinExec) -> Vec<ColumnIndex> {
+    let (_, all) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
+    match join.projection.as_deref() {
+        Some(columns) => columns.iter().map(|&column| all[column].clone()).collect(),
+        None => all,
+    }
+}
+
+/// Whether a join of this type keeps and repeats rows of `side` by what it is told of each, and adds none without one.
+fn may_group(join_type: JoinType, side: JoinSide) -> bool {
+    use JoinType as T;
+    match join_type {
+        T::Inner => true,
+        T::Left | T::LeftSemi | T::LeftAnti => side == JoinSide::Left,
+        T::Right | T::RightSemi | T::RightAnti => side == JoinSide::Right,
+        T::Full | T::LeftMark | T::RightMark => false,
+    }
+}
+
+/// The aggregation that `first` begins and whose results are the columns of `schema`, with a step below joins; `None` if it cannot be had or is not worth it.
+pub(crate) fn with_step_below(
+    first: &AggregateExec,
+    schema: &SchemaRef,
+    estimates: &Arc<Estimates>,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    let groups = first.group_expr();
+    if groups.expr().is_empty() || first.fetch().is_some() || *first.mode() == AggregateMode::PartialReduce {
+        return None;
+    }
+    let whole = Aggregate::single(first, schema)?;
+    if whole.spec().collected.is_some() || whole.spec().aggregates.iter().any(|call| before_join(call).is_none()) {
+        return None;
+    }
+    let mut node = first.input();
+    let group_exprs: Vec<Expr> = groups.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect();
+    let mut needed = columns_in(&group_exprs);
+    let mut arguments: Vec<Arguments> = first
+        .aggr_expr()
+        .iter()
+        .zip(first.filter_expr())
+        .map(|(call, filter)| {
+            let exprs = match call.expressions() {
+                // count(*)
+                exprs if exprs.iter().all(|expr| expr.is::<Literal>()) => Vec::new(),
+                exprs => exprs,
+            };
+            Arguments { exprs, filter: filter.clone() }
+        })
+        .collect();
+    let key_weights: f64 =
+        group_exprs.iter().map(|expr| expr.data_type(&node.schema()).map_or(1.0, |of| weight(&of))).sum();
+
+    let mut above: Vec<Above<'_>> = Vec::new();
+    let mut best: Option<(f64, Candidate)> = None;
+    // Of all that is done above the node that was reached: with the rows that are there now.
+    let mut cost_above = 0.0;
+    let mut rows_top = None;
+    loop {
+        if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+            let exprs = projection.expr();
+            let replace = |column: &Column| exprs.get(column.index()).map(|projected| Arc::clone(&projected.expr));
+            arguments = arguments.iter().map(|call| call.over(&replace)).collect::<Option<_>>()?;
+            let below = columns_in(needed.iter().map(|&column| &exprs[column].expr));
+            above.push(Above::Project { exprs, needed: std::mem::replace(&mut needed, below) });
+            node = projection.input();
+            continue;
+        }
+        let Some(join) = node.downcast_ref::<HashJoinExec>().filter(|join| !join.null_aware && join.fetch().is_none())
+        else {
+            break;
+        };
+        let rows_out = estimates.rows_of(node);
+        let rows_top = *rows_top.get_or_insert(rows_out);
+        if rows_top < ROWS_MIN {
+            break;
+        }
+        let origins = origins(join);
+        let of_arguments = columns_in(arguments.iter().flat_map(Arguments::all));
+        let sides = || of_arguments.iter().map(|&column| origins[column].side);
+        let grouped = match sides().next() {
+            Some(side) if sides().all(|other| other == side) => side,
+            Some(_) => break,
+            None if estimates.rows_of(join.left()) > estimates.rows_of(join.right()) => JoinSide::Left,
+            None => JoinSide::Right,
+        };
+        if !may_group(*join.join_type(), grouped) {
+            break;
+        }
+        let below = if grouped == JoinSide::Left { join.left() } else { join.right() };
+        let of_side = |column: &Column| {
+            let origin = &origins[column.index()];
+            let column = Column::new(column.name(), origin.index);
+            (origin.side == grouped).then(|| Arc::new(column) as Expr)
+        };
+        let Some(moved) = arguments.iter().map(|call| call.over(&of_side)).collect::<Option<Vec<_>>>() else { break };
+        arguments = moved;
+        let on = join.on().iter().map(|(left, right)| if grouped == JoinSide::Left { left } else { right });
+        let mut columns = columns_in(on);
+        let told = join.filter().into_iter().flat_map(JoinFilter::column_indices);
+        columns.extend(told.filter(|column| column.side == grouped).map(|column| column.index));
+        let from = |side: JoinSide| {
+            let origins = &origins;
+            needed
+                .iter()
+                .map(|&column| &origins[column])
+                .filter(move |origin| origin.side == side)
+                .map(|origin| origin.index)
+        };
+        columns.extend(from(grouped));
+        columns.sort_unstable();
+        columns.dedup();
+        let (other, other_side) = match grouped {
+            JoinSide::Left => (join.right(), JoinSide::Right),
+            _ => (join.left(), JoinSide::Left),
+        };
+        cost_above += ROW + weights(&other.schema(), &from(other_side).collect::<Vec<_>>());
+        above.push(Above::Join { join, grouped, needed: std::mem::replace(&mut needed, columns) });
+        node = below;
+
+        let schema = node.schema();
+        let infallible = arguments.iter().flat_map(Arguments::all).all(|expr| is_infallible(expr, &schema));
+        let identified = needed.iter().all(|&column| is_identified(schema.field(column).data_type()));
+        if !infallible || !identified || needed.is_empty() {
+            continue;
+        }
+        let keys: Vec<Expr> = needed.iter().map(|&column| column_of(&schema, column)).collect();
+        let (rows, combinations) = estimates.combinations(node, &keys);
+        let later = cost_above + ROW + key_weights;
+        let without = rows_top * later;
+        let with = rows * (ROW + weights(&schema, &needed)) + combinations * (rows_top / rows.max(1.0)) * later;
+        if with < without * (1.0 - SAVED_MIN) && best.as_ref().is_none_or(|(cost, _)| with < *cost) {
+            let candidate = Candidate {
+                depth: above.len(),
+                node,
+                needed: needed.clone(),
+                combinations,
+                arguments: arguments
+                    .iter()
+                    .map(|call| call.over(&|column| Some(Arc::new(column.clone()) as Expr)))
+                    .collect::<Option<_>>()?,
+            };
+            best = Some((with, candidate));
+        }
+    }
+    let (_, candidate) = best?;
+    above.truncate(candidate.depth);
+    build(first, &whole, schema, candidate, &above, estimates)
+}
+
+fn column_of(schema: &Schema, column: usize) -> Expr {
+    Arc::new(Column::new(schema.field(column).name(), column))
+}
+
+/// Where the first step may go.
+struct Candidate<'p> {
+    /// How many nodes are above it.
+    depth: usize,
+    node: &'p Arc<dyn ExecutionPlan>,
+    needed: Vec<usize>,
+    combinations: f64,
+    arguments: Vec<Arguments>,
+}
+
+/// Where the columns of a node are in the node that takes its place, and where the states are.
+struct Moved {
+    plan: Arc<dyn ExecutionPlan>,
+    columns: HashMap<usize, usize>,
+    states: Vec<usize>,
+    rows: f64,
+}
+
+impl Moved {
+    fn expr(&self, expr: &Expr) -> Option<Expr> {
+        substituted(expr, &|column: &Column| {
+            Some(Arc::new(Column::new(column.name(), *self.columns.get(&column.index())?)) as Expr)
+        })
+    }
+}
+
+fn build(
+    first: &AggregateExec,
+    whole: &Aggregate,
+    output: &SchemaRef,
+    candidate: Candidate<'_>,
+    above: &[Above<'_>],
+    estimates: &Arc<Estimates>,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    let Candidate { node, needed, arguments, combinations, .. } = candidate;
+    let input = node.schema();
+    let mut calls: Vec<AggregateCall> = Vec::with_capacity(arguments.len());
+    let mut fields: Vec<FieldRef> = needed.iter().map(|&column| Arc::clone(&input.fields()[column])).collect();
+    let described = described(first);
+    let mut expressions: Vec<Expr> = needed.iter().map(|&column| column_of(&input, column)).collect();
+    let keys = expressions.clone();
+    for (function, arguments) in first.aggr_expr().iter().zip(&arguments) {
+        let call =
+            before_join(&Aggregate::call(function, arguments.exprs.clone(), arguments.filter.as_ref(), &input)?)?;
+        for (number, data_type) in state_types(&call)?.into_iter().enumerate() {
+            fields.push(Arc::new(Field::new(format!("{}[{number}]", function.name()), data_type, true)));
+        }
+        expressions.extend(arguments.all().cloned());
+        calls.push(call);
+    }
+    let schema: SchemaRef = Arc::new(Schema::new(fields));
+    let named =
+        keys.iter().map(|key| (Arc::clone(key), key.downcast_ref::<Column>().map_or("", Column::name).to_owned()));
+    let by = PhysicalGroupBy::new_single(named.collect());
+    let step = Aggregate::before_join(&by, calls.clone(), expressions, &described, &input, &schema)?;
+    let states = needed.len()..schema.fields().len();
+    let step = Arc::new(StepExec::new(step, by, Arc::clone(node), Arc::clone(&schema)));
+    let columns = needed.iter().enumerate().map(|(at, &column)| (column, at)).collect();
+    let mut moved = Moved { plan: step, columns, states: states.collect(), rows: combinations };
+    for node in above.iter().rev() {
+        moved = match node {
+            Above::Project { exprs, needed } => project(moved, exprs, needed)?,
+            Above::Join { join, grouped, needed } => joined(moved, join, *grouped, needed, estimates)?,
+        };
+    }
+    let groups = first.group_expr();
+    let exprs = groups.expr().iter().map(|(expr, name)| Some((moved.expr(expr)?, name.clone())));
+    let by = PhysicalGroupBy::new(
+        exprs.collect::<Option<_>>()?,
+        groups.null_expr().to_vec(),
+        groups.groups().to_vec(),
+        groups.has_grouping_set(),
+    );
+    // States are side by side, in the order of their calls.
+    let mut next = *moved.states.first().unwrap_or(&0);
+    let mut merging = Vec::with_capacity(calls.len());
+    for (call, first) in whole.spec().aggregates.iter().zip(&calls) {
+        merging.push(after_join(call, first, next));
+        next += state_types(first)?.len();
+    }
+    let step = Aggregate::after_join(whole, &by, merging, &described, &moved.plan.schema())?;
+    Some(Arc::new(StepExec::new(step, by, moved.plan, Arc::clone(output))))
+}
+
+fn project(moved: Moved, exprs: &[ProjectionExpr], needed: &[usize]) -> Option<Moved> {
+    let schema = moved.plan.schema();
+    let mut projected = Vec::with_capacity(needed.len() + moved.states.len());
+    for &column in needed {
+        projected.push(ProjectionExpr { expr: moved.expr(&exprs[column].expr)?, alias: exprs[column].alias.clone() });
+    }
+    for &state in &moved.states {
+        projected.push(ProjectionExpr { expr: column_of(&schema, state), alias: schema.field(state).name().clone() });
+    }
+    let states = (needed.len()..projected.len()).collect();
+    let columns = needed.iter().enumerate().map(|(at, &column)| (column, at)).collect();
+    let plan = Arc::new(ProjectionExec::try_new(projected, moved.plan).ok()?);
+    Some(Moved { plan, columns, states, rows: moved.rows })
+}
+
+/// The join of the groups, of which the smaller side is built if either may be.
+fn joined(
+    moved: Moved,
+    join: &HashJoinExec,
+    grouped: JoinSide,
+    needed: &[usize],
+    estimates: &Arc<Estimates>,
+) -> Option<Moved> {
+    let other = if grouped == JoinSide::Left { join.right() } else { join.left() };
+    let swaps =
+        *join.join_type() == JoinType::Inner && (moved.rows < estimates.rows_of(other)) != (grouped == JoinSide::Left);
+    let (join_type, swap) = if swaps { (join.join_type().swap(), true) } else { (*join.join_type(), false) };
+    let side_of = |side: JoinSide| if swap { side.negate() } else { side };
+    let at = |origin: &ColumnIndex| -> Option<ColumnIndex> {
+        let index = if origin.side == grouped { *moved.columns.get(&origin.index)? } else { origin.index };
+        Some(ColumnIndex { index, side: side_of(origin.side) })
+    };
+    let mut on = Vec::with_capacity(join.on().len());
+    for (left, right) in join.on() {
+        let (left, right) = match grouped {
+            JoinSide::Left => (moved.expr(left)?, Arc::clone(right)),
+            _ => (Arc::clone(left), moved.expr(right)?),
+        };
+        on.push(if swap { (right, left) } else { (left, right) });
+    }
+    let filter = match join.filter() {
+        Some(filter) => Some(JoinFilter::new(
+            Arc::clone(filter.expression()),
+            filter.column_indices().iter().map(at).collect::<Option<_>>()?,
+            Arc::clone(filter.schema()),
+        )),
+        None => None,
+    };
+    let (left, right) = match side_of(grouped) {
+        JoinSide::Left => (Arc::clone(&moved.plan), Arc::clone(other)),
+        _ => (Arc::clone(other), Arc::clone(&moved.plan)),
+    };
+    let (_, given) = build_join_schema(&left.schema(), &right.schema(), &join_type);
+    let place = |wanted: &ColumnIndex| given.iter().position(|column| column == wanted);
+    let origins = origins(join);
+    let mut projection = Vec::with_capacity(needed.len() + moved.states.len());
+    for &column in needed {
+        projection.push(place(&at(&origins[column])?)?);
+    }
+    for &state in &moved.states {
+        projection.push(place(&ColumnIndex { index: state, side: side_of(grouped) })?);
+    }
+    let states = (needed.len()..projection.len()).collect();
+    let columns = needed.iter().enumerate().map(|(at, &column)| (column, at)).collect();
+    let plan = HashJoinExecBuilder::new(left, right, on, join_type)
+        .with_filter(filter)
+        .with_projection(Some(projection))
+        .with_null_equality(join.null_equality())
+        .with_partition_mode(PartitionMode::CollectLeft)
+        .build_exec()
+        .ok()?;
+    Join::of(&plan)?;
+    Some(Moved { rows: moved.rows, plan, columns, states })
+}
