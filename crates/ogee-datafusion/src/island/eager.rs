@@ -128,6 +128,7 @@ impl ExecutionPlan for StepExec {
 }
 
 /// A call's arguments and its filter, over the rows of the node that was reached.
+#[derive(Clone)]
 struct Arguments {
     exprs: Vec<Expr>,
     filter: Option<Expr>,
@@ -238,7 +239,7 @@ fn is_infallible(expr: &Expr, schema: &Schema) -> bool {
                 *precision < 38
             }
             (Operator::Divide, DataType::Decimal128(precision, _)) => {
-                *precision < 38 && binary.right().downcast_ref::<Literal>().is_some_and(|by| is_not_zero(by))
+                *precision < 38 && binary.right().downcast_ref::<Literal>().is_some_and(is_not_zero)
             }
             (op, _) => matches!(
                 op,
@@ -427,10 +428,7 @@ pub(crate) fn with_step_below(
                 node,
                 needed: needed.clone(),
                 combinations,
-                arguments: arguments
-                    .iter()
-                    .map(|call| call.over(&|column| Some(Arc::new(column.clone()) as Expr)))
-                    .collect::<Option<_>>()?,
+                arguments: arguments.clone(),
             };
             best = Some((with, candidate));
         }

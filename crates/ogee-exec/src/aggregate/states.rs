@@ -69,8 +69,8 @@ pub fn after_join(call: &AggregateCall, first: &AggregateCall, column: usize) ->
     over_states(call, &state_types(first).unwrap_or_default(), column)
 }
 
-/// Types of the columns that hold the states of `spec`, whose mode is not [`AggregateMode::Partial`]: those that it makes of rows, or those that
-/// it makes of states, which come in other types only if [before a join](before_join).
+/// Types of the columns in which groups with the states of `call` move between grouping sets, in an aggregation of mode `mode`. Where states come
+/// in, they stay what they are, but for a sum, which is in its own type once no join can drop it.
 pub(crate) fn kept_states(call: &AggregateCall, mode: AggregateMode) -> Option<Vec<DataType>> {
     match (mode, call.function) {
         (AggregateMode::Final, F::Sum) => Some(vec![call.output.clone()]),
