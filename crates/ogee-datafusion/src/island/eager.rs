@@ -25,6 +25,7 @@ use datafusion::{
         expressions::{BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr},
         utils::collect_columns,
     },
+    physical_expr_common::physical_expr::is_volatile,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy},
@@ -327,6 +328,10 @@ pub(crate) fn with_step_below(
     }
     let mut node = first.input();
     let group_exprs: Vec<Expr> = groups.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect();
+    // Values of rows, and not of combinations.
+    if group_exprs.iter().any(is_volatile) {
+        return None;
+    }
     let mut needed = columns_in(&group_exprs);
     let mut arguments: Vec<Arguments> = first
         .aggr_expr()
@@ -352,6 +357,10 @@ pub(crate) fn with_step_below(
     loop {
         if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
             let exprs = projection.expr();
+            let read = needed.iter().copied().chain(columns_in(arguments.iter().flat_map(Arguments::all)));
+            if read.into_iter().any(|column| is_volatile(&exprs[column].expr)) {
+                break;
+            }
             let replace = |column: &Column| exprs.get(column.index()).map(|projected| Arc::clone(&projected.expr));
             arguments = arguments.iter().map(|call| call.over(&replace)).collect::<Option<_>>()?;
             let below = columns_in(needed.iter().map(|&column| &exprs[column].expr));
@@ -363,6 +372,9 @@ pub(crate) fn with_step_below(
         else {
             break;
         };
+        if join.filter().is_some_and(|filter| is_volatile(filter.expression())) {
+            break;
+        }
         let rows_out = estimates.rows_of(node);
         let rows_top = *rows_top.get_or_insert(rows_out);
         if rows_top < ROWS_MIN {
