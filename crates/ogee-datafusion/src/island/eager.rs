@@ -285,8 +285,7 @@ fn is_not_zero(literal: &Literal) -> bool {
 
 /// The columns of `exprs`, ascending.
 fn columns_in<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Vec<usize> {
-    let mut columns: Vec<usize> =
-        exprs.into_iter().flat_map(|expr| collect_columns(expr)).map(|column| column.index()).collect();
+    let mut columns: Vec<usize> = exprs.into_iter().flat_map(collect_columns).map(|column| column.index()).collect();
     columns.sort_unstable();
     columns.dedup();
     columns
