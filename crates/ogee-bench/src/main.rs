@@ -76,10 +76,7 @@ fn main() -> ExitCode {
         Cli::Generate(Generate::H2o(arguments)) => h2o::generate(&arguments).map(|()| true),
         Cli::Generate(Generate::Sums(arguments)) => sums::generate(&arguments).map(|()| true),
         Cli::Groupings(arguments) => experiment::run(&arguments),
-        Cli::Queries(arguments) => {
-            queries::print(&arguments);
-            Ok(true)
-        }
+        Cli::Queries(arguments) => queries::print(&arguments).map(|()| true),
         Cli::Idle(arguments) => idle::run(&arguments),
     };
     match result {

@@ -1,6 +1,9 @@
 //! The queries of all suites, for those who run them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -78,17 +81,19 @@ fn over_files(suite: Suite, data: &Path) -> Vec<Query> {
 }
 
 /// Prints them, one JSON object a line: queries over files with their checks, those over tables with the directory of each table.
-pub fn print(Arguments { data, suite }: &Arguments) {
+pub fn print(Arguments { data, suite }: &Arguments) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     for Query { name, sql, check } in over_files(*suite, data) {
-        println!("{}", json!({ "name": name, "sql": sql, "check": check }));
+        writeln!(out, "{}", json!({ "name": name, "sql": sql, "check": check }))?;
     }
-    let Some((tables, texts)) = standard(*suite) else { return };
+    let Some((tables, texts)) = standard(*suite) else { return Ok(()) };
     let directories: serde_json::Map<_, _> =
         tables.iter().map(|table| ((*table).to_owned(), json!(data.join(table)))).collect();
     for (name, text) in texts {
         let sql = text.trim().trim_end_matches(';');
-        println!("{}", json!({ "name": name, "sql": sql, "tables": directories }));
+        writeln!(out, "{}", json!({ "name": name, "sql": sql, "tables": directories }))?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -54,8 +54,8 @@ pub struct MemoryConfig {
     pub counts_process: bool,
     /// Which pages go first.
     pub eviction_policy: EvictionPolicy,
-    /// Threads that write out and read ahead, started when memory first runs short. Two saturate a device (four reads and
-    /// two writes in flight do); zero leaves all of it to the workers.
+    /// Threads that write out and read ahead, started when memory first runs short: a transfer of each is under way beside
+    /// those of the workers, and with more of them no join or sort was quicker. Zero leaves all of it to the workers.
     pub io_threads: usize,
 }
 

@@ -288,7 +288,7 @@ impl RestLocal {
     /// Takes something to do.
     fn take(&mut self) -> Result<Option<SourceStep>, ExecError> {
         let rest = Arc::clone(&self.rest);
-        let (partition, share) = {
+        let (partition, share, divide) = {
             let mut queue = rest.queue.lock();
             let share = match queue.front() {
                 Some(Work::Absent(_)) => rest.share(&queue),
@@ -311,7 +311,8 @@ impl RestLocal {
                     return Ok(None);
                 }
                 Some(Work::Absent(partition)) => {
-                    if partition.must_divide(&rest.plan, share) {
+                    let divide = partition.must_divide(&rest.plan, share);
+                    if divide {
                         rest.dividing.fetch_add(1, Ordering::AcqRel);
                     } else if let Some(Work::Absent(next)) = queue.front()
                         // The lane's part of all that there is has room for both.
@@ -319,11 +320,11 @@ impl RestLocal {
                     {
                         rest.ctx.memory.prefetch(next.build.iter().flat_map(RowPartition::pages));
                     }
-                    (partition, share)
+                    (partition, share, divide)
                 }
             }
         };
-        if partition.must_divide(&rest.plan, share) {
+        if divide {
             let parts = rest.divide(partition, share);
             rest.put_back(parts)?;
             return Ok(None);
