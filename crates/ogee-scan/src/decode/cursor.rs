@@ -23,10 +23,7 @@ use parquet::{
     file::serialized_reader::SerializedPageReader,
 };
 
-use super::{
-    hybrid::{Hybrid, Picks},
-    strings,
-};
+use super::{hybrid::Hybrid, strings, validity::Validity};
 use crate::pages::{ColumnBytes, ColumnChunk};
 
 /// Bytes after the values in the buffer, so that codes can be loaded 8 bytes at a time up to the last.
@@ -46,8 +43,8 @@ pub(super) enum Values {
 /// Which of some rows have a value.
 pub(super) enum Valid {
     All,
-    /// One entry a row, in [`PageCursor::levels`].
-    Some,
+    /// So many of them, those in [`PageCursor::validity`].
+    Some(usize),
 }
 
 enum Held {
@@ -68,8 +65,8 @@ pub(super) struct PageCursor {
     /// Rows left in the page at hand.
     left: usize,
     levels_at: Option<Hybrid>,
-    /// 1 for each row that has a value, 0 for NULL, of the rows that [`Self::valid`] was asked about.
-    pub(super) levels: Vec<u32>,
+    /// Of the rows that [`Self::valid`] was asked about.
+    pub(super) validity: Validity,
     values: Values,
     /// Rows to pass before the next one that is wanted.
     behind: usize,
@@ -150,7 +147,7 @@ impl PageCursor {
             held: Held::Own,
             left: 0,
             levels_at: None,
-            levels: Vec::new(),
+            validity: Validity::default(),
             values: Values::Plain(0),
             behind: 0,
             defers: few,
@@ -206,9 +203,10 @@ impl PageCursor {
             levels.skip(page, rows)?;
             return Ok(Valid::All);
         }
-        self.levels.clear();
-        levels.read(page, rows, Picks::All, &mut self.levels)?;
-        Ok(if self.levels.iter().all(|&level| level == 1) { Valid::All } else { Valid::Some })
+        self.validity.clear();
+        levels.read_bits(page, rows, &mut self.validity)?;
+        let values = self.validity.values();
+        Ok(if values == rows { Valid::All } else { Valid::Some(values) })
     }
 
     /// The page at hand and the position among its values, to be moved by those of the `rows` rows that are read now.
@@ -228,7 +226,7 @@ impl PageCursor {
         }
         let values = match self.valid(rows)? {
             Valid::All => rows,
-            Valid::Some => self.levels.iter().map(|&level| level as usize).sum(),
+            Valid::Some(values) => values,
         };
         let width = self.chunk.plain_width;
         let (page, at) = self.values(rows);

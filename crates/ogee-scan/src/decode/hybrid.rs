@@ -12,6 +12,8 @@
 use ogee_vector::{Kernel, dispatch};
 use parquet::errors::ParquetError;
 
+use super::validity::Validity;
+
 /// Which of the next values are wanted.
 #[derive(Clone, Copy)]
 pub(super) enum Picks<'a> {
@@ -55,6 +57,9 @@ pub(super) struct Hybrid {
     left: usize,
     unpacked: Vec<u32>,
 }
+
+/// Bits that a word has in any case, wherever in its first byte they begin.
+const WHOLE_BITS: usize = 56;
 
 /// If more than one in so many values is wanted, all are unpacked.
 const DENSE: usize = 4;
@@ -152,6 +157,27 @@ impl Hybrid {
         Ok(())
     }
 
+    /// Appends the next `count` values, each of one bit.
+    pub(super) fn read_bits(&mut self, page: &[u8], mut count: usize, out: &mut Validity) -> Result<(), ParquetError> {
+        debug_assert_eq!(self.width, 1, "values are bits");
+        while count > 0 {
+            self.begin_run(page)?;
+            let here = count.min(self.left);
+            match self.run {
+                Run::Repeated(value) => out.append_n(value == 1, here),
+                Run::Packed { at, next } => {
+                    for bit in (next..next + here).step_by(WHOLE_BITS) {
+                        let bits = word(page, at + bit / 8) >> (bit % 8);
+                        out.append(bits, WHOLE_BITS.min(next + here - bit));
+                    }
+                }
+            }
+            self.pass_in_run(here);
+            count -= here;
+        }
+        Ok(())
+    }
+
     /// Passes `count` values and appends those of `picks`.
     pub(super) fn read(
         &mut self,
@@ -204,13 +230,16 @@ const fn mask(width: usize) -> u32 {
 #[inline(always)]
 fn packed(page: &[u8], at: usize, width: usize, mask: u32, index: usize) -> u32 {
     let bit = index * width;
-    let at = at + bit / 8;
-    let word = match page.get(at..at + 8) {
+    (word(page, at + bit / 8) >> (bit % 8)) as u32 & mask
+}
+
+/// The 8 bytes from `at` on, with zeros behind the end of the page.
+#[inline(always)]
+fn word(page: &[u8], at: usize) -> u64 {
+    match page.get(at..at + 8) {
         Some(bytes) => u64::from_le_bytes(bytes.try_into().expect("8 bytes")),
-        // The end of the page.
         None => page.get(at..).unwrap_or_default().iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
-    };
-    (word >> (bit % 8)) as u32 & mask
+    }
 }
 
 /// Appends `count` values from the `next`-th on.
@@ -351,6 +380,21 @@ mod tests {
                     assert_eq!(rest, values[30..total]);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn bits_are_those_of_their_values() {
+        let (bytes, values) = encode(1);
+        for piece in [1, 5, 24, 60, 76] {
+            let mut hybrid = Hybrid::new(1, 0, bytes.len()).unwrap();
+            let mut bits = Validity::default();
+            for start in (0..values.len()).step_by(piece) {
+                hybrid.read_bits(&bytes, piece.min(values.len() - start), &mut bits).unwrap();
+            }
+            assert!(bits.to_nulls().iter().eq(values.iter().map(|&value| value == 1)), "pieces of {piece}");
+            // The last byte has room for one more.
+            assert!(hybrid.read_bits(&bytes, 2, &mut bits).is_err());
         }
     }
 

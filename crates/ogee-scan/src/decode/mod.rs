@@ -17,6 +17,7 @@ mod cursor;
 mod fixed;
 mod hybrid;
 mod strings;
+mod validity;
 mod values;
 
 use arrow_schema::{DataType, Field, TimeUnit};

@@ -10,6 +10,7 @@ use super::{
     ColumnDecoder, Stretch,
     cursor::{DictionaryPage, PageCursor, Valid, Values},
     hybrid::Picks,
+    validity::Validity,
 };
 
 /// Makes values out of what pages hold.
@@ -41,15 +42,15 @@ pub(super) trait Decode: Send {
 pub(super) struct ColumnValues<D: Decode> {
     cursor: PageCursor,
     decode: D,
-    /// Values of rows that are not NULL, before they are put in their places.
-    dense: Vec<D::Out>,
-    /// Positions of wanted rows among the values.
+    /// Which of the wanted rows have a value.
+    picked: Validity,
+    /// Positions of their values among those of all rows.
     picks: Vec<u32>,
 }
 
 impl<D: Decode> ColumnValues<D> {
     pub(super) fn new(cursor: PageCursor, decode: D) -> Self {
-        Self { cursor, decode, dense: Vec::new(), picks: Vec::new() }
+        Self { cursor, decode, picked: Validity::default(), picks: Vec::new() }
     }
 
     /// Reads `rows` rows of the page at hand.
@@ -60,9 +61,9 @@ impl<D: Decode> ColumnValues<D> {
         out: &mut Vec<D::Out>,
         nulls: &mut NullBufferBuilder,
     ) -> Result<(), ParquetError> {
-        let Self { cursor, decode, dense, picks: value_picks } = self;
+        let Self { cursor, decode, picked, picks: value_picks } = self;
         let start = out.len();
-        if let Valid::All = cursor.valid(rows)? {
+        let Valid::Some(count) = cursor.valid(rows)? else {
             let (page, values) = cursor.values(rows);
             decode.decode(page, values, rows, picks, out)?;
             if out.len() - start != picks.len(rows) {
@@ -70,44 +71,23 @@ impl<D: Decode> ColumnValues<D> {
             }
             nulls.append_n_non_nulls(out.len() - start);
             return Ok(());
-        }
-        // Which value a wanted row has, and whether it has one.
-        let levels = std::mem::take(&mut cursor.levels);
-        value_picks.clear();
-        let (mut values_before, mut row) = (0, 0);
-        let mut next = |upto: usize| {
-            values_before += levels[row..upto].iter().sum::<u32>();
-            row = upto;
-            values_before
         };
-        let mut want = |row: usize| {
-            let before = next(row);
-            let valid = levels[row] == 1;
-            if valid {
-                value_picks.push(before);
-            }
-            nulls.append(valid);
-        };
-        match picks {
-            Picks::All => (0..rows).for_each(&mut want),
-            Picks::At { rows, base } => rows.iter().for_each(|&row| want((row - base) as usize)),
-        }
-        let count = next(rows) as usize;
-        dense.clear();
+        let validity = std::mem::take(&mut cursor.validity);
         let (page, values) = cursor.values(rows);
-        decode.decode(page, values, count, Picks::At { rows: value_picks, base: 0 }, dense)?;
-        if dense.len() != value_picks.len() {
+        let (validity_of_picks, value_picks) = match picks {
+            Picks::All => (&validity, Picks::All),
+            Picks::At { rows, base } => {
+                validity.pick(rows, base, picked, value_picks);
+                (&*picked, Picks::At { rows: value_picks, base: 0 })
+            }
+        };
+        decode.decode(page, values, count, value_picks, out)?;
+        if out.len() - start != value_picks.len(count) {
             return Err(ParquetError::EOF("a page has fewer values than its header says".into()));
         }
-        let mut dense = dense.iter();
-        let mut put = |row: usize| {
-            out.push(if levels[row] == 1 { *dense.next().expect("one for each") } else { D::Out::default() });
-        };
-        match picks {
-            Picks::All => (0..rows).for_each(&mut put),
-            Picks::At { rows, base } => rows.iter().for_each(|&row| put((row - base) as usize)),
-        }
-        self.cursor.levels = levels;
+        validity_of_picks.spread(out, start);
+        nulls.append_buffer(&validity_of_picks.to_nulls());
+        cursor.validity = validity;
         Ok(())
     }
 }
