@@ -1,7 +1,5 @@
 //! Numbers of fixed width, as they are or widened.
 
-use std::marker::PhantomData;
-
 use arrow_array::{ArrayRef, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBufferBuilder};
 use arrow_data::ArrayData;
@@ -70,14 +68,15 @@ pub(super) fn check_codes(codes: &[u32], values: usize) -> Result<(), ParquetErr
 /// Numbers that are `S` in the file and `O` in memory.
 pub(super) struct Fixed<S, O> {
     data_type: DataType,
-    /// What codes stand for, and zeros up to [`SMALL`] of them.
-    dictionary: Vec<O>,
-    /// How many there are in the file.
+    /// What codes stand for, as the file has it: a large dictionary of decimals is a fourth of what it would be in memory.
+    dictionary: Vec<S>,
+    /// A small one as it is in memory, and zeros up to [`SMALL`] values; else nothing.
+    small: Vec<O>,
+    /// How many values there are in the file.
     known: usize,
     codes: Vec<u32>,
     /// The values of the last batch, whose memory is used again when nobody refers to them any more.
     last: Option<Buffer>,
-    stored: PhantomData<S>,
 }
 
 /// Values of a dictionary in which a code of one byte needs no check.
@@ -85,7 +84,7 @@ const SMALL: usize = 1 << 8;
 
 impl<S, O> Fixed<S, O> {
     pub(super) fn new(data_type: DataType) -> Self {
-        Self { data_type, dictionary: Vec::new(), known: 0, codes: Vec::new(), last: None, stored: PhantomData }
+        Self { data_type, dictionary: Vec::new(), small: Vec::new(), known: 0, codes: Vec::new(), last: None }
     }
 }
 
@@ -94,9 +93,15 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
 
     fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
         self.dictionary.clear();
-        self.dictionary.extend(plain::<S>(page.bytes(), page.values)?.map(O::from));
+        self.small.clear();
         self.known = page.values;
-        self.dictionary.resize(self.known.max(SMALL), O::default());
+        let values = plain::<S>(page.bytes(), page.values)?;
+        if self.known <= SMALL {
+            self.small.extend(values.map(O::from));
+            self.small.resize(SMALL, O::default());
+        } else {
+            self.dictionary.extend(values);
+        }
         Ok(())
     }
 
@@ -126,9 +131,9 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
                 self.codes.clear();
                 codes.read(page, count, picks, &mut self.codes)?;
                 check_codes(&self.codes, self.known)?;
-                match <&[O; SMALL]>::try_from(self.dictionary.as_slice()) {
+                match <&[O; SMALL]>::try_from(self.small.as_slice()) {
                     Ok(values) => out.extend(self.codes.iter().map(|&code| values[usize::from(code as u8)])),
-                    Err(_) => out.extend(self.codes.iter().map(|&code| self.dictionary[code as usize])),
+                    Err(_) => out.extend(self.codes.iter().map(|&code| O::from(self.dictionary[code as usize]))),
                 }
             }
         }

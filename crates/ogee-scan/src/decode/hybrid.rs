@@ -87,26 +87,25 @@ impl Hybrid {
     }
 
     /// Makes sure that the run at hand has values left.
+    #[inline(always)]
     fn begin_run(&mut self, page: &[u8]) -> Result<(), ParquetError> {
+        if self.left > 0 { Ok(()) } else { self.next_run(page) }
+    }
+
+    /// Goes to the next run that has values.
+    fn next_run(&mut self, page: &[u8]) -> Result<(), ParquetError> {
+        let page = &page[..self.end];
         while self.left == 0 {
-            let mut header = 0u64;
-            for shift in (0..).step_by(7) {
-                let byte = *page[..self.end].get(self.at).ok_or_else(ended)?;
-                self.at += 1;
-                if shift > 35 {
-                    return Err(ParquetError::General("a run of values is too long".into()));
-                }
-                header |= u64::from(byte & 0x7f) << shift;
-                if byte & 0x80 == 0 {
-                    break;
-                }
-            }
+            let first = *page.get(self.at).ok_or_else(ended)?;
+            self.at += 1;
+            // Most runs are short.
+            let header = if first & 0x80 == 0 { u64::from(first) } else { self.long_header(page, first)? };
             let count = usize::try_from(header >> 1).map_err(|_| ended())?;
             if header & 1 == 1 {
-                let rest = self.end - self.at;
+                let (whole, rest) = (count * self.width, self.end - self.at);
                 // The last group of a page may be cut off after the last value.
-                let bytes = (count * self.width).min(rest);
-                self.left = (bytes * 8).checked_div(self.width).map_or(count * 8, |whole| whole.min(count * 8));
+                let bytes = whole.min(rest);
+                self.left = if bytes == whole { count * 8 } else { bytes * 8 / self.width };
                 self.run = Run::Packed { at: self.at, next: 0 };
                 self.at += bytes;
                 if self.left == 0 && bytes == 0 && count > 0 {
@@ -114,7 +113,7 @@ impl Hybrid {
                 }
             } else {
                 let bytes = self.width.div_ceil(8);
-                let value = page[..self.end].get(self.at..self.at + bytes).ok_or_else(ended)?;
+                let value = page.get(self.at..self.at + bytes).ok_or_else(ended)?;
                 let value = value.iter().rev().fold(0u32, |value, &byte| value << 8 | u32::from(byte));
                 self.at += bytes;
                 self.left = count;
@@ -122,6 +121,24 @@ impl Hybrid {
             }
         }
         Ok(())
+    }
+
+    /// The rest of a header whose first byte is not its last.
+    #[cold]
+    fn long_header(&mut self, page: &[u8], first: u8) -> Result<u64, ParquetError> {
+        let mut header = u64::from(first & 0x7f);
+        for shift in (7..).step_by(7) {
+            let byte = *page.get(self.at).ok_or_else(ended)?;
+            self.at += 1;
+            if shift > 35 {
+                return Err(ParquetError::General("a run of values is too long".into()));
+            }
+            header |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        Ok(header)
     }
 
     fn pass_in_run(&mut self, count: usize) {
