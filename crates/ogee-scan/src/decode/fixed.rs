@@ -1,9 +1,12 @@
 //! Numbers of fixed width, as they are or widened.
 
+use std::marker::PhantomData;
+
 use arrow_array::{ArrayRef, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBufferBuilder};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
+use bytes::Bytes;
 use ogee_vector::Column;
 use parquet::errors::ParquetError;
 
@@ -17,33 +20,50 @@ use super::{
 pub(super) trait Stored: Copy + Default + Send {
     const WIDTH: usize;
 
+    /// Its bytes.
+    type Bytes: Copy + 'static;
+
+    /// The numbers of `bytes`, one after the other.
+    fn split(bytes: &[u8]) -> &[Self::Bytes];
+
+    /// The number that has these bytes.
+    fn from_bytes(bytes: Self::Bytes) -> Self;
+
     /// The number in the first bytes, which are there.
-    fn load(bytes: &[u8]) -> Self;
-}
-
-impl Stored for i32 {
-    const WIDTH: usize = 4;
-
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
-        Self::from_le_bytes(bytes[..4].try_into().expect("4 bytes"))
+        Self::from_bytes(Self::split(&bytes[..Self::WIDTH])[0])
     }
 }
 
-impl Stored for i64 {
-    const WIDTH: usize = 8;
+macro_rules! stored {
+    ($t:ty) => {
+        impl Stored for $t {
+            const WIDTH: usize = size_of::<$t>();
 
-    #[inline(always)]
-    fn load(bytes: &[u8]) -> Self {
-        Self::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
-    }
+            type Bytes = [u8; size_of::<$t>()];
+
+            #[inline(always)]
+            fn split(bytes: &[u8]) -> &[Self::Bytes] {
+                bytes.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn from_bytes(bytes: Self::Bytes) -> Self {
+                Self::from_le_bytes(bytes)
+            }
+        }
+    };
 }
+
+stored!(i32);
+stored!(i64);
 
 /// The numbers of a plain page.
 pub(super) fn plain<S: Stored>(bytes: &[u8], count: usize) -> Result<impl Iterator<Item = S>, ParquetError> {
     let bytes = bytes.get(..count * S::WIDTH);
     let bytes = bytes.ok_or_else(|| ParquetError::EOF("a page has fewer values than its header says".into()))?;
-    Ok(bytes.chunks_exact(S::WIDTH).map(S::load))
+    Ok(S::split(bytes).iter().map(|&bytes| S::from_bytes(bytes)))
 }
 
 /// An array of `values` in `data_type`, whose native type they are of.
@@ -68,8 +88,8 @@ pub(super) fn check_codes(codes: &[u32], values: usize) -> Result<(), ParquetErr
 /// Numbers that are `S` in the file and `O` in memory.
 pub(super) struct Fixed<S, O> {
     data_type: DataType,
-    /// What codes stand for, as the file has it: a large dictionary of decimals is a fourth of what it would be in memory.
-    dictionary: Vec<S>,
+    /// What codes stand for, as the file has it: it is not copied, and a large dictionary of decimals is a fourth of what it would be in memory.
+    dictionary: Bytes,
     /// A small one as it is in memory, and zeros up to [`SMALL`] values; else nothing.
     small: Vec<O>,
     /// How many values there are in the file.
@@ -77,6 +97,7 @@ pub(super) struct Fixed<S, O> {
     codes: Vec<u32>,
     /// The values of the last batch, whose memory is used again when nobody refers to them any more.
     last: Option<Buffer>,
+    stored: PhantomData<S>,
 }
 
 /// Values of a dictionary in which a code of one byte needs no check.
@@ -84,7 +105,15 @@ const SMALL: usize = 1 << 8;
 
 impl<S, O> Fixed<S, O> {
     pub(super) fn new(data_type: DataType) -> Self {
-        Self { data_type, dictionary: Vec::new(), small: Vec::new(), known: 0, codes: Vec::new(), last: None }
+        Self {
+            data_type,
+            dictionary: Bytes::new(),
+            small: Vec::new(),
+            known: 0,
+            codes: Vec::new(),
+            last: None,
+            stored: PhantomData,
+        }
     }
 }
 
@@ -92,7 +121,6 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
     type Out = O;
 
     fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
-        self.dictionary.clear();
         self.small.clear();
         self.known = page.values;
         let values = plain::<S>(page.bytes(), page.values)?;
@@ -100,7 +128,8 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
             self.small.extend(values.map(O::from));
             self.small.resize(SMALL, O::default());
         } else {
-            self.dictionary.extend(values);
+            drop(values);
+            self.dictionary = page.keep();
         }
         Ok(())
     }
@@ -133,7 +162,10 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
                 check_codes(&self.codes, self.known)?;
                 match <&[O; SMALL]>::try_from(self.small.as_slice()) {
                     Ok(values) => out.extend(self.codes.iter().map(|&code| values[usize::from(code as u8)])),
-                    Err(_) => out.extend(self.codes.iter().map(|&code| O::from(self.dictionary[code as usize]))),
+                    Err(_) => {
+                        let values = S::split(&self.dictionary);
+                        out.extend(self.codes.iter().map(|&code| O::from(S::from_bytes(values[code as usize]))));
+                    }
                 }
             }
         }
