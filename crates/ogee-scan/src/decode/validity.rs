@@ -131,7 +131,7 @@ mod tests {
         match one_in {
             0 => true,
             1 => false,
-            2..=9 => mixed % one_in as u64 == 0,
+            2..=9 => mixed.is_multiple_of(one_in as u64),
             // Long stretches of both kinds.
             _ => row / one_in % 2 == 1 || mixed.is_multiple_of(64),
         }
