@@ -2,7 +2,15 @@
 
 use datafusion::common::HashMap;
 
-use super::{cost, graph::JoinGraph, relation_set::RelationSet, tree::JoinTree};
+use super::{
+    cost,
+    graph::{JoinGraph, Joined},
+    relation_set::RelationSet,
+    tree::JoinTree,
+};
+
+/// Relations up to which each set has its place: four bytes for each of a quarter of a million sets.
+const PLACED_MAX: usize = 18;
 
 /// Ways to join sets of the relations of a graph.
 pub(super) struct Plans<'g> {
@@ -12,7 +20,35 @@ pub(super) struct Plans<'g> {
     hashed: Vec<RelationSet>,
     /// Edges with more than one relation at an end.
     hyperedges: Vec<super::graph::Edge>,
-    best: HashMap<RelationSet, Best>,
+    /// Where each set that can be joined is in `best`.
+    places: Places,
+    best: Vec<Best>,
+    joined: Joined,
+}
+
+/// Numbers of sets.
+enum Places {
+    /// By the bits of the set: one more than its number, or nothing.
+    Direct(Vec<u32>),
+    Hashed(HashMap<RelationSet, u32>),
+}
+
+impl Places {
+    fn get(&self, set: RelationSet) -> Option<usize> {
+        let place = match self {
+            Self::Direct(places) => places[set.bits() as usize],
+            Self::Hashed(places) => places.get(&set).copied().unwrap_or(0),
+        };
+        place.checked_sub(1).map(|place| place as usize)
+    }
+
+    fn put(&mut self, set: RelationSet, place: usize) {
+        let place = u32::try_from(place + 1).expect("fewer sets than are ever looked at");
+        match self {
+            Self::Direct(places) => places[set.bits() as usize] = place,
+            Self::Hashed(places) => drop(places.insert(set, place)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +79,24 @@ impl<'g> Plans<'g> {
                 _ => hyperedges.push(*edge),
             }
         }
-        let single = |relation| {
-            let set = RelationSet::single(relation);
-            (set, Best { cost: 0.0, rows: graph.vertices[relation].rows, sides: None })
-        };
-        Self { graph, neighbours, hashed, hyperedges, best: (0..count).map(single).collect() }
+        let places =
+            if count <= PLACED_MAX { Places::Direct(vec![0; 1 << count]) } else { Places::Hashed(HashMap::default()) };
+        let joined = graph.joined();
+        let mut plans = Self { graph, neighbours, hashed, hyperedges, places, best: Vec::new(), joined };
+        for (relation, vertex) in graph.vertices.iter().enumerate() {
+            plans.put(RelationSet::single(relation), Best { cost: 0.0, rows: vertex.rows, sides: None });
+        }
+        plans
+    }
+
+    fn get(&self, set: RelationSet) -> Option<&Best> {
+        self.places.get(set).map(|place| &self.best[place])
+    }
+
+    /// Learns about a set that was not known.
+    fn put(&mut self, set: RelationSet, best: Best) {
+        self.places.put(set, self.best.len());
+        self.best.push(best);
     }
 
     pub(super) fn graph(&self) -> &'g JoinGraph {
@@ -56,13 +105,13 @@ impl<'g> Plans<'g> {
 
     /// Whether there is a way to join `set`.
     pub(super) fn has(&self, set: RelationSet) -> bool {
-        self.best.contains_key(&set)
+        self.places.get(set).is_some()
     }
 
     /// The cost of the best way to join `set`.
     #[cfg(test)]
     pub(super) fn cost(&self, set: RelationSet) -> Option<f64> {
-        self.best.get(&set).map(|best| best.cost)
+        self.get(set).map(|best| best.cost)
     }
 
     /// Relations outside of `set` and `without` that an edge leads to; of a hyperedge's end only the smallest.
@@ -104,10 +153,14 @@ impl<'g> Plans<'g> {
     /// Takes note of joining `left` and `right`, whichever of them is built. Both are known; `hashes` is their connection.
     pub(super) fn consider(&mut self, left: RelationSet, right: RelationSet, hashes: bool) {
         let set = left.union(right);
-        let (l, r) = (self.best[&left], self.best[&right]);
-        let known = self.best.get(&set).copied();
-        let rows = known.map_or_else(|| self.graph.rows(set), |known| known.rows);
-        let mut best = known;
+        let known = |plans: &Self, set| *plans.get(set).expect("both sides can be joined");
+        let (l, r) = (known(self, left), known(self, right));
+        let place = self.places.get(set);
+        let rows = match place {
+            Some(place) => self.best[place].rows,
+            None => self.graph.rows_with(set, &mut self.joined),
+        };
+        let mut best = place.map(|place| self.best[place]);
         let may_build = |set| self.graph.lone_dependent(set).is_none_or(|dependent| dependent.may_build);
         for (build, probe, inputs) in [(left, right, (l, r)), (right, left, (r, l))] {
             if !may_build(build) {
@@ -122,12 +175,16 @@ impl<'g> Plans<'g> {
                 best = Some(Best { cost, rows, sides: Some(sides) });
             }
         }
-        self.best.insert(set, best.expect("one of the sides can always be built"));
+        let best = best.expect("one of the sides can always be built");
+        match place {
+            Some(place) => self.best[place] = best,
+            None => self.put(set, best),
+        }
     }
 
     /// The best way to join `set`, which has one.
     pub(super) fn tree(&self, set: RelationSet) -> JoinTree {
-        match self.best[&set].sides {
+        match self.get(set).expect("it can be joined").sides {
             None => JoinTree::Relation(set.first()),
             Some((build, probe)) => JoinTree::Join(Box::new(self.tree(build)), Box::new(self.tree(probe))),
         }
