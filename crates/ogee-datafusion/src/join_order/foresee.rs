@@ -18,9 +18,15 @@ use std::{
 
 use datafusion::{
     arrow::datatypes::FieldRef,
-    common::{Column, TableReference, tree_node::TreeNodeRecursion},
-    datasource::{listing::ListingTable, source_as_provider},
-    logical_expr::{Expr, LogicalPlan, TableScan, utils::split_conjunction},
+    common::{
+        Column, TableReference,
+        tree_node::{TreeNode, TreeNodeRecursion},
+    },
+    datasource::{
+        listing::{ListingTable, ListingTableUrl},
+        source_as_provider,
+    },
+    logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan, utils::split_conjunction},
     object_store::{ObjectMeta, path::Path as StorePath},
 };
 
@@ -58,8 +64,20 @@ impl Drop for Foreseen {
 /// Columns of a table of files that a filter looks at.
 struct Wanted {
     location: PathBuf,
-    extension: String,
+    files: Files,
     fields: Vec<FieldRef>,
+}
+
+/// Which files of a directory are the table's.
+struct Files {
+    url: ListingTableUrl,
+    extension: String,
+}
+
+impl Files {
+    fn has(&self, path: &StorePath) -> bool {
+        path.as_ref().ends_with(&self.extension) && self.url.contains(path, false)
+    }
 }
 
 /// Begins to read what the joins of `plan` will be ordered by, if the engine has a thread for it. Call on the engine's runtime.
@@ -82,41 +100,53 @@ fn wanted(plan: &LogicalPlan) -> Vec<Wanted> {
             LogicalPlan::Join(join) => join.filter.iter().for_each(|filter| add(filter, node, &mut wanted)),
             _ => {}
         }
-        joins |= matches!(node, LogicalPlan::Join(_) | LogicalPlan::Subquery(_));
-        Ok(TreeNodeRecursion::Continue)
+        joins |= matches!(node, LogicalPlan::Join(_));
+        // Subqueries become joins but for those whose only value is computed first.
+        node.apply_expressions(|expr| {
+            let becomes_join = |expr: &Expr| match expr {
+                Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty(),
+                expr => matches!(expr, Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)),
+            };
+            joins = joins || expr.exists(|expr| Ok(becomes_join(expr)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
     };
     // The closure does not fail.
     let visited = plan.apply_with_subqueries(&mut look);
     if visited.is_ok() && joins { wanted } else { Vec::new() }
 }
 
-/// Adds the columns of those parts of `predicate` that are about one table below `node`.
+/// Adds the columns of those parts of `predicate` that are about one table below `node`: what is true of several tables is estimated by its parts.
 fn add(predicate: &Expr, node: &LogicalPlan, wanted: &mut Vec<Wanted>) {
     for part in split_conjunction(predicate) {
         let columns: HashSet<&Column> = part.column_refs();
         let mut relations = columns.iter().map(|column| column.relation.as_ref());
         let Some(Some(relation)) = relations.next() else { continue };
         if !relations.all(|other| other == Some(relation)) {
+            if let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) = part {
+                add(left, node, wanted);
+                add(right, node, wanted);
+            }
             continue;
         }
         let Some(scan) = node.inputs().into_iter().find_map(|input| scan_of(input, relation)) else { continue };
         let Ok(provider) = source_as_provider(&scan.source) else { continue };
         let Some(table) = provider.downcast_ref::<ListingTable>() else { continue };
         let [url] = table.table_paths().as_slice() else { continue };
-        if url.scheme() != "file" || url.get_glob().is_some() || !table.options().table_partition_cols.is_empty() {
+        if url.scheme() != "file" || !table.options().table_partition_cols.is_empty() {
             continue;
         }
         let schema = provider.schema();
         let location = Path::new("/").join(url.prefix().as_ref());
         let fields = columns.iter().filter_map(|column| schema.fields().find(&column.name));
         let fields = fields.map(|(_, field)| Arc::clone(field));
-        match wanted.iter_mut().find(|wanted| wanted.location == location) {
+        // Of a table that is known already, or has the same files.
+        match wanted.iter_mut().find(|wanted| wanted.files.url == *url) {
             Some(known) => known.fields.extend(fields),
-            None => wanted.push(Wanted {
-                location,
-                extension: table.options().file_extension.clone(),
-                fields: fields.collect(),
-            }),
+            None => {
+                let files = Files { url: url.clone(), extension: table.options().file_extension.clone() };
+                wanted.push(Wanted { location, files, fields: fields.collect() });
+            }
         }
     }
 }
@@ -139,7 +169,7 @@ fn scan_of<'a>(plan: &'a LogicalPlan, relation: &TableReference) -> Option<&'a T
 /// Reads columns, those of a table at a time, until there are no more or somebody says `stop`.
 fn read(samples: &Samples, wanted: Vec<Wanted>, stop: &AtomicBool) {
     let sample = |wanted: Wanted| -> Option<Columns> {
-        let files = files_of(&wanted.location, &wanted.extension)?;
+        let files = files_of(&wanted.location, &wanted.files)?;
         Some((samples.of_known_files(&files)?, wanted.fields))
     };
     let mut columns: Vec<Columns> = wanted.into_iter().filter_map(sample).collect();
@@ -156,19 +186,14 @@ fn read(samples: &Samples, wanted: Vec<Wanted>, stop: &AtomicBool) {
 }
 
 /// The files of a table as listing gives them, if they are few and none is in a directory further down.
-fn files_of(location: &Path, extension: &str) -> Option<Vec<ObjectMeta>> {
-    let file = |path: &Path| {
+fn files_of(location: &Path, files_of_table: &Files) -> Option<Vec<ObjectMeta>> {
+    let file = |location: StorePath, path: &Path| {
         let metadata = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        Some(ObjectMeta {
-            location: StorePath::from_filesystem_path(path).ok()?,
-            last_modified: metadata.modified().ok()?.into(),
-            size: metadata.len(),
-            e_tag: None,
-            version: None,
-        })
+        let (last_modified, size) = (metadata.modified().ok()?.into(), metadata.len());
+        Some(ObjectMeta { location, last_modified, size, e_tag: None, version: None })
     };
     if location.is_file() {
-        return Some(vec![file(location)?]);
+        return Some(vec![file(StorePath::from_filesystem_path(location).ok()?, location)?]);
     }
     let mut files = Vec::new();
     for entry in location.read_dir().ok()? {
@@ -176,8 +201,9 @@ fn files_of(location: &Path, extension: &str) -> Option<Vec<ObjectMeta>> {
         if files.len() == FILES_MAX {
             return None;
         }
-        if path.to_str()?.ends_with(extension) {
-            files.push(file(&path)?);
+        let stored = StorePath::from_absolute_path(&path).ok()?;
+        if files_of_table.has(&stored) {
+            files.push(file(stored, &path)?);
         } else if path.is_dir() {
             return None;
         }
@@ -199,13 +225,22 @@ mod tests {
         let names = |files: Vec<ObjectMeta>| -> Vec<String> {
             files.iter().map(|file| file.location.filename().unwrap_or_default().to_owned()).collect()
         };
-        let files = files_of(directory.path(), ".parquet").expect("two files");
+        let of = |path: &str| {
+            let url = format!("{}{path}", directory.path().display());
+            Files { url: ListingTableUrl::parse(url).expect("a path"), extension: ".parquet".to_owned() }
+        };
+        // As `CREATE EXTERNAL TABLE` makes them of directories, and as they are written.
+        let pattern = of("/").url.with_glob("*.parquet").expect("a pattern");
+        let pattern = Files { url: pattern, extension: ".parquet".to_owned() };
+        assert_eq!(names(files_of(directory.path(), &pattern).expect("two files")), ["a.parquet", "b.parquet"]);
+        assert_eq!(names(files_of(directory.path(), &of("/a*.parquet")).expect("one file")), ["a.parquet"]);
+        let files = files_of(directory.path(), &of("/")).expect("two files");
         assert!(files.iter().all(|file| file.size == 9));
         assert_eq!(names(files), ["a.parquet", "b.parquet"]);
-        let one = files_of(&directory.path().join("b.parquet"), ".parquet").expect("a file");
+        let one = files_of(&directory.path().join("b.parquet"), &of("/b.parquet")).expect("a file");
         assert_eq!(names(one), ["b.parquet"]);
         std::fs::create_dir(directory.path().join("year=2020")).expect("a directory");
-        assert!(files_of(directory.path(), ".parquet").is_none());
-        assert!(files_of(&directory.path().join("none"), ".parquet").is_none());
+        assert!(files_of(directory.path(), &of("/")).is_none());
+        assert!(files_of(&directory.path().join("none"), &of("/none/")).is_none());
     }
 }
