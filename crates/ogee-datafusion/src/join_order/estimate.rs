@@ -34,7 +34,7 @@ use datafusion::{
 };
 
 use super::{
-    profile::{Column, Facts, Match, Profile},
+    profile::{Column, Derived, Facts, Match, Profile},
     sample::Samples,
     selectivity::{Scope, filtered},
 };
@@ -250,12 +250,12 @@ pub(super) fn passed_on(expr: &Arc<dyn PhysicalExpr>, columns: &[Column]) -> Opt
 fn computed(input: &Profile, exprs: &[Arc<dyn PhysicalExpr>]) -> Profile {
     let column = |expr: &Arc<dyn PhysicalExpr>| {
         passed_on(expr, &input.columns).unwrap_or_else(|| {
-            let distinct: f64 = if expr.is::<Literal>() {
-                1.0
+            let facts = if expr.is::<Literal>() {
+                Facts::distinct(1.0)
             } else {
-                collect_columns(expr).iter().map(|column| input.columns[column.index()].distinct()).product()
+                let of = collect_columns(expr).iter().map(|column| input.columns[column.index()].clone()).collect();
+                Facts::derived(Derived::Combinations { of, limit: input.rows })
             };
-            let facts = Facts::distinct(distinct.min(input.rows));
             Profile::of_facts(input.rows, vec![facts]).columns.swap_remove(0)
         })
     };
@@ -276,8 +276,12 @@ fn grouped(input: &Profile, keys: &PhysicalGroupBy, columns: usize) -> Profile {
     // Keys in the ranges that they had; each at most as often as there are groups.
     let key = |column: &Column| {
         let facts = column.facts();
-        let distinct = if exprs.len() == 1 { rows } else { column.distinct().min(rows) };
-        Facts { distinct: Some(distinct.max(1.0)), range: facts.range, whole: facts.whole, ..Facts::default() }
+        let known = if exprs.len() == 1 {
+            Facts::distinct(rows)
+        } else {
+            Facts::derived(Derived::Largest { of: vec![column.clone()], limit: rows })
+        };
+        Facts { range: facts.range, whole: facts.whole, ..known }
     };
     let mut facts: Vec<Facts> = all.columns.iter().map(key).collect();
     facts.resize(columns, Facts::default());
@@ -311,8 +315,9 @@ fn united(inputs: &[Profile], columns: usize) -> Profile {
         let facts = || inputs.iter().map(|input| input.columns[index].facts());
         let bounds = facts().map(|facts| facts.range).collect::<Option<Vec<_>>>();
         let range = bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))));
-        let distinct = inputs.iter().map(|input| input.columns[index].distinct()).fold(1.0, f64::max);
-        Facts { distinct: Some(distinct), range, whole: facts().all(|facts| facts.whole), ..Facts::default() }
+        let of = inputs.iter().map(|input| input.columns[index].clone()).collect();
+        let derived = Facts::derived(Derived::Largest { of, limit: f64::INFINITY });
+        Facts { range, whole: facts().all(|facts| facts.whole), ..derived }
     };
     Profile::of_facts(rows, (0..columns).map(column).collect())
 }

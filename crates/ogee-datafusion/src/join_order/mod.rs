@@ -43,7 +43,7 @@ use datafusion::{
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
         filter::FilterExec,
-        joins::{HashJoinExec, PartitionMode},
+        joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode},
         replace_children_if_necessary,
     },
 };
@@ -77,7 +77,7 @@ impl JoinOrder {
         if let Some(region) = Region::of(plan)? {
             return self.order_region(region, plan);
         }
-        let children = plan.children().into_iter().map(|child| self.order(child)).collect::<Result<Vec<_>>>()?;
+        let children = self.order_all(&plan.children())?;
         let plan = replace_children_if_necessary(Arc::clone(plan), children)?;
         // Joins that stay where they are may still build the other side.
         match plan.downcast_ref::<HashJoinExec>() {
@@ -91,6 +91,28 @@ impl JoinOrder {
             }
             _ => Ok(plan),
         }
+    }
+
+    /// Orders all joins in each of `plans`, by two threads if the engine has as many and several of them have joins: nothing else of the statement
+    /// can be done meanwhile.
+    fn order_all(&self, plans: &[&Arc<dyn ExecutionPlan>]) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+        let next = AtomicUsize::new(0);
+        let ordered: Vec<OnceLock<Result<Arc<dyn ExecutionPlan>>>> = plans.iter().map(|_| OnceLock::new()).collect();
+        let work = || {
+            while let Some((number, plan)) =
+                Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|number| Some((number, plans.get(number)?)))
+            {
+                assert!(ordered[number].set(self.order(plan)).is_ok(), "each is taken once");
+            }
+        };
+        std::thread::scope(|scope| {
+            if self.samples.threads() > 1 && plans.iter().filter(|plan| has_join(plan)).count() > 1 {
+                // Plans may be deep. Without the thread there is only one.
+                drop(std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work));
+            }
+            work();
+        });
+        ordered.into_iter().map(|plan| plan.into_inner().expect("all were taken")).collect()
     }
 
     /// What each relation of `region` gives. Samples are read, and predicates tried on them, by two threads if the engine has as many: until the
@@ -135,19 +157,34 @@ impl JoinOrder {
     }
 
     fn order_region(&self, mut region: Region, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        for relation in &mut region.relations {
-            relation.plan = self.order(&relation.plan)?;
+        let ordered = self.order_all(&region.relations.iter().map(|relation| &relation.plan).collect::<Vec<_>>())?;
+        for (relation, plan) in region.relations.iter_mut().zip(ordered) {
+            relation.plan = plan;
         }
         region.settle()?;
         // Which of two whole tables is larger is known without looking into them.
         let may_read = region.relations.len() > 2 || region.relations.iter().any(|relation| has_filter(&relation.plan));
-        let graph = weigh::weigh(&region, &self.profiles(&region, may_read));
+        let profiles = self.profiles(&region, may_read);
+        if may_read {
+            self.samples.read(weigh::compared(&region, &profiles));
+        }
+        let graph = weigh::weigh(&region, &profiles);
         let mut plans = Plans::new(&graph);
         if !enumerate::enumerate(&mut plans, enumerate::PAIRS_MAX) {
             greedy::greedy(&mut plans);
         }
         rebuild::rebuild(&region, &plans.tree(graph.all()), &plan.schema())
     }
+}
+
+/// Bytes of the stack of a thread that orders joins, as much as the threads that plan have.
+const STACK_BYTES: usize = 8 << 20;
+
+fn has_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<HashJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.children().into_iter().any(has_join)
 }
 
 fn has_filter(plan: &Arc<dyn ExecutionPlan>) -> bool {

@@ -66,6 +66,8 @@ pub(super) struct Leaf {
 pub(super) struct Facts {
     /// Distinct values, where somebody has counted or can bound them.
     pub(super) distinct: Option<f64>,
+    /// The same, where those of other columns say it: nobody may ever ask, and these may have to be read for it.
+    pub(super) derived: Option<Arc<Derived>>,
     /// The smallest and the largest value, of numbers, dates and times, as numbers.
     pub(super) range: Option<(f64, f64)>,
     /// Whether values within the range are whole numbers.
@@ -79,6 +81,25 @@ pub(super) struct Facts {
     pub(super) estimate: OnceLock<f64>,
     /// Sampled values, once somebody has looked keys up in them.
     pub(super) draws: OnceLock<Option<Arc<Draws>>>,
+}
+
+/// How many distinct values a column has, by those of the columns that its values come from; at most `limit`.
+#[derive(Debug)]
+pub(super) enum Derived {
+    /// As many as the one that has most.
+    Largest { of: Vec<Column>, limit: f64 },
+    /// One for each combination.
+    Combinations { of: Vec<Column>, limit: f64 },
+}
+
+impl Derived {
+    fn distinct(&self) -> f64 {
+        let (distinct, limit) = match self {
+            Self::Largest { of, limit } => (of.iter().map(Column::distinct).fold(1.0, f64::max), limit),
+            Self::Combinations { of, limit } => (of.iter().map(Column::distinct).product(), limit),
+        };
+        distinct.min(*limit).max(1.0)
+    }
 }
 
 /// Sampled rows of a leaf.
@@ -106,6 +127,16 @@ impl Facts {
             bytes: statistics.byte_size.get_value().map(|&bytes| bytes as f64 / rows.max(1.0)),
             ..Self::default()
         }
+    }
+
+    /// A column whose distinct values are derived from those of others.
+    pub(super) fn derived(derived: Derived) -> Self {
+        Self { derived: Some(Arc::new(derived)), ..Self::default() }
+    }
+
+    /// Distinct values, where they are known without looking at rows of the column itself.
+    fn counted(&self) -> Option<f64> {
+        self.distinct.or_else(|| Some(self.derived.as_ref()?.distinct()))
     }
 
     /// How many whole numbers there are in the range.
@@ -248,6 +279,7 @@ impl Leaf {
         let facts = self.facts.iter().enumerate().map(|(index, facts)| Facts {
             restricted: facts.restricted || filtered.contains(&index),
             distinct: facts.distinct,
+            derived: facts.derived.clone(),
             range: facts.range,
             whole: facts.whole,
             nulls: facts.nulls,
@@ -280,7 +312,7 @@ impl Leaf {
     fn distinct_bound(&self, column: usize) -> f64 {
         let facts = &self.facts[column];
         let width = facts.width().unwrap_or(f64::INFINITY);
-        facts.distinct.unwrap_or(f64::INFINITY).min(width).min(self.with_value(column)).max(1.0)
+        facts.counted().unwrap_or(f64::INFINITY).min(width).min(self.with_value(column)).max(1.0)
     }
 
     /// Whether column `column` numbers the rows of its table: whole numbers without NULL, whose range has as many as there are rows. That
@@ -336,7 +368,7 @@ impl Leaf {
                 let distinct = self.view.as_ref()?.distinct(&[column], facts.restricted, with_value)?;
                 Some(distinct).filter(|&distinct| distinct > 0.0)
             };
-            let distinct = facts.distinct.or_else(sampled);
+            let distinct = facts.counted().or_else(sampled);
             // Unknown: many, but not a key.
             distinct
                 .unwrap_or_else(|| if bound < with_value { bound } else { with_value.powf(0.8) })
@@ -503,6 +535,27 @@ impl Column {
         self.leaf.distinct(self.index)
     }
 
+    /// The sampled column that it is.
+    pub(super) fn sampled(&self) -> Option<sample::Columns> {
+        let view = self.leaf.view.as_ref().filter(|view| view.may_read)?;
+        Some((Arc::clone(&view.table), vec![view.fields[self.index].clone()?]))
+    }
+
+    /// Whether its distinct values are counted in the sample when somebody asks for them, now or later.
+    pub(super) fn is_counted_in_sample(&self) -> bool {
+        let facts = self.facts();
+        facts.estimate.get().is_none()
+            && facts.distinct.is_none()
+            && facts.derived.is_none()
+            && !self.leaf.numbers_rows(self.index)
+    }
+
+    /// Whether the sample is to tell how many of its values are in the range of `other`.
+    pub(super) fn is_looked_into_for(&self, other: &Self) -> bool {
+        let counted = self.leaf.view.as_ref().is_some_and(|view| view.selected.is_none());
+        !(counted && self.leaf.numbers_rows(self.index)) && part_within(self.facts(), other.facts()) < 1.0
+    }
+
     /// Whether no two rows of its table have the same value, as far as the footers tell.
     pub(super) fn is_unique(&self) -> bool {
         self.leaf.numbers_rows(self.index)
@@ -517,7 +570,8 @@ impl Column {
     /// Takes the values to be drawn at random from those of `key`, which it refers to, unless more is known of them.
     pub(super) fn draw_from(&self, key: &Self) {
         let facts = self.facts();
-        if facts.distinct.is_none() && !facts.restricted && !self.leaf.numbers_rows(self.index) {
+        let counted = facts.distinct.is_some() || facts.derived.is_some();
+        if !counted && !facts.restricted && !self.leaf.numbers_rows(self.index) {
             let bound = self.leaf.distinct_bound(self.index);
             let rows = self.leaf.with_value(self.index);
             let domain = key.distinct().min(facts.width().unwrap_or(f64::INFINITY)).max(1.0);
@@ -536,6 +590,15 @@ pub(super) struct Match {
     right_within: f64,
     domain: f64,
     right_domain: Domain,
+}
+
+/// The part of the range of `facts` that that of `other` overlaps; all where it is nearly all, or one of them is not known, or there is no overlap.
+fn part_within(facts: &Facts, other: &Facts) -> f64 {
+    let Some(((min, max), (other_min, other_max))) = facts.range.zip(other.range) else { return 1.0 };
+    let (low, high) = (min.max(other_min), max.min(other_max));
+    let unit = if facts.whole && other.whole { 1.0 } else { 0.0 };
+    let part = if max - min + unit > 0.0 { (high - low + unit) / (max - min + unit) } else { 1.0 };
+    if low <= high && part < 0.99 { part } else { 1.0 }
 }
 
 /// How many values there are that a column may have.
@@ -572,12 +635,7 @@ impl Match {
             if low > high {
                 (left_within, right_within) = (0.0, 0.0);
             } else {
-                let unit = if l.whole && r.whole { 1.0 } else { 0.0 };
-                let part = |min: f64, max: f64| {
-                    let part = if max - min + unit > 0.0 { (high - low + unit) / (max - min + unit) } else { 1.0 };
-                    if part < 0.99 { part } else { 1.0 }
-                };
-                (left_part, right_part) = (part(left_min, left_max), part(right_min, right_max));
+                (left_part, right_part) = (part_within(l, r), part_within(r, l));
                 if left_part < 1.0 {
                     left_within = left.leaf.fraction_within(left.index, low, high);
                 }
@@ -608,5 +666,23 @@ impl Match {
         let right_domain = self.right_domain.values();
         let present = right_domain * (1.0 - (1.0 - 1.0 / right_domain.max(1.000_001)).powf(rows));
         (self.left_within * present / self.domain).clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_distinct_values_follow_those_of_their_columns() {
+        let of = |counts: &[f64]| {
+            Profile::of_facts(1000.0, counts.iter().map(|&distinct| Facts::distinct(distinct)).collect()).columns
+        };
+        let distinct = |derived| Profile::of_facts(100.0, vec![Facts::derived(derived)]).columns[0].distinct();
+        assert_eq!(distinct(Derived::Largest { of: of(&[7.0, 30.0, 2.0]), limit: f64::INFINITY }), 30.0);
+        assert_eq!(distinct(Derived::Largest { of: of(&[30.0]), limit: 12.0 }), 12.0);
+        assert_eq!(distinct(Derived::Combinations { of: of(&[7.0, 3.0]), limit: 1000.0 }), 21.0);
+        assert_eq!(distinct(Derived::Combinations { of: of(&[70.0, 30.0]), limit: 1000.0 }), 100.0, "as many as rows");
+        assert_eq!(distinct(Derived::Combinations { of: of(&[0.1]), limit: 0.0 }), 1.0);
     }
 }

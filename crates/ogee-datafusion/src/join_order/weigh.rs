@@ -8,11 +8,30 @@ use super::{
     profile::{Column, Facts, Match, Profile},
     region::{DependentJoin, Expr, Region},
     relation_set::RelationSet,
+    sample,
     selectivity::Scope,
 };
 
-/// The graph of `region`, whose relations give what `profiles` say.
-pub(super) fn weigh(region: &Region, profiles: &[Profile]) -> JoinGraph {
+/// The sampled columns that [`weigh`] looks at for the classes of `region`, so that they can be read together.
+pub(super) fn compared(region: &Region, profiles: &[Profile]) -> Vec<sample::Columns> {
+    let columns = columns_of(region, profiles);
+    let mut sampled = Vec::new();
+    for members in &region.classes {
+        let members: Vec<Column> = members.iter().filter_map(|member| passed_on(&member.expr, &columns)).collect();
+        for (i, column) in members.iter().enumerate() {
+            let others = || members.iter().enumerate().filter(|&(other, _)| other != i).map(|(_, other)| other);
+            // Its values are drawn from a key's.
+            let drawn = others().any(|other| column.refers_to(other));
+            if !drawn && column.is_counted_in_sample() || others().any(|other| column.is_looked_into_for(other)) {
+                sampled.extend(column.sampled());
+            }
+        }
+    }
+    sampled
+}
+
+/// What is known of each global column.
+fn columns_of(region: &Region, profiles: &[Profile]) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::with_capacity(region.globals.len());
     for (global, known) in region.globals.iter().enumerate() {
         let relation = &region.relations[known.relation];
@@ -22,6 +41,12 @@ pub(super) fn weigh(region: &Region, profiles: &[Profile]) -> JoinGraph {
             Profile::of_facts(1.0, vec![Facts::distinct(2.0)]).columns.swap_remove(0)
         });
     }
+    columns
+}
+
+/// The graph of `region`, whose relations give what `profiles` say.
+pub(super) fn weigh(region: &Region, profiles: &[Profile]) -> JoinGraph {
+    let columns = columns_of(region, profiles);
     let weights = Weights { profiles, columns: &columns };
     let mut graph = JoinGraph { classes: region.classes.len(), ..JoinGraph::default() };
     for (number, relation) in region.relations.iter().enumerate() {
