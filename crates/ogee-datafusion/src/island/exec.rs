@@ -24,7 +24,7 @@ use datafusion::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         execute_stream,
         metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput, Time},
-        statistics::StatisticsArgs,
+        statistics::{StatisticsArgs, StatisticsContext},
     },
 };
 use futures::{FutureExt, Stream, StreamExt};
@@ -45,8 +45,8 @@ pub(crate) struct IslandExec {
     root: Arc<dyn ExecutionPlan>,
     engine: Arc<Engine>,
     properties: Arc<PlanProperties>,
-    /// What the replaced subtree expected.
-    statistics: Arc<Statistics>,
+    /// The subtree that is replaced: it is asked what statistics it has when somebody wants to know, which is after a while or never.
+    replaced: Arc<dyn ExecutionPlan>,
     feeds: bool,
     metrics: ExecutionPlanMetricsSet,
     /// Decisions of the latest run, for `EXPLAIN ANALYZE`.
@@ -57,12 +57,12 @@ pub(crate) struct IslandExec {
 const OUTPUT_CAPACITY: usize = 16;
 
 impl IslandExec {
-    /// The island whose topmost operator is `root`. `feeds`: whether an operator of DataFusion's reads it, and not the user. `properties`: what
+    /// The island whose topmost operator is `root`, in the place of `replaced`. `feeds`: whether an operator of DataFusion's reads it, and not the user. `properties`: what
     /// is known of its rows, their order included.
     pub(crate) fn new(
         root: Arc<dyn ExecutionPlan>,
         engine: Arc<Engine>,
-        statistics: Arc<Statistics>,
+        replaced: Arc<dyn ExecutionPlan>,
         feeds: bool,
         properties: Arc<PlanProperties>,
     ) -> Self {
@@ -70,7 +70,7 @@ impl IslandExec {
             properties,
             root,
             engine,
-            statistics,
+            replaced,
             feeds,
             metrics: ExecutionPlanMetricsSet::new(),
             latest: Arc::default(),
@@ -114,7 +114,7 @@ impl ExecutionPlan for IslandExec {
         Ok(Arc::new(Self::new(
             children.swap_remove(0),
             Arc::clone(&self.engine),
-            Arc::clone(&self.statistics),
+            Arc::clone(&self.replaced),
             self.feeds,
             Arc::clone(&self.properties),
         )))
@@ -132,7 +132,7 @@ impl ExecutionPlan for IslandExec {
     }
 
     fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        Ok(Arc::clone(&self.statistics))
+        StatisticsContext::new().compute(self.replaced.as_ref(), &StatisticsArgs::new())
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

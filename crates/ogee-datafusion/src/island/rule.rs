@@ -23,7 +23,6 @@ use datafusion::{
         replace_children_if_necessary,
         scalar_subquery::ScalarSubqueryExec,
         sorts::{partial_sort::PartialSortExec, sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
-        statistics::{StatisticsArgs, StatisticsContext},
         union::UnionExec,
         unnest::UnnestExec,
     },
@@ -100,12 +99,12 @@ impl OgeeRule {
         if is_worthwhile(plan)
             && let Some(root) = self.operator(plan, needed, estimates)?
         {
-            let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
             let properties = match needed {
                 Reliance::Some => properties_of(plan.properties().equivalence_properties().clone()),
                 _ => properties(plan.schema()),
             };
-            return Ok(Arc::new(IslandExec::new(root, Arc::clone(&self.engine), statistics, to_operator, properties)));
+            let engine = Arc::clone(&self.engine);
+            return Ok(Arc::new(IslandExec::new(root, engine, Arc::clone(plan), to_operator, properties)));
         }
         self.place_below(plan, reliance, estimates)
     }
