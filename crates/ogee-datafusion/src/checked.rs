@@ -26,7 +26,10 @@ use datafusion::{
     physical_expr_common::datum::apply,
 };
 
-use crate::numbers::{moment_text, round_for_cast};
+use crate::{
+    common_types::has_expressions,
+    numbers::{moment_text, round_for_cast},
+};
 
 /// Replaces wrapping integer arithmetic by arithmetic that reports overflow.
 #[derive(Debug, Default)]
@@ -43,6 +46,9 @@ impl AnalyzerRule for CheckedArithmetic {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !has_expressions(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);

@@ -8,7 +8,7 @@ use datafusion::{
     arrow::datatypes::{DataType, TimeUnit},
     common::{
         DFSchema, Result, ScalarValue,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -31,7 +31,20 @@ impl AnalyzerRule for CommonTypes {
     }
 }
 
+/// Whether `plan` computes anything. Most nodes of a statement with many tables do not, and have wide schemas.
+pub(crate) fn has_expressions(plan: &LogicalPlan) -> Result<bool> {
+    let mut any = false;
+    plan.apply_expressions(|_| {
+        any = true;
+        Ok(TreeNodeRecursion::Stop)
+    })?;
+    Ok(any)
+}
+
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !has_expressions(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
     let schema = merge_schema(&plan.inputs());
     let names = NamePreserver::new(&plan);
     let rewritten = plan.map_expressions(|expr| {
@@ -56,6 +69,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         *expr = cast(std::mem::take(expr), data_type);
     };
     match expr {
+        // The type of a long condition is found by a walk through all of it, and says nothing here.
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            return Transformed::no(Expr::BinaryExpr(binary));
+        }
         Expr::BinaryExpr(mut binary) if is_float(&binary.left) && is_decimal(&binary.right) => {
             to_float(&mut binary.right, &binary.left);
             return Transformed::yes(Expr::BinaryExpr(binary));
