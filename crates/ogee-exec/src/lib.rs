@@ -50,7 +50,9 @@ pub use like::Like;
 pub use limit::Limit;
 pub use order::RowOrder;
 pub use output::OutputStream;
-pub use pipeline::{Flow, Operator, OperatorLocal, Pipeline, Sink, SinkLocal, Source, SourceLocal, SourceStep};
+pub use pipeline::{
+    Flow, Kept, Operator, OperatorLocal, Pipeline, RowsExpected, Sink, SinkLocal, Source, SourceLocal, SourceStep,
+};
 pub use project::Project;
 pub use query::{Groups, OpenPipeline, Query, RunningQuery};
 pub use restriction::{Restriction, RestrictionLocal};

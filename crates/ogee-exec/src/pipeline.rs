@@ -1,6 +1,6 @@
 //! Pipelines: source, streaming operators, sink, and the job that runs them in morsels.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{Job, JobError, JobWaker, Step, TaskContext};
@@ -8,7 +8,7 @@ use ogee_vector::{Chunk, Domain};
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, Expr, Restriction,
+    ExecContext, ExecError, Expr, OpenPipeline, Restriction,
     stages::{Moved, Stages, StagesLocal},
 };
 
@@ -48,6 +48,11 @@ pub trait Source: Send + Sync {
     fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) -> bool {
         let _ = (columns, restriction);
         false
+    }
+
+    /// The pipelines whose rows it gives, one after the other, if there are such. Until the query begins they may be changed.
+    fn parts(&self) -> Option<&Mutex<Vec<OpenPipeline>>> {
+        None
     }
 
     /// Told before the first morsel, at most once: only rows for which `predicate` is true are wanted. Whether the source leaves out all others; if
@@ -102,6 +107,39 @@ pub enum Flow {
     Stop,
 }
 
+/// A column of what goes into the sink of another pipeline.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'o> {
+    /// The number of that pipeline.
+    pub pipeline: usize,
+    /// The number of the column.
+    pub column: usize,
+    /// About how many rows there are.
+    pub rows: &'o RowsExpected,
+}
+
+/// About how many rows there will be: found out when somebody asks.
+#[derive(Clone)]
+pub struct RowsExpected(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl RowsExpected {
+    /// The number that `rows` finds.
+    pub fn new(rows: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(rows))
+    }
+
+    /// The number.
+    pub fn get(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for RowsExpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowsExpected")
+    }
+}
+
 /// A streaming operator: keeps nothing beyond the chunk at hand.
 pub trait Operator: Send + Sync {
     /// Name for traces and errors.
@@ -120,6 +158,13 @@ pub trait Operator: Send + Sync {
     /// The column of the input that column `column` of the output is, if what is given does not change but for the rows that come of an input
     /// row when that row is left out.
     fn origin(&self, column: usize) -> Option<usize> {
+        let _ = column;
+        None
+    }
+
+    /// A column of rows that were kept for it before: if no rows are wanted that have some values in column `column` of the output, it needs none that
+    /// have them in that one.
+    fn kept(&self, column: usize) -> Option<Kept<'_>> {
         let _ = column;
         None
     }

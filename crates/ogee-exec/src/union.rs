@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -11,6 +11,7 @@ use std::{
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::{Chunk, Domain};
+use parking_lot::Mutex;
 
 use crate::{
     ExecContext, ExecError, Flow, Source, SourceLocal, SourceStep,
@@ -21,13 +22,15 @@ use crate::{
 /// The rows of several inputs, one input after the other; lanes move on by themselves, so that none waits at the seam.
 pub struct UnionSource {
     schema: SchemaRef,
-    inputs: Arc<Vec<Input>>,
+    rows_estimate: Option<u64>,
+    domains: Vec<Domain>,
+    /// The inputs until the query begins: joins above may still put filters into them.
+    open: Mutex<Vec<OpenPipeline>>,
+    inputs: OnceLock<Arc<Vec<Input>>>,
 }
 
 struct Input {
     stages: Arc<Stages>,
-    rows_estimate: Option<u64>,
-    domains: Vec<Domain>,
     /// Lanes that found this input exhausted.
     exhausted: AtomicUsize,
 }
@@ -38,16 +41,22 @@ impl UnionSource {
         let mut deps: Vec<usize> = inputs.iter().flat_map(|input| input.deps.iter().copied()).collect();
         deps.sort_unstable();
         deps.dedup();
-        let inputs = inputs
-            .into_iter()
-            .map(|input| Input {
-                rows_estimate: input.source.rows_estimate(),
-                domains: input.domains(),
+        let rows_estimate = inputs.iter().map(|input| input.source.rows_estimate()).sum();
+        let known = inputs.iter().map(OpenPipeline::domains);
+        let domains = known.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a.union(b)).collect()).unwrap_or_default();
+        let source = Self { schema, rows_estimate, domains, open: Mutex::new(inputs), inputs: OnceLock::new() };
+        OpenPipeline { deps, ..OpenPipeline::new(Arc::new(source)) }
+    }
+
+    /// The inputs, now that they run.
+    fn inputs(&self) -> &Arc<Vec<Input>> {
+        self.inputs.get_or_init(|| {
+            let input = |input: OpenPipeline| Input {
                 stages: Stages::new(input.source, input.operators, false),
                 exhausted: AtomicUsize::new(0),
-            })
-            .collect();
-        OpenPipeline { deps, ..OpenPipeline::new(Arc::new(Self { schema, inputs: Arc::new(inputs) })) }
+            };
+            Arc::new(std::mem::take(&mut *self.open.lock()).into_iter().map(input).collect())
+        })
     }
 }
 
@@ -61,26 +70,29 @@ impl Source for UnionSource {
     }
 
     fn rows_estimate(&self) -> Option<u64> {
-        self.inputs.iter().map(|input| input.rows_estimate).sum()
+        self.rows_estimate
     }
 
     fn domains(&self) -> Vec<Domain> {
-        let known = self.inputs.iter().map(|input| input.domains.clone());
-        known.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a.union(b)).collect()).unwrap_or_default()
+        self.domains.clone()
+    }
+
+    fn parts(&self) -> Option<&Mutex<Vec<OpenPipeline>>> {
+        Some(&self.open)
     }
 
     fn lanes(&self, threads: usize) -> usize {
-        let open = self.inputs.iter().filter(|input| input.exhausted.load(Ordering::Relaxed) == 0);
+        let open = self.inputs().iter().filter(|input| input.exhausted.load(Ordering::Relaxed) == 0);
         open.map(|input| input.stages.lanes(threads)).sum::<usize>().min(threads)
     }
 
     fn attach(&self, waker: JobWaker) {
-        self.inputs.iter().for_each(|input| input.stages.attach(&waker));
+        self.inputs().iter().for_each(|input| input.stages.attach(&waker));
     }
 
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         Ok(Box::new(UnionLocal {
-            inputs: Arc::clone(&self.inputs),
+            inputs: Arc::clone(self.inputs()),
             ctx: ctx.clone(),
             lane,
             at: 0,
@@ -90,7 +102,7 @@ impl Source for UnionSource {
     }
 
     fn stop(&self) {
-        self.inputs.iter().for_each(|input| input.stages.stop());
+        self.inputs().iter().for_each(|input| input.stages.stop());
     }
 }
 

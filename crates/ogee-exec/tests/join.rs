@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray, ca
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
     ChunksSource, ExecContext, ExecError, ExecSettings, Expr, ForeignExpr, JoinStrategy, KeyFilters, OpenPipeline,
-    OutputStream, Query,
+    OutputStream, Query, RowsExpected,
     join::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual, hash_join},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
@@ -165,6 +165,7 @@ impl Case {
             build: schema(),
             probe: schema(),
             build_domains: Vec::new(),
+            build_rows: RowsExpected::new(|| u64::MAX),
             groups_wait: true,
             dropped: Arc::default(),
         }

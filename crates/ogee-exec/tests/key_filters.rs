@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -11,7 +14,8 @@ use std::{
 use arrow_array::{Array, ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
-    ChunksSource, ExecContext, ExecSettings, Expr, JoinStrategy, KeyFilters, OpenPipeline, Project, Query,
+    ChunksSource, CountRows, ExecContext, ExecSettings, Expr, JoinStrategy, KeyFilters, OpenPipeline, Project, Query,
+    RowsExpected, UnionSource,
     aggregate::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, aggregate},
     join::{JoinColumn, JoinKey, JoinKind, JoinSpec, hash_join},
     sort::SortKey,
@@ -254,6 +258,7 @@ fn spec(kind: JoinKind, keys: usize, probe: SchemaRef, groups_wait: bool) -> Joi
         build: numbers(&["k", "j", "v"]),
         probe,
         build_domains: Vec::new(),
+        build_rows: RowsExpected::new(|| u64::MAX),
         groups_wait,
         dropped: Arc::default(),
     }
@@ -323,6 +328,134 @@ fn groups_without_a_mate_are_not_made() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// All rows of `open`, in order.
+fn all_rows(query: Query, open: OpenPipeline, setup: Setup) -> Vec<Vec<Option<i64>>> {
+    let scheduler = Scheduler::new(setup.threads);
+    let columns = open.columns();
+    let mut stream = query.stream(open, &scheduler, 4);
+    let mut out = Vec::new();
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        let chunk = match stream.poll_next(&mut cx) {
+            Poll::Ready(Some(chunk)) => chunk.unwrap().flatten().unwrap(),
+            Poll::Ready(None) => break,
+            Poll::Pending => {
+                std::thread::sleep(Duration::from_micros(100));
+                continue;
+            }
+        };
+        let value = |column: usize, row: usize| {
+            let values = chunk.column(column).array.as_primitive::<Int64Type>();
+            values.is_valid(row).then(|| values.value(row))
+        };
+        out.extend((0..chunk.len()).map(|row| (0..columns).map(|column| value(column, row)).collect::<Vec<_>>()));
+    }
+    out.sort_unstable();
+    out
+}
+
+/// `open` with its columns in reverse order, and a count of the rows that come out of that.
+fn reversed(mut open: OpenPipeline) -> (OpenPipeline, Arc<AtomicU64>) {
+    let count = Arc::new(AtomicU64::new(0));
+    open.operators.push(Arc::new(Project::new([2, 1, 0].map(Expr::Column).to_vec())));
+    open.operators.push(Arc::new(CountRows::new(Arc::clone(&count))));
+    (open, count)
+}
+
+/// The keys of a few rows joined with column `column` of what a join of `kind` gives, which keeps all rows by their keys and is expected to keep
+/// `expected`. What comes back is also how many rows were kept.
+fn run_kept(setup: Setup, kind: JoinKind, column: usize, expected: u64) -> (Vec<Vec<Option<i64>>>, u64) {
+    use JoinColumn::{Build, Probe};
+    let mut query = Query::new(context(setup));
+    let few = open(build_rows(), setup.chunk);
+    let (kept, count) = reversed(open((0..ROWS).map(row), setup.chunk));
+    let streamed = open((0..ROWS / 4).map(|at| row(at * 3)), setup.chunk);
+    let inner = JoinSpec {
+        keys: vec![JoinKey { build: Expr::Column(2), probe: Expr::Column(0), data_type: DataType::Int64 }],
+        output: match kind {
+            JoinKind::BuildSemi | JoinKind::BuildAnti => vec![Build(2), Build(2), Build(0), Build(0)],
+            JoinKind::ProbeSemi | JoinKind::ProbeAnti => vec![Probe(0), Probe(0), Probe(2), Probe(2)],
+            _ => vec![Build(2), Probe(0), Build(0), Probe(2)],
+        },
+        schema: numbers(&["a", "b", "c", "d"]),
+        build_rows: RowsExpected::new(move || expected),
+        ..spec(kind, 1, numbers(&["k", "j", "v"]), false)
+    };
+    let joined = hash_join(&mut query, kept, streamed, inner).unwrap();
+    let outer = JoinSpec {
+        keys: vec![JoinKey { build: Expr::Column(0), probe: Expr::Column(column), data_type: DataType::Int64 }],
+        output: vec![Build(2), Probe(2), Probe(3)],
+        schema: numbers(&["x", "y", "z"]),
+        build_rows: RowsExpected::new(|| 41),
+        ..spec(JoinKind::Inner, 1, numbers(&["a", "b", "c", "d"]), false)
+    };
+    let joined = hash_join(&mut query, few, joined, outer).unwrap();
+    (all_rows(query, joined, setup), count.load(Ordering::Relaxed))
+}
+
+#[test]
+fn rows_that_are_kept_for_those_without_a_mate_are_left_out() {
+    use JoinKind as K;
+    let plain = setups()[0];
+    for kind in [K::Inner, K::BuildOuter, K::BuildSemi, K::BuildAnti, K::ProbeSemi].into_iter().chain(OUTER) {
+        for column in [0, 1] {
+            let never = Setup { filters: Some(KeyFilters::Never), ..plain };
+            let (wanted, all) = run_kept(never, kind, column, 100_000);
+            assert_eq!(all, ROWS as u64);
+            for setup in setups() {
+                let (rows, kept) = run_kept(setup, kind, column, 100_000);
+                assert!(rows == wanted, "{kind:?}, column {column}, {setup:?}");
+                // Rows of the one side that have lost their mates would come with NULLs.
+                let keeps_others = match column {
+                    0 => matches!(kind, K::ProbeOuter | K::FullOuter),
+                    _ => matches!(kind, K::BuildOuter | K::FullOuter),
+                };
+                match setup.filters {
+                    Some(KeyFilters::Bits | KeyFilters::Bloom) if !keeps_others => {
+                        assert!(kept < ROWS as u64 / 4, "{kind:?}, column {column}, {setup:?}: {kept}");
+                    }
+                    _ if keeps_others => assert_eq!(kept, ROWS as u64),
+                    _ => {}
+                }
+                let (rows, kept) = run_kept(setup, kind, column, 80);
+                assert!(rows == wanted && kept == ROWS as u64, "few rows wait for nobody: {kind:?}, {setup:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_input_of_a_union_is_told() {
+    let run = |setup: Setup| {
+        let mut query = Query::new(context(setup));
+        let few = open(build_rows(), setup.chunk);
+        let (rows, of_rows) = reversed(open((0..ROWS).map(row), setup.chunk));
+        let (before, of_groups) = reversed(open((0..ROWS).map(row), setup.chunk));
+        let mut groups = group(&mut query, before, vec![key(2), key(1)], vec![call(AggregateFunction::Sum, 0, false)]);
+        groups.operators.push(Arc::new(Project::new([2, 1, 0].map(Expr::Column).to_vec())));
+        let (computed, of_computed) = reversed(open((0..100).map(row), setup.chunk));
+        let inner = UnionSource::open(numbers(&["v", "j", "k"]), vec![groups, computed]);
+        let both = UnionSource::open(numbers(&["v", "j", "k"]), vec![rows, inner]);
+        let of_join = JoinSpec {
+            keys: vec![JoinKey { build: Expr::Column(0), probe: Expr::Column(2), data_type: DataType::Int64 }],
+            output: vec![JoinColumn::Build(2), JoinColumn::Probe(0)],
+            ..spec(JoinKind::Inner, 1, numbers(&["v", "j", "k"]), true)
+        };
+        let joined = hash_join(&mut query, few, both, of_join).unwrap();
+        let rows = all_rows(query, joined, setup);
+        (rows, [of_rows, of_groups, of_computed].map(|count| count.load(Ordering::Relaxed)))
+    };
+    let (wanted, all) = run(Setup { filters: Some(KeyFilters::Never), ..setups()[0] });
+    assert_eq!(all, [ROWS as u64, ROWS as u64, 100]);
+    for setup in setups() {
+        let (rows, passed) = run(setup);
+        assert!(rows == wanted, "{setup:?}");
+        if matches!(setup.filters, Some(KeyFilters::Bits | KeyFilters::Bloom)) {
+            assert!(passed.iter().zip(all).all(|(&passed, all)| passed < all / 4), "{setup:?}: {passed:?}");
         }
     }
 }

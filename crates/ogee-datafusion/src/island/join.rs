@@ -23,7 +23,7 @@ use datafusion::{
     },
 };
 use ogee_exec::{
-    OpenPipeline,
+    OpenPipeline, RowsExpected,
     aggregate::is_storable,
     join::{Bound, JoinColumn, JoinKey, JoinKind, JoinSpec, RangeKeys, Residual},
 };
@@ -180,11 +180,12 @@ impl Join {
         on.chain(self.filter.iter().map(|filter| Arc::clone(filter.expression()))).collect()
     }
 
-    /// The join for the engine, with `build` as its build side and `schema` as what it gives. `groups_wait`: whether groupings on the probe side are to
+    /// The join for the engine, with `build` as its build side, of `build_rows` rows, and `schema` as what it gives. `groups_wait`: whether groupings on the probe side are to
     /// wait for the build side. `dropped` counts the rows that the join need not look at.
     pub(crate) fn spec(
         &self,
         build: &OpenPipeline,
+        build_rows: RowsExpected,
         schema: &SchemaRef,
         groups_wait: bool,
         dropped: Arc<AtomicU64>,
@@ -213,6 +214,7 @@ impl Join {
             build: normalize_schema(&self.build),
             probe: normalize_schema(&self.probe),
             build_domains: build.domains(),
+            build_rows,
             groups_wait,
             dropped,
             schema: normalize_schema(schema),

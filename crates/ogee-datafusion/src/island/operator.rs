@@ -26,7 +26,8 @@ use datafusion::{
     },
 };
 use ogee_exec::{
-    ChannelSender, ChannelSource, CountRows, ExecError, OpenPipeline, Operator, Project, Query, ScalarSink, UnionSource,
+    ChannelSender, ChannelSource, CountRows, ExecError, OpenPipeline, Operator, Project, Query, RowsExpected,
+    ScalarSink, UnionSource,
 };
 use ogee_vector::normalize_schema;
 
@@ -249,7 +250,9 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
             let groups_wait = groups_of(&operator.inputs[1])
                 .is_some_and(|groups| rows_of(&operator.inputs[0]).saturating_mul(2) <= groups);
             let dropped = Arc::clone(&operator.rows_dropped);
-            let spec = join.spec(&build, &operator.schema(), groups_wait, dropped).map_err(planned)?;
+            let built = Arc::clone(&operator.inputs[0]);
+            let build_rows = RowsExpected::new(move || rows_of(&built));
+            let spec = join.spec(&build, build_rows, &operator.schema(), groups_wait, dropped).map_err(planned)?;
             ogee_exec::join::hash_join(query, build, probe, spec)
         }
         Op::Asof(asof) => {

@@ -70,6 +70,6 @@ pub fn hash_join(
     let inserted = query.add(rows, Arc::new(Inserted::new(Arc::clone(&state))));
     probe.deps.push(inserted);
     state.reaches.place(query, &mut probe, inserted);
-    probe.operators.push(Arc::new(Probe::new(state)));
+    probe.operators.push(Arc::new(Probe::new(state, built)));
     Ok(probe)
 }

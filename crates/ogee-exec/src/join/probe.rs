@@ -9,19 +9,21 @@ use super::{
     matches::Matcher,
     rest::RestSource,
     side::Keys,
-    spec::{JoinColumn, JoinKind},
+    spec::{JoinColumn, JoinKey, JoinKind},
     state::{Absent, Built, JoinState, open_bytes, partitioned},
 };
-use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal, Source};
+use crate::{ExecContext, ExecError, Expr, Flow, Kept, Operator, OperatorLocal, Source};
 
 /// The probe of a hash join.
 pub(crate) struct Probe {
     state: Arc<JoinState>,
+    /// The pipeline that the build side comes from.
+    built: usize,
 }
 
 impl Probe {
-    pub(crate) fn new(state: Arc<JoinState>) -> Self {
-        Self { state }
+    pub(crate) fn new(state: Arc<JoinState>, built: usize) -> Self {
+        Self { state, built }
     }
 }
 
@@ -65,6 +67,22 @@ impl Operator for Probe {
             JoinColumn::Probe(index) if !spec.kind.marks_build() && !spec.null_aware => Some(index),
             _ => None,
         }
+    }
+
+    fn kept(&self, column: usize) -> Option<Kept<'_>> {
+        let spec = &self.state.plan.spec;
+        let column = match spec.output[column] {
+            // A probe row could lose its only mate, and be given with NULLs.
+            JoinColumn::Build(index) => Some(index).filter(|_| !spec.kind.keeps_probe()),
+            // The mates of a row have its key, so that those with others are missed by rows that nobody wants.
+            JoinColumn::Probe(index) => {
+                let is_key = |key: &&JoinKey| matches!(key.probe, Expr::Column(column) if column == index);
+                let key = spec.keys.iter().find(is_key).filter(|_| !spec.kind.marks_build());
+                key.and_then(|key| if let Expr::Column(column) = key.build { Some(column) } else { None })
+            }
+            JoinColumn::Mark => None,
+        }?;
+        Some(Kept { pipeline: self.built, column, rows: &spec.build_rows })
     }
 
     fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {

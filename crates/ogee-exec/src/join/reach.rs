@@ -4,7 +4,11 @@
 //! from as far back as the columns of the keys can be followed: through filters, projections, probes of other joins, groupings and windows by
 //! these columns, to the scan, which can leave out row groups of Parquet files as a whole. A filter behind the scan drops rows that no row
 //! group told apart: before other joins look for mates, before partitions that wait are written, and before groups are made that nobody
-//! asks for. A grouping then waits for the build side, as the subquery of a decorrelated statement does for the rows that it is about.
+//! asks for. A grouping then waits for the build side, as the subquery of a decorrelated statement does for the rows that it is about. Of a union
+//! each input is told by itself.
+//!
+//! Rows that the probe side meets on its way were kept for it by other joins, and of these too only those matter that have such keys. What keeps
+//! them waits as well, if far more rows are kept there than there are keys.
 
 use std::{
     cmp::Reverse,
@@ -19,7 +23,7 @@ use super::{
     side::Keys,
     spec::JoinPlan,
 };
-use crate::{ExecContext, ExecError, Expr, KeyFilters, OpenPipeline, Query, Restriction, restriction::KeyFilter};
+use crate::{ExecContext, ExecError, Expr, Kept, KeyFilters, OpenPipeline, Query, Restriction, restriction::KeyFilter};
 
 /// The ranges of the keys of one lane's rows, as far as they are integers.
 #[derive(Clone, Default)]
@@ -71,6 +75,8 @@ struct Site {
     is_source: bool,
     /// Nothing that takes time comes between it and the join.
     is_next: bool,
+    /// Groupings before it may wait.
+    groups_wait: bool,
 }
 
 impl Site {
@@ -87,7 +93,13 @@ impl Site {
             let earlier = Self::within(query.pipeline(groups.pipeline), &columns);
             site = Self { pipeline: Some(groups.pipeline), before, is_next: false, ..earlier };
         }
-        site
+        Self { groups_wait, ..site }
+    }
+
+    /// The same for `columns` of what goes into the sink of pipeline `number`, whose rows wait in any case.
+    fn before_sink(query: &Query, number: usize, columns: &[usize]) -> Self {
+        let site = Self::of(query, query.pipeline(number), columns, true);
+        Self { pipeline: site.pipeline.or(Some(number)), is_next: false, ..site }
     }
 
     /// The same within a pipeline.
@@ -110,22 +122,93 @@ impl Site {
             at += 1;
         }
         let is_next = pipeline.operators[at..].iter().all(|operator| operator.is_light());
-        Self { pipeline: None, before: 0, at, columns, is_source, is_next }
+        Self { pipeline: None, before: 0, at, columns, is_source, is_next, groups_wait: false }
     }
 
     /// How far it is from the join, first of all in pipelines: the earlier, the less.
     fn depth(&self) -> (Reverse<usize>, usize) {
         (Reverse(self.before), self.at)
     }
+
+    /// Has the rows that pass here asked about, in `probe` or in an earlier pipeline of the query, which then waits for pipeline `complete`.
+    fn place(&self, query: &mut Query, probe: &mut OpenPipeline, restriction: &Arc<Restriction>, complete: usize) {
+        let pipeline = match self.pipeline {
+            None => probe,
+            Some(number) => {
+                // What is built depends on nothing of the probe side, so that no pipeline comes to wait for itself.
+                let earlier = query.pipeline_mut(number);
+                if !earlier.deps.contains(&complete) {
+                    earlier.deps.push(complete);
+                }
+                earlier
+            }
+        };
+        if self.is_source {
+            if pipeline.source.restrict(&self.columns, restriction) {
+                return;
+            }
+            let source = Arc::clone(&pipeline.source);
+            if let Some(parts) = source.parts() {
+                for part in parts.lock().iter_mut() {
+                    let site = Self::of(query, part, &self.columns, self.groups_wait);
+                    Self { is_next: false, ..site }.place(query, part, restriction, complete);
+                }
+                return;
+            }
+        }
+        let filter = KeyFilter::new(Arc::clone(restriction), &self.columns, self.is_next);
+        pipeline.operators.insert(self.at, Arc::new(filter));
+    }
 }
 
-/// Somebody who is told keys of the join.
+/// Keys, by their numbers, and the columns that have their values.
+type KeyColumns = Vec<(usize, usize)>;
+
+/// Fewer rows than these are kept before anybody could have said which of them matter.
+const KEPT_MIN: u64 = 10_000;
+
+/// Calls `found` with the keys that the joins which rows of `open` pass have kept rows by, and where those rows come from; first of all with what was
+/// kept last. `rows`: how many keys there will be.
+fn kept_for(
+    query: &Query,
+    open: &OpenPipeline,
+    mut keys: KeyColumns,
+    groups_wait: bool,
+    rows: &dyn Fn() -> u64,
+    found: &mut dyn FnMut(KeyColumns, Site),
+) {
+    for operator in open.operators.iter().rev() {
+        let kept: Vec<(usize, Kept<'_>)> =
+            keys.iter().filter_map(|&(key, column)| Some((key, operator.kept(column)?))).collect();
+        if let Some((_, Kept { pipeline, rows: of_side, .. })) = kept.first() {
+            let of_side = of_side.get();
+            if of_side >= KEPT_MIN && rows() <= of_side / 2 {
+                let columns: Vec<usize> = kept.iter().map(|(_, kept)| kept.column).collect();
+                let keys: KeyColumns = kept.iter().map(|(key, kept)| (*key, kept.column)).collect();
+                found(keys.clone(), Site::before_sink(query, *pipeline, &columns));
+                kept_for(query, query.pipeline(*pipeline), keys, true, rows, found);
+            }
+        }
+        keys = keys.iter().filter_map(|&(key, column)| Some((key, operator.origin(column)?))).collect();
+        if keys.is_empty() {
+            return;
+        }
+    }
+    if let Some(groups) = open.groups.as_ref().filter(|_| groups_wait) {
+        let earlier = keys.iter().filter_map(|&(key, column)| Some((key, groups.columns.get(column).copied()??)));
+        kept_for(query, query.pipeline(groups.pipeline), earlier.collect(), groups_wait, rows, found);
+    } else if let Some(parts) = open.source.parts() {
+        parts.lock().iter().for_each(|part| kept_for(query, part, keys.clone(), groups_wait, rows, found));
+    }
+}
+
+/// Those who are told the same keys of the join.
 pub(crate) struct Reach {
     /// The numbers of the keys.
     keys: Vec<usize>,
     /// Hashes as rows keep them are those of these keys.
     is_whole: bool,
-    site: Site,
+    sites: Vec<Site>,
     restriction: Arc<Restriction>,
 }
 
@@ -160,15 +243,28 @@ impl Reaches {
             let depth = |column: usize| site(&[column]).depth();
             let deepest = known.iter().map(|&(_, column)| depth(column)).min().expect("there are some");
             let far: Vec<_> = known.iter().copied().filter(|&(_, column)| depth(column) == deepest).collect();
-            let whole = (far.len() < known.len()).then_some(known);
-            for (some, keys) in std::iter::once((true, far)).chain(whole.map(|keys| (false, keys))) {
-                let (keys, columns): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
-                let site = site(&columns);
-                if some || !site.is_next {
-                    let restriction = Arc::new(Restriction::counting(Arc::clone(&spec.dropped)));
-                    reaches.push(Reach { is_whole: keys.len() == spec.keys.len(), keys, site, restriction });
+            let whole = (far.len() < known.len()).then(|| known.clone());
+            let mut add = |keys: KeyColumns, site: Site| {
+                let keys: Vec<usize> = keys.into_iter().map(|(key, _)| key).collect();
+                match reaches.iter_mut().find(|reach: &&mut Reach| reach.keys == keys) {
+                    Some(reach) => reach.sites.push(site),
+                    None => {
+                        let restriction = Arc::new(Restriction::counting(Arc::clone(&spec.dropped)));
+                        let is_whole = keys.len() == spec.keys.len();
+                        reaches.push(Reach { is_whole, keys, sites: vec![site], restriction });
+                    }
+                }
+            };
+            let columns = |keys: &KeyColumns| keys.iter().map(|&(_, column)| column).collect::<Vec<_>>();
+            let far_from = site(&columns(&far));
+            add(far, far_from);
+            if let Some(whole) = whole {
+                let site = site(&columns(&whole));
+                if !site.is_next {
+                    add(whole, site);
                 }
             }
+            kept_for(query, probe, known, spec.groups_wait, &|| spec.build_rows.get(), &mut add);
         }
         Self { reaches, early: OnceLock::new() }
     }
@@ -176,21 +272,8 @@ impl Reaches {
     /// Places the filters, in `probe` and in earlier pipelines of the query, which then wait for pipeline `complete`, and tells the sources.
     pub(crate) fn place(&self, query: &mut Query, probe: &mut OpenPipeline, complete: usize) {
         // The last first: the places of the others stay what they were.
-        for Reach { site, restriction, .. } in self.reaches.iter().rev() {
-            // What is built depends on nothing of the probe side, so that no pipeline comes to wait for itself.
-            let pipeline = match site.pipeline {
-                None => &mut *probe,
-                Some(number) => {
-                    let earlier = query.pipeline_mut(number);
-                    earlier.deps.push(complete);
-                    earlier
-                }
-            };
-            if site.is_source && pipeline.source.restrict(&site.columns, restriction) {
-                continue;
-            }
-            let filter = KeyFilter::new(Arc::clone(restriction), &site.columns, site.is_next);
-            pipeline.operators.insert(site.at, Arc::new(filter));
+        for Reach { sites, restriction, .. } in self.reaches.iter().rev() {
+            sites.iter().for_each(|site| site.place(query, probe, restriction, complete));
         }
     }
 

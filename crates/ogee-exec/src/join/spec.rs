@@ -7,7 +7,7 @@ use ogee_row::{HeapBuffers, PinnedRows, RowLayout, RowLayoutBuilder};
 use ogee_vector::{Domain, PhysicalType};
 
 use super::{ranges::RangeKeys, side::Side};
-use crate::{ExecError, Expr};
+use crate::{ExecError, Expr, RowsExpected};
 
 /// Which rows a join gives. The *build* side is kept, the *probe* side streams by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,8 @@ pub struct JoinSpec {
     pub probe: SchemaRef,
     /// What is known of the columns of the build side.
     pub build_domains: Vec<Domain>,
+    /// About how many rows the build side has.
+    pub build_rows: RowsExpected,
     /// Whether groupings on the probe side are to wait for the build side where that spares them groups that have no mate. It takes memory meanwhile.
     pub groups_wait: bool,
     /// Counts the rows that were dropped before they came to the join, since no row of the build side has their keys.
