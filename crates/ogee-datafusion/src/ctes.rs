@@ -2,15 +2,17 @@
 //!
 //! DataFusion plans each use of a `WITH` query as a copy. One that groups, sorts out duplicates, ranks or rolls dice is worth keeping: it is run
 //! first, its rows become pages of the pool, and the query reads them as a table. Others are cheaper to run again, since each use
-//! pushes its own conditions into them; so is one of which each use wants a part of its own, such as a year.
+//! pushes its own conditions into them, unless none has any and few rows are expected to be left of those that are read. Where each use of one that is kept wants a part of its own, such as a year, the rows of all these parts are
+//! kept and no others: the conditions reach what it reads, and that is read once.
 //!
 //! Not here: running them (`session`); recursive ones; those within subqueries.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::Arc};
 
 use datafusion::{
     common::tree_node::TreeNodeRecursion,
     logical_expr::LogicalPlan,
+    physical_plan::ExecutionPlan,
     sql::{
         parser::Statement as Parsed,
         sqlparser::ast::{
@@ -20,7 +22,13 @@ use datafusion::{
     },
 };
 
-use crate::session::parse;
+use crate::{island::expected_rows, session::parse};
+
+/// Rows that must be read for each that is kept, at least: writing one and reading it again costs about as much as scanning a few.
+const CONDENSED: u64 = 8;
+
+/// Rows that must be read at all: planning a query by itself costs a millisecond or two.
+const CONDENSED_MIN: u64 = 500_000;
 
 /// The query of a statement that reads rows by common table expressions.
 pub(crate) fn query_with(statement: &mut Parsed) -> Option<&mut Query> {
@@ -59,19 +67,55 @@ impl Visitor for Uses {
     }
 }
 
-/// Whether each place that reads common table expression `index` wants only rows with one value of a column: the conditions then reach what it reads, and
-/// all parts together are seldom more than the whole.
-pub(crate) fn is_divided(query: &Query, index: usize) -> bool {
-    let Some(cte) = query.with.as_ref().and_then(|with| with.cte_tables.get(index)) else { return false };
+/// The rows of common table expression `index` of `query` that are wanted by any of the places that read it, as a condition on its columns; `None` if
+/// it cannot be told of each that it wants only some.
+pub(crate) fn wanted(query: &Query, index: usize) -> Option<Expr> {
+    let cte = query.with.as_ref()?.cte_tables.get(index)?;
     let name = normalized(&cte.alias.name);
-    let (mut all, mut parts) = (Uses { name: name.clone(), reads: 0 }, Parts { name, reads: 0 });
-    query.visit(&mut all).is_continue() && query.visit(&mut parts).is_continue() && parts.reads == all.reads
+    let mut all = Uses { name: name.clone(), reads: 0 };
+    let mut parts = Parts { name, of: cte.alias.name.clone(), wanted: Vec::new() };
+    let visited = query.visit(&mut all).is_continue() && query.visit(&mut parts).is_continue();
+    if !visited || parts.wanted.len() != all.reads {
+        return None;
+    }
+    let of_columns = |is_of: &dyn Fn(&str) -> bool| {
+        let both = |a, b| binary(a, BinaryOperator::And, b);
+        let of_use = |comparisons: &Comparisons| {
+            comparisons.iter().filter(|(column, _)| is_of(column)).map(|(_, expr)| expr.clone()).reduce(both)
+        };
+        let mut uses = parts.wanted.iter().map(of_use).collect::<Option<Vec<_>>>()?;
+        uses.sort_by_key(ToString::to_string);
+        uses.dedup();
+        let either = |a, b| binary(a, BinaryOperator::Or, b);
+        uses.into_iter().map(nested).reduce(either).map(nested)
+    };
+    let mut columns: Vec<&String> = parts.wanted.iter().flatten().map(|(column, _)| column).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let all = of_columns(&|_| true);
+    // What is said about a key reaches the rows that are grouped only where nothing is said about an aggregate along with it.
+    let each = columns.iter().filter(|_| columns.len() > 1).filter_map(|of| of_columns(&|column| column == *of));
+    all.into_iter().chain(each).reduce(|a, b| binary(a, BinaryOperator::And, b))
 }
 
-/// Counts who reads a name, of those who compare one of its columns with a constant.
+/// Comparisons of columns with constants, with the names of the columns.
+type Comparisons = Vec<(String, Expr)>;
+
+fn nested(expr: Expr) -> Expr {
+    Expr::Nested(Box::new(expr))
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+/// What those want who read a name and compare its columns with constants.
 struct Parts {
     name: String,
-    reads: usize,
+    /// The name as the table that conditions are about.
+    of: Ident,
+    /// By place.
+    wanted: Vec<Comparisons>,
 }
 
 impl Parts {
@@ -92,17 +136,108 @@ impl Parts {
                     let TableFactor::Table { name, alias, .. } = factor else { continue };
                     let Some(name) = single(name).filter(|name| *name == self.name) else { continue };
                     let alias = alias.as_ref().map_or(name, |alias| normalized(&alias.name));
-                    let wanted = select.selection.as_ref().is_some_and(|condition| divides(condition, &alias, alone));
-                    self.reads += usize::from(wanted);
+                    let mut of_use = Vec::new();
+                    if let Some(condition) = &select.selection {
+                        self.comparisons(condition, &alias, alone, &mut of_use);
+                    }
+                    if !of_use.is_empty() {
+                        self.wanted.push(of_use);
+                    }
                 }
             }
             // Queries in brackets are visited by themselves.
             _ => {}
         }
     }
+
+    /// Those parts of a condition that compare a column of `relation`, the only one there is if it is `alone`, with constants, as conditions on the
+    /// name. None is true for NULL: rows that an outer join fills up since others were not kept do not pass the condition either.
+    fn comparisons(&self, condition: &Expr, relation: &str, alone: bool, found: &mut Comparisons) {
+        let column = |expr: &Expr| -> Option<(String, Box<Expr>)> {
+            let column = match expr {
+                Expr::CompoundIdentifier(parts) if parts.len() == 2 && normalized(&parts[0]) == relation => &parts[1],
+                Expr::Identifier(column) if alone => column,
+                _ => return None,
+            };
+            let of_name = Expr::CompoundIdentifier(vec![self.of.clone(), column.clone()]);
+            Some((normalized(column), Box::new(of_name)))
+        };
+        let compared = match condition {
+            Expr::Nested(inner) => return self.comparisons(inner, relation, alone, found),
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                self.comparisons(left, relation, alone, found);
+                return self.comparisons(right, relation, alone, found);
+            }
+            Expr::BinaryOp { left, op, right } if is_comparison(op) => match (column(left), column(right)) {
+                (Some((name, column)), None) if is_constant(right) => {
+                    Some((name, binary(*column, op.clone(), (**right).clone())))
+                }
+                (None, Some((name, column))) if is_constant(left) => {
+                    Some((name, binary((**left).clone(), op.clone(), *column)))
+                }
+                _ => None,
+            },
+            Expr::Between { expr, negated, low, high } if is_constant(low) && is_constant(high) => {
+                let between = |expr| Expr::Between { expr, negated: *negated, low: low.clone(), high: high.clone() };
+                column(expr).map(|(name, column)| (name, between(column)))
+            }
+            Expr::InList { expr, list, negated } if list.iter().all(is_constant) => {
+                let within = |expr| Expr::InList { expr, list: list.clone(), negated: *negated };
+                column(expr).map(|(name, column)| (name, within(column)))
+            }
+            _ => None,
+        };
+        found.extend(compared);
+    }
 }
 
 impl Visitor for Parts {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.add(&query.body);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether all places that read common table expression `index` of `query` take its rows as they are: without a condition, and without others to join
+/// them with.
+pub(crate) fn is_read_whole(query: &Query, index: usize) -> bool {
+    let Some(cte) = query.with.as_ref().and_then(|with| with.cte_tables.get(index)) else { return false };
+    let name = normalized(&cte.alias.name);
+    let (mut all, mut whole) = (Uses { name: name.clone(), reads: 0 }, WholeReads { name, reads: 0 });
+    query.visit(&mut all).is_continue() && query.visit(&mut whole).is_continue() && whole.reads == all.reads
+}
+
+/// Counts who reads a name and nothing else.
+struct WholeReads {
+    name: String,
+    reads: usize,
+}
+
+impl WholeReads {
+    fn add(&mut self, body: &SetExpr) {
+        match body {
+            SetExpr::SetOperation { left, right, .. } => {
+                self.add(left);
+                self.add(right);
+            }
+            SetExpr::Select(select) => {
+                if let [from] = &select.from[..]
+                    && let TableFactor::Table { name, .. } = &from.relation
+                    && from.joins.is_empty()
+                    && select.selection.is_none()
+                    && single(name).is_some_and(|name| name == self.name)
+                {
+                    self.reads += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Visitor for WholeReads {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
@@ -117,23 +252,9 @@ fn single(name: &ObjectName) -> Option<String> {
     part.as_ident().map(normalized)
 }
 
-/// Whether a condition asks for one value of a column of `relation`, the only one there is if it is `alone`.
-fn divides(condition: &Expr, relation: &str, alone: bool) -> bool {
-    let is_column = |expr: &Expr| match expr {
-        Expr::CompoundIdentifier(parts) => parts.len() == 2 && normalized(&parts[0]) == relation,
-        Expr::Identifier(_) => alone,
-        _ => false,
-    };
-    match condition {
-        Expr::Nested(inner) => divides(inner, relation, alone),
-        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            divides(left, relation, alone) || divides(right, relation, alone)
-        }
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-            is_column(left) && is_constant(right) || is_column(right) && is_constant(left)
-        }
-        _ => false,
-    }
+fn is_comparison(op: &BinaryOperator) -> bool {
+    use BinaryOperator as Op;
+    matches!(op, Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq)
 }
 
 fn is_constant(expr: &Expr) -> bool {
@@ -162,19 +283,43 @@ pub(crate) fn body(query: &Query, index: usize) -> Option<Parsed> {
     Some(Parsed::Statement(Box::new(Statement::Query(Box::new(body)))))
 }
 
+/// The rows for which `wanted` is true of what `body`, of common table expression `index` of `query`, gives.
+pub(crate) fn part(query: &Query, index: usize, body: Parsed, wanted: Expr) -> Option<Parsed> {
+    let alias = query.with.as_ref()?.cte_tables.get(index)?.alias.clone();
+    let Parsed::Statement(body) = body else { return None };
+    let Statement::Query(body) = *body else { return None };
+    let mut outer = parse("SELECT * FROM w WHERE true").expect("a statement in plain SQL").pop()?.0;
+    let Parsed::Statement(statement) = &mut outer else { unreachable!("parsed from the text above") };
+    let Statement::Query(query) = statement.as_mut() else { unreachable!("parsed from the text above") };
+    let SetExpr::Select(select) = query.body.as_mut() else { unreachable!("parsed from the text above") };
+    select.selection = Some(wanted);
+    select.from[0].relation = TableFactor::Derived { lateral: false, subquery: body, alias: Some(alias), sample: None };
+    Some(outer)
+}
+
 /// Whether computing the rows of `plan` twice would cost more than keeping them.
 pub(crate) fn is_worthwhile(plan: &LogicalPlan) -> bool {
     has(plan, |node| matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)))
 }
 
+/// Whether `plan` reads so many more rows than it is expected to give that it had better be run once: one in so many is left.
+pub(crate) fn condenses(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    fn read(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+        let children = plan.children();
+        match &children[..] {
+            [] => expected_rows(plan).unwrap_or(0),
+            _ => children.into_iter().map(read).fold(0, u64::saturating_add),
+        }
+    }
+    expected_rows(plan).is_some_and(|rows| {
+        let read = read(plan);
+        read >= CONDENSED_MIN && rows.saturating_mul(CONDENSED) <= read
+    })
+}
+
 /// Whether it would give other rows.
 pub(crate) fn is_volatile(plan: &LogicalPlan) -> bool {
     has(plan, |node| node.expressions().iter().any(datafusion::logical_expr::Expr::is_volatile))
-}
-
-/// Whether it takes some of its rows, which could be others the next time.
-pub(crate) fn is_cut(plan: &LogicalPlan) -> bool {
-    has(plan, |node| matches!(node, LogicalPlan::Limit(_)))
 }
 
 /// Whether `is` holds for a node of `plan` or of its subqueries.
@@ -204,24 +349,33 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn divided(rest: &str) -> bool {
+    fn wanted_by(rest: &str) -> Option<String> {
         let mut statement = parse(&format!("WITH w AS (SELECT a, b, count(*) c FROM t GROUP BY a, b) {rest}")).unwrap();
         let mut statement = statement.pop().unwrap().0;
-        is_divided(query_with(&mut statement).unwrap(), 0)
+        wanted(query_with(&mut statement).unwrap(), 0).map(|condition| condition.to_string())
     }
 
     #[test]
     fn each_use_must_want_a_part() {
-        assert!(divided("SELECT * FROM w x, w AS y WHERE x.a = 1 AND (y.a = 1 + 1 AND x.b = y.b)"));
-        assert!(divided("SELECT * FROM w x JOIN \"w\" y ON x.b = y.b WHERE x.a = 1 AND 2 = y.a"));
-        assert!(divided("SELECT * FROM (SELECT b FROM W WHERE a = -1) x, w WHERE w.a = CAST('1' AS int)"));
-        assert!(divided("SELECT b FROM w WHERE a = 1 UNION SELECT b FROM w WHERE a = 2"));
-        assert!(!divided("SELECT * FROM w x, w y WHERE x.a = 1 AND x.b = y.b"));
-        assert!(!divided("SELECT * FROM w x, w y WHERE x.a = 1 AND y.a > 1"));
-        assert!(!divided("SELECT * FROM w x, w y WHERE x.a = 1 AND y.a = x.a"));
-        assert!(!divided("SELECT * FROM w x, w y WHERE x.a = 1 OR y.a = 1"));
-        // Whose column that is cannot be told without the tables.
-        assert!(!divided("SELECT * FROM w x, w y WHERE x.a = 1 AND b = 2"));
-        assert!(!divided("SELECT b FROM w WHERE a = 1 AND b < (SELECT max(b) FROM w)"));
+        let wanted = |rest| wanted_by(rest).unwrap_or_else(|| panic!("{rest}"));
+        let both = "SELECT * FROM w x, w AS y WHERE x.a = 1 AND (y.a = 1 + 1 AND x.b = y.b)";
+        assert_eq!(wanted(both), "((w.a = 1) OR (w.a = 1 + 1))");
+        let joined = "SELECT * FROM w x JOIN \"w\" y ON x.b = y.b WHERE x.a = 1 AND 2 = y.a AND x.b IN (1, 2)";
+        assert_eq!(wanted(joined), "((2 = w.a) OR (w.a = 1 AND w.b IN (1, 2))) AND ((2 = w.a) OR (w.a = 1))");
+        let inner = "SELECT * FROM (SELECT b FROM W WHERE a = -1) x, w WHERE w.a NOT BETWEEN 1 AND CAST('2' AS int)";
+        assert_eq!(wanted(inner), "((w.a = -1) OR (w.a NOT BETWEEN 1 AND CAST('2' AS INT)))");
+        assert_eq!(wanted("SELECT b FROM w WHERE a = 1 UNION SELECT b FROM w WHERE a = 1"), "((w.a = 1))");
+        assert_eq!(wanted("SELECT * FROM w x, w y WHERE x.a = 1 AND y.a > 1"), "((w.a = 1) OR (w.a > 1))");
+        for all in [
+            "SELECT * FROM w x, w y WHERE x.a = 1 AND x.b = y.b",
+            "SELECT * FROM w x, w y WHERE x.a = 1 AND y.a = x.a",
+            "SELECT * FROM w x, w y WHERE x.a = 1 OR y.a = 1",
+            "SELECT * FROM w x, w y WHERE x.a = 1 AND y.a IS NULL",
+            // Whose column that is cannot be told without the tables.
+            "SELECT * FROM w x, w y WHERE x.a = 1 AND b = 2",
+            "SELECT b FROM w WHERE a = 1 AND b < (SELECT max(b) FROM w)",
+        ] {
+            assert_eq!(wanted_by(all), None, "{all}");
+        }
     }
 }

@@ -245,13 +245,25 @@ impl Session {
             // What is wrong with it is told where it is used.
             let Ok(plan) = state.statement_to_plan(body).await else { continue };
             let mut names = std::collections::HashSet::new();
-            let again = !ctes::is_worthwhile(&plan) || ctes::is_divided(query, index) && !ctes::is_cut(&plan);
-            if again && !ctes::is_volatile(&plan)
+            let worthwhile = ctes::is_worthwhile(&plan) || ctes::is_volatile(&plan);
+            if !worthwhile && !ctes::is_read_whole(query, index)
                 || !plan.schema().fields().iter().all(|field| names.insert(field.name().as_str()))
             {
                 continue;
             }
-            let physical = single_partition(self.physical_plan(state, &plan).await?);
+            let part = ctes::wanted(query, index)
+                .zip(ctes::body(query, index))
+                .and_then(|(wanted, body)| ctes::part(query, index, body, wanted));
+            let plan = match part {
+                // What is wrong with a condition is told where it is.
+                Some(part) => state.statement_to_plan(part).await.unwrap_or(plan),
+                None => plan,
+            };
+            let physical = self.physical_plan(state, &plan).await?;
+            if !worthwhile && !ctes::condenses(&physical) {
+                continue;
+            }
+            let physical = single_partition(physical);
             let schema = nullable(&physical.schema());
             let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), Constraints::default(), Vec::new());
             let context = task_context(state, &physical);

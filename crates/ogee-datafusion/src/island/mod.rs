@@ -28,6 +28,6 @@ mod window;
 
 pub(crate) use eager::StepExec;
 pub(crate) use exec::{IslandExec, is_one_island};
-pub(crate) use operator::properties as table_properties;
+pub(crate) use operator::{expected_rows, properties as table_properties};
 pub(crate) use rule::OgeeRule;
 pub(crate) use series::Series;

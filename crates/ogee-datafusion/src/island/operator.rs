@@ -289,6 +289,15 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
     }
 }
 
+/// Rows that are expected to come out of `plan`, an island or an operator of one.
+pub(crate) fn expected_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
+    match plan.downcast_ref::<OperatorExec>() {
+        Some(operator) => Some(operator.expected.rows()),
+        None if plan.is::<super::IslandExec>() => expected_rows(plan.children()[0]),
+        None => None,
+    }
+}
+
 /// Rows that are expected to come out of `node`; as many as there can be if it is none of an island.
 fn rows_of(node: &Arc<dyn ExecutionPlan>) -> u64 {
     node.downcast_ref::<OperatorExec>().map_or(u64::MAX, |operator| operator.expected.rows())
