@@ -13,14 +13,14 @@ use std::sync::Arc;
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, Schema},
     common::{
-        JoinSide, JoinType, NullEquality,
+        JoinSide, JoinType, NullEquality, ScalarValue,
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     error::Result,
     logical_expr::Operator,
     physical_expr::{
         PhysicalExpr, conjunction,
-        expressions::{BinaryExpr, CastExpr, Column, Literal},
+        expressions::{BinaryExpr, CastExpr, Column, IsNullExpr, Literal},
         utils::{collect_columns, split_conjunction},
     },
     physical_plan::{
@@ -391,9 +391,53 @@ impl Region {
         }
     }
 
+    /// Makes anti joins of outer ones of which only rows without a partner are wanted: those that have NULL where the inner side has a key.
+    fn exclude_partners(&mut self) -> Result<()> {
+        for relation in 0..self.relations.len() {
+            let Relation { columns, dependent, .. } = &self.relations[relation];
+            let Some(join) = dependent.as_ref().filter(|join| {
+                join.join_type == JoinType::Left && join.null_equality == NullEquality::NullEqualsNothing
+            }) else {
+                continue;
+            };
+            let is_key = |expr: &Expr| expr.is::<Column>() && join.on.iter().any(|(_, inner)| inner.eq(expr));
+            let tells = |predicate: &Predicate| {
+                predicate.expr.downcast_ref::<IsNullExpr>().is_some_and(|is_null| is_key(is_null.arg()))
+            };
+            let reads = |expr: &Expr| collect_columns(expr).iter().any(|column| columns.contains(&column.index()));
+            let others = self.relations.iter().enumerate().filter(|(other, _)| *other != relation);
+            let mut others = others.filter_map(|(_, other)| other.dependent.as_ref());
+            if !self.predicates.iter().any(tells)
+                || self.predicates.iter().any(|predicate| !tells(predicate) && reads(&predicate.expr))
+                || self.equalities.iter().any(|equality| reads(&equality.left) || reads(&equality.right))
+                || others.any(|join| join.on.iter().any(|(outer, _)| reads(outer)) || join.filter.iter().any(reads))
+            {
+                continue;
+            }
+            let value = |global: usize| -> Result<Expr> {
+                let Global { field, .. } = &self.globals[global];
+                Ok(match columns.contains(&global) {
+                    true => Arc::new(Literal::new(ScalarValue::try_from(field.data_type())?)),
+                    false => Arc::new(Column::new(field.name(), global)),
+                })
+            };
+            let values = (0..self.globals.len()).map(value).collect::<Result<Vec<_>>>()?;
+            let outputs = self.outputs.iter().map(|output| substituted(output, &values)).collect::<Result<_>>()?;
+            let told: Vec<bool> = self.predicates.iter().map(tells).collect();
+            let mut told = told.into_iter();
+            self.predicates.retain(|_| told.next() == Some(false));
+            self.outputs = outputs;
+            if let Some(join) = &mut self.relations[relation].dependent {
+                join.join_type = JoinType::LeftAnti;
+            }
+        }
+        Ok(())
+    }
+
     /// Forms classes of equalities, and moves what is about one relation into its plan.
     pub(super) fn settle(&mut self) -> Result<()> {
         self.free_outer_joins();
+        self.exclude_partners()?;
         let mut others = Vec::new();
         for equality in std::mem::take(&mut self.equalities) {
             match self.members(&equality) {
