@@ -6,6 +6,9 @@
 //! equal in all columns that anyone above looks at have the same fate, so that a state of them may go through the join in their place. What
 //! the join repeats, it repeats with its state, which is then merged as often.
 //!
+//! Which rows an argument counts for may be up to the other input, as in `sum(CASE WHEN d_day = 'Sunday' THEN price END)`: that is one thing for all rows
+//! of a combination and one row of the other input, so it is asked about states instead, and several such calls share one.
+//!
 //! Worth it where the input has many rows for each combination: string columns that come from the other input are then gathered and hashed once for
 //! each combination, and not for each row. Rows and combinations are estimates; no answer depends on them.
 
@@ -22,6 +25,7 @@ use datafusion::{
     logical_expr::Operator,
     physical_expr::{
         PhysicalExpr, ScalarFunctionExpr,
+        aggregate::AggregateFunctionExpr,
         expressions::{BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr},
         utils::collect_columns,
     },
@@ -44,7 +48,7 @@ use super::{
     join::Join,
     operator::properties,
 };
-use crate::join_order::Estimates;
+use crate::{expr::translate_predicate, join_order::Estimates};
 
 type Expr = Arc<dyn PhysicalExpr>;
 
@@ -325,14 +329,12 @@ pub(crate) fn with_step_below(
     if whole.spec().collected.is_some() || whole.spec().aggregates.iter().any(|call| before_join(call).is_none()) {
         return None;
     }
-    let mut node = first.input();
     let group_exprs: Vec<Expr> = groups.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect();
     // Values of rows, and not of combinations.
     if group_exprs.iter().any(is_volatile) {
         return None;
     }
-    let mut needed = columns_in(&group_exprs);
-    let mut arguments: Vec<Arguments> = first
+    let mut calls: Vec<Call> = first
         .aggr_expr()
         .iter()
         .zip(first.filter_expr())
@@ -342,13 +344,82 @@ pub(crate) fn with_step_below(
                 exprs if exprs.iter().all(|expr| expr.is::<Literal>()) => Vec::new(),
                 exprs => exprs,
             };
-            Arguments { exprs, filter: filter.clone() }
+            Call { before: Arguments { exprs, filter: filter.clone() }, after: None }
         })
         .collect();
+    loop {
+        match below_joins(first, &group_exprs, &calls, estimates) {
+            Below::Nowhere => return None,
+            Below::At(candidate, mut above) => {
+                above.truncate(candidate.depth);
+                return build(first, &whole, schema, candidate, &above, &calls, estimates);
+            }
+            Below::Divided(numbers) => {
+                for number in numbers {
+                    calls[number] = asked_later(&first.aggr_expr()[number], &calls[number].before)?;
+                }
+            }
+        }
+    }
+}
+
+/// A call in two steps, over the rows of the aggregation's input.
+struct Call {
+    /// What the first step reads.
+    before: Arguments,
+    /// Which states the second step takes.
+    after: Option<Expr>,
+}
+
+/// `call`, of `arguments`, with its filter left to the second step; `None` if that cannot be.
+fn asked_later(call: &AggregateFunctionExpr, arguments: &Arguments) -> Option<Call> {
+    // A state of no rows is NULL for these, and NULLs are passed over.
+    if !matches!(call.fun().name(), "sum" | "min" | "max") {
+        return None;
+    }
+    let [expr] = &arguments.exprs[..] else { return None };
+    let (expr, filter) = match &arguments.filter {
+        Some(filter) => (Arc::clone(expr), Arc::clone(filter)),
+        None => conditional(expr)?,
+    };
+    let before = Arguments { exprs: vec![expr], filter: None };
+    (!is_volatile(&filter)).then_some(Call { before, after: Some(filter) })
+}
+
+/// The value of `expr` where it has one, and the condition on which it does: otherwise it is NULL.
+fn conditional(expr: &Expr) -> Option<(Expr, Expr)> {
+    if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        let (value, condition) = conditional(cast.expr())?;
+        return Some((Arc::clone(expr).with_new_children(vec![value]).ok()?, condition));
+    }
+    let case = expr.downcast_ref::<CaseExpr>().filter(|case| case.expr().is_none())?;
+    let [(condition, value)] = case.when_then_expr() else { return None };
+    let is_null = |expr: &Expr| expr.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null());
+    case.else_expr().is_none_or(is_null).then(|| (Arc::clone(value), Arc::clone(condition)))
+}
+
+/// Where the first step may go.
+enum Below<'p> {
+    Nowhere,
+    At(Candidate<'p>, Vec<Above<'p>>),
+    /// Anywhere at all only if these calls leave their filters to the second step.
+    Divided(Vec<usize>),
+}
+
+/// Where the first step of the aggregation that `first` begins may go, for `calls`.
+fn below_joins<'p>(
+    first: &'p AggregateExec,
+    group_exprs: &[Expr],
+    calls: &[Call],
+    estimates: &Arc<Estimates>,
+) -> Below<'p> {
+    let mut node = first.input();
+    let mut needed = columns_in(group_exprs.iter().chain(calls.iter().filter_map(|call| call.after.as_ref())));
+    let mut arguments: Vec<Arguments> = calls.iter().map(|call| call.before.clone()).collect();
     let key_weights: f64 =
         group_exprs.iter().map(|expr| expr.data_type(&node.schema()).map_or(1.0, |of| weight(&of))).sum();
 
-    let mut above: Vec<Above<'_>> = Vec::new();
+    let mut above: Vec<Above<'p>> = Vec::new();
     let mut best: Option<(f64, Candidate)> = None;
     // Of all that is done above the node that was reached: with the rows that are there now.
     let mut cost_above = 0.0;
@@ -361,7 +432,8 @@ pub(crate) fn with_step_below(
                 break;
             }
             let replace = |column: &Column| exprs.get(column.index()).map(|projected| Arc::clone(&projected.expr));
-            arguments = arguments.iter().map(|call| call.over(&replace)).collect::<Option<_>>()?;
+            let Some(moved) = arguments.iter().map(|call| call.over(&replace)).collect::<Option<_>>() else { break };
+            arguments = moved;
             let below = columns_in(needed.iter().map(|&column| &exprs[column].expr));
             above.push(Above::Project { exprs, needed: std::mem::replace(&mut needed, below) });
             node = projection.input();
@@ -384,7 +456,21 @@ pub(crate) fn with_step_below(
         let sides = || of_arguments.iter().map(|&column| origins[column].side);
         let grouped = match sides().next() {
             Some(side) if sides().all(|other| other == side) => side,
-            Some(_) => break,
+            Some(_) => {
+                let is_mixed = |call: &Arguments| {
+                    let mut sides = columns_in(call.all()).into_iter().map(|column| origins[column].side);
+                    let side = sides.next();
+                    sides.any(|other| Some(other) != side)
+                };
+                let mixed = arguments.iter().zip(calls).enumerate();
+                let mixed = mixed.filter(|(_, (moved, call))| call.after.is_none() && is_mixed(moved));
+                let mixed: Vec<usize> = mixed.map(|(number, _)| number).collect();
+                // Equal groups of several sets have their states merged where no filter is asked any more.
+                if best.is_none() && !mixed.is_empty() && !first.group_expr().has_grouping_set() {
+                    return Below::Divided(mixed);
+                }
+                break;
+            }
             None if estimates.rows_of(join.left()) > estimates.rows_of(join.right()) => JoinSide::Left,
             None => JoinSide::Right,
         };
@@ -444,16 +530,14 @@ pub(crate) fn with_step_below(
             best = Some((with, candidate));
         }
     }
-    let (_, candidate) = best?;
-    above.truncate(candidate.depth);
-    build(first, &whole, schema, candidate, &above, estimates)
+    best.map_or(Below::Nowhere, |(_, candidate)| Below::At(candidate, above))
 }
 
 fn column_of(schema: &Schema, column: usize) -> Expr {
     Arc::new(Column::new(schema.field(column).name(), column))
 }
 
-/// Where the first step may go.
+/// A place for the first step.
 struct Candidate<'p> {
     /// How many nodes are above it.
     depth: usize,
@@ -485,29 +569,51 @@ fn build(
     output: &SchemaRef,
     candidate: Candidate<'_>,
     above: &[Above<'_>],
+    both: &[Call],
     estimates: &Arc<Estimates>,
 ) -> Option<Arc<dyn ExecutionPlan>> {
     let Candidate { node, needed, arguments, combinations, .. } = candidate;
     let input = node.schema();
     let mut calls: Vec<AggregateCall> = Vec::with_capacity(arguments.len());
+    // Of each call, the one that has its states, and where they are among all states.
+    let mut states_of: Vec<(usize, usize)> = Vec::with_capacity(arguments.len());
+    let mut num_states = 0;
     let mut fields: Vec<FieldRef> = needed.iter().map(|&column| Arc::clone(&input.fields()[column])).collect();
     let described = described(first);
+    let mut described_first = Vec::with_capacity(arguments.len());
     let mut expressions: Vec<Expr> = needed.iter().map(|&column| column_of(&input, column)).collect();
     let keys = expressions.clone();
-    for (function, arguments) in first.aggr_expr().iter().zip(&arguments) {
-        let call =
-            before_join(&Aggregate::call(function, arguments.exprs.clone(), arguments.filter.as_ref(), &input)?)?;
-        for (number, data_type) in state_types(&call)?.into_iter().enumerate() {
-            fields.push(Arc::new(Field::new(format!("{}[{number}]", function.name()), data_type, true)));
+    for (number, (function, of_call)) in first.aggr_expr().iter().zip(&arguments).enumerate() {
+        let is_same = |other: &usize| {
+            first.aggr_expr()[*other].fun().name() == function.fun().name()
+                && function.fun().name() != "first_value"
+                && first.aggr_expr()[*other].field().data_type() == function.field().data_type()
+                && arguments[*other].exprs == of_call.exprs
+                && arguments[*other].filter == of_call.filter
+        };
+        if let Some(same) = (0..number).find(is_same) {
+            states_of.push(states_of[same]);
+            continue;
         }
-        expressions.extend(arguments.all().cloned());
+        let call = before_join(&Aggregate::call(function, of_call.exprs.clone(), of_call.filter.as_ref(), &input)?)?;
+        let types = state_types(&call)?;
+        states_of.push((calls.len(), num_states));
+        num_states += types.len();
+        for (state, data_type) in types.into_iter().enumerate() {
+            fields.push(Arc::new(Field::new(format!("{}[{state}]", function.name()), data_type, true)));
+        }
+        described_first.push(match (&both[number].after, &of_call.exprs[..]) {
+            (Some(_), [expr]) => format!("{}({expr})", function.fun().name()),
+            _ => described[number].clone(),
+        });
+        expressions.extend(of_call.all().cloned());
         calls.push(call);
     }
     let schema: SchemaRef = Arc::new(Schema::new(fields));
     let named =
         keys.iter().map(|key| (Arc::clone(key), key.downcast_ref::<Column>().map_or("", Column::name).to_owned()));
     let by = PhysicalGroupBy::new_single(named.collect());
-    let step = Aggregate::before_join(&by, calls.clone(), expressions, &described, &input, &schema)?;
+    let step = Aggregate::before_join(&by, calls.clone(), expressions, &described_first, &input, &schema)?;
     let states = needed.len()..schema.fields().len();
     let step = Arc::new(StepExec::new(step, by, Arc::clone(node), Arc::clone(&schema)));
     let columns = needed.iter().enumerate().map(|(at, &column)| (column, at)).collect();
@@ -527,11 +633,15 @@ fn build(
         groups.has_grouping_set(),
     );
     // States are side by side, in the order of their calls.
-    let mut next = *moved.states.first().unwrap_or(&0);
-    let mut merging = Vec::with_capacity(calls.len());
-    for (call, first) in whole.spec().aggregates.iter().zip(&calls) {
-        merging.push(after_join(call, first, next));
-        next += state_types(first)?.len();
+    let states = *moved.states.first().unwrap_or(&0);
+    let mut merging = Vec::with_capacity(both.len());
+    for ((call, of_call), &(number, state)) in whole.spec().aggregates.iter().zip(both).zip(&states_of) {
+        let filter = of_call.after.as_ref().map(|filter| moved.expr(filter));
+        let filter = match filter {
+            Some(filter) => Some(translate_predicate(&filter?, &moved.plan.schema()).ok()?),
+            None => None,
+        };
+        merging.push(AggregateCall { filter, ..after_join(call, &calls[number], states + state) });
     }
     let step = Aggregate::after_join(whole, &by, merging, &described, &moved.plan.schema())?;
     Some(Arc::new(StepExec::new(step, by, moved.plan, Arc::clone(output))))

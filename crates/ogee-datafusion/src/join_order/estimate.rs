@@ -34,7 +34,7 @@ use datafusion::{
 };
 
 use super::{
-    profile::{Column, Derived, Facts, Match, Profile},
+    profile::{Column, Derived, Facts, Match, Profile, Reference},
     sample::Samples,
     selectivity::{Scope, filtered},
 };
@@ -45,6 +45,9 @@ use crate::{
 
 /// Rows of what tells nothing about them.
 const ROWS_UNKNOWN: f64 = 1000.0;
+
+/// Rows from which on it is worth looking at samples to tell whether columns that come from different tables are independent.
+const TOGETHER_MIN: f64 = 50_000.0;
 
 /// Bytes of a line of a text file.
 const LINE_BYTES: f64 = 100.0;
@@ -77,7 +80,12 @@ impl<'s> Estimator<'s> {
     /// About how many rows `plan` gives, and how many combinations of `keys` there are among them.
     pub(crate) fn combinations(&mut self, plan: &Arc<dyn ExecutionPlan>, keys: &[Arc<dyn PhysicalExpr>]) -> (f64, f64) {
         let input = self.profile(plan);
-        (input.rows, distinct_combinations(input.rows, &computed(&input, keys).columns))
+        let keys = computed(&input, keys).columns;
+        if input.rows >= TOGETHER_MIN && keys.iter().any(|key| key.by.is_some()) {
+            // One column of the sample after the other costs more than all at once.
+            self.samples.read(Column::all_sampled(&Column::deciding(&keys).0));
+        }
+        (input.rows, distinct_combinations(input.rows, &keys))
     }
 
     /// What `plan` gives.
@@ -290,6 +298,18 @@ fn grouped(input: &Profile, keys: &PhysicalGroupBy, columns: usize) -> Profile {
 
 /// Groups of `rows` rows by some columns.
 fn distinct_combinations(rows: f64, keys: &[Column]) -> f64 {
+    let mut domain = domain(keys);
+    if rows >= TOGETHER_MIN && domain * 4.0 > rows && keys.iter().any(|key| key.by.is_some()) {
+        // Rows of one receipt have one customer and one day, which is seen only where both are columns of one table.
+        let (deciding, kept) = Column::deciding(keys);
+        domain = domain.min((self::domain(&deciding) * kept).max(1.0));
+    }
+    // Combinations that so many rows have, drawn at random (Cardenas, CACM 1975).
+    (domain * (1.0 - (-rows / domain).exp())).min(rows).max(rows.min(1.0))
+}
+
+/// Combinations of values that some columns may have: columns of different leaves are taken to be independent.
+fn domain(keys: &[Column]) -> f64 {
     let mut leaves: Vec<(&Column, Vec<usize>)> = Vec::new();
     for key in keys {
         match leaves.iter_mut().find(|(first, _)| Arc::ptr_eq(&first.leaf, &key.leaf)) {
@@ -304,9 +324,7 @@ fn distinct_combinations(rows: f64, keys: &[Column]) -> f64 {
         };
         distinct.min(first.leaf.rows.max(1.0))
     };
-    let domain = leaves.iter().map(of_leaf).product::<f64>().max(1.0);
-    // Combinations that so many rows have, drawn at random (Cardenas, CACM 1975).
-    (domain * (1.0 - (-rows / domain).exp())).min(rows).max(rows.min(1.0))
+    leaves.iter().map(of_leaf).product::<f64>().max(1.0)
 }
 
 fn united(inputs: &[Profile], columns: usize) -> Profile {
@@ -410,9 +428,29 @@ fn joined(
         JoinType::RightSemi | JoinType::RightAnti => right.columns,
         JoinType::LeftMark => [left.columns, mark()].concat(),
         JoinType::RightMark => [right.columns, mark()].concat(),
-        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => [left.columns, right.columns].concat(),
+        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
+            let kept = |of: f64| if join_type == JoinType::Inner { (inner / of.max(1.0)).min(1.0) } else { 1.0 };
+            let of_left = referring(left.columns, &lefts, &rights, kept(right.rows));
+            [of_left, referring(right.columns, &rights, &lefts, kept(left.rows))].concat()
+        }
     };
     Profile { rows, columns }
+}
+
+/// `columns` of a side that was joined by `keys` with rows that have `others`, of which it `kept` some: where a key numbers the rows of its table, what
+/// refers to it decides all columns of the table.
+fn referring(mut columns: Vec<Column>, keys: &[Option<Column>], others: &[Option<Column>], kept: f64) -> Vec<Column> {
+    for (key, other) in keys.iter().zip(others) {
+        let (Some(key), Some(other)) = (key, other) else { continue };
+        if !key.is_unique() || other.is_unique() {
+            continue;
+        }
+        let by = Arc::new(Reference { column: other.clone(), kept });
+        for column in columns.iter_mut().filter(|column| Arc::ptr_eq(&column.leaf, &key.leaf)) {
+            column.by = Some(Arc::clone(&by));
+        }
+    }
+    columns
 }
 
 /// Rows of the left that have a partner among `rows` rows of the right, of one.

@@ -50,6 +50,16 @@ pub(super) struct Profile {
 pub(super) struct Column {
     pub(super) leaf: Arc<Leaf>,
     pub(super) index: usize,
+    /// What decides its value, where its leaf was joined by a key.
+    pub(super) by: Option<Arc<Reference>>,
+}
+
+/// A column that refers to a key: it decides the values of all columns of the row that has the key.
+#[derive(Debug)]
+pub(super) struct Reference {
+    pub(super) column: Column,
+    /// How many of the rows with the column were left when they were joined with the key's, of one.
+    pub(super) kept: f64,
 }
 
 /// Rows whose columns are known together.
@@ -237,7 +247,7 @@ impl Profile {
 
     fn of_leaf(leaf: Leaf) -> Self {
         let (rows, leaf) = (leaf.rows, Arc::new(leaf));
-        let columns = (0..leaf.facts.len()).map(|index| Column { leaf: Arc::clone(&leaf), index }).collect();
+        let columns = (0..leaf.facts.len()).map(|index| Column { leaf: Arc::clone(&leaf), index, by: None }).collect();
         Self { rows, columns }
     }
 }
@@ -559,6 +569,35 @@ impl Column {
     /// Whether no two rows of its table have the same value, as far as the footers tell.
     pub(super) fn is_unique(&self) -> bool {
         self.leaf.numbers_rows(self.index)
+    }
+
+    /// The columns that decide the values of `columns`, each once, and how many rows were left when these were joined with theirs, of one.
+    pub(super) fn deciding(columns: &[Self]) -> (Vec<Self>, f64) {
+        let (mut deciding, mut kept): (Vec<Self>, f64) = (Vec::new(), 1.0);
+        let mut passed: Vec<&Arc<Leaf>> = Vec::new();
+        for mut column in columns {
+            while let Some(by) = &column.by {
+                if !passed.iter().any(|leaf| Arc::ptr_eq(leaf, &column.leaf)) {
+                    passed.push(&column.leaf);
+                    kept *= by.kept;
+                }
+                column = &by.column;
+            }
+            let same = |other: &Self| Arc::ptr_eq(&other.leaf, &column.leaf) && other.index == column.index;
+            if !deciding.iter().any(same) {
+                deciding.push(column.clone());
+            }
+        }
+        (deciding, kept)
+    }
+
+    /// The sampled columns that these are, whoever asks: they say how often rows repeat, not in which order they are joined.
+    pub(super) fn all_sampled(columns: &[Self]) -> Vec<sample::Columns> {
+        let sampled = |column: &Self| {
+            let view = column.leaf.view.as_ref()?;
+            Some((Arc::clone(&view.table), vec![view.fields[column.index].clone()?]))
+        };
+        columns.iter().filter_map(sampled).collect()
     }
 
     /// Whether its values are taken to be among those of `key`: a column that numbers the rows of its table, in a range that has all of these.

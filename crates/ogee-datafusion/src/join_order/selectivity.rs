@@ -50,6 +50,7 @@ pub(super) fn filtered(input: &Profile, predicate: &Arc<dyn PhysicalExpr>) -> Pr
     let columns = input.columns.iter().map(|column| Column {
         leaf: if Arc::ptr_eq(&column.leaf, &leaf) { Arc::clone(&restricted) } else { Arc::clone(&column.leaf) },
         index: column.index,
+        by: column.by.clone(),
     });
     Profile { rows, columns: columns.collect() }
 }
