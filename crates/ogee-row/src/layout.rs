@@ -30,6 +30,7 @@ pub struct RowLayout {
     /// Offsets of all columns that are views.
     views: Vec<usize>,
     state_offset: usize,
+    state_bytes: usize,
     width: usize,
 }
 
@@ -88,8 +89,9 @@ impl RowLayoutBuilder {
         let key_views = columns[..keys].iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
         let views = columns.iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
         let state_offset = offset;
-        let width = (offset + self.state_bytes).next_multiple_of(8);
-        Ok(Arc::new(RowLayout { columns, keys, fixed_key_end, key_views, views, state_offset, width }))
+        let state_bytes = self.state_bytes;
+        let width = (offset + state_bytes).next_multiple_of(8);
+        Ok(Arc::new(RowLayout { columns, keys, fixed_key_end, key_views, views, state_offset, state_bytes, width }))
     }
 }
 
@@ -148,6 +150,11 @@ impl RowLayout {
     /// Offset of the operator's state.
     pub fn state_offset(&self) -> usize {
         self.state_offset
+    }
+
+    /// Bytes of the operator's state.
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.state_bytes
     }
 
     /// Whether rows may have bytes on heap pages.

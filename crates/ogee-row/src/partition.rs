@@ -72,6 +72,10 @@ impl RowPartition {
         Self { layout, row_pages: Vec::new(), heap_pages: Vec::new(), rows: 0 }
     }
 
+    pub(crate) fn layout(&self) -> &Arc<RowLayout> {
+        &self.layout
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows

@@ -121,6 +121,10 @@ impl PartitionedRows {
         self.needed = needed;
     }
 
+    pub(crate) fn layout(&self) -> &Arc<RowLayout> {
+        &self.layout
+    }
+
     /// The bits that choose the partition.
     pub fn radix(&self) -> RadixBits {
         self.radix
@@ -485,7 +489,7 @@ impl PartitionedRows {
 /// Fetches the cache line at `address` to be written soon. With hundreds of partitions a cursor's next line is never in cache when
 /// its next row comes; asked for one row ahead it is (measured at 256 partitions, 32-byte rows: 4.9 ns a row instead of 12.9).
 #[inline(always)]
-fn prefetch_for_write(address: *const u8) {
+pub(crate) fn prefetch_for_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which may name any address.
     unsafe {

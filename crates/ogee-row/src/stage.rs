@@ -19,11 +19,12 @@ pub struct RowStage {
 }
 
 impl RowStage {
-    /// Makes room for `rows` rows of `layout`, all zero: every value NULL, the state empty.
+    /// Makes room for `rows` rows of `layout`, all zero: every value NULL, the state empty. The last row is followed by a word, so that whole words may
+    /// be read and written wherever a value begins.
     pub fn reset(&mut self, layout: &RowLayout, rows: usize) {
         self.width = layout.width();
         self.rows = rows;
-        let words = self.width / 8 * rows;
+        let words = self.width / 8 * rows + 1;
         if self.bytes.len() < words {
             self.bytes.resize(words, 0);
         }

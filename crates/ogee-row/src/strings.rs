@@ -13,10 +13,10 @@ use std::{panic::AssertUnwindSafe, ptr::NonNull, sync::Arc};
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
-use ogee_memory::PAGE_SIZE;
+use ogee_memory::{PAGE_SIZE, PinnedPage};
 use ogee_vector::{PhysicalType, VectorError};
 
-use crate::{NestedCodec, PinnedRows, RowView};
+use crate::{NestedCodec, PinnedRows, PinnedSerial, RowView};
 
 /// No buffer.
 const NONE: u32 = u32::MAX;
@@ -35,8 +35,17 @@ pub struct HeapBuffers {
 impl HeapBuffers {
     /// The heap pages of `rows`; `None` if there are none, or if they lie too far apart.
     pub fn of<'a>(rows: impl Iterator<Item = &'a PinnedRows> + Clone) -> Option<Self> {
+        Self::of_pages(rows.flat_map(PinnedRows::heap_pages))
+    }
+
+    /// The page of `rows`, if rows may have strings.
+    pub fn of_serial(rows: &PinnedSerial) -> Option<Self> {
+        if rows.has_strings() { Self::of_pages(std::iter::once(&rows.page)) } else { None }
+    }
+
+    fn of_pages<'a>(pages: impl Iterator<Item = &'a PinnedPage> + Clone) -> Option<Self> {
         // Strings that are longer than a page have one of their own, which may begin anywhere.
-        let pages = rows.flat_map(PinnedRows::heap_pages).filter(|page| page.len() == PAGE_SIZE);
+        let pages = pages.filter(|page| page.len() == PAGE_SIZE);
         let frame = |address: *const u8| address as usize / PAGE_SIZE;
         let frames = pages.clone().map(|page| frame(page.as_ptr()));
         let (first, last) = (frames.clone().min()?, frames.max()?);

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use ogee_memory::BufferManager;
-use ogee_row::{HeapBuffers, PinnedRows, RowPartition};
+use ogee_memory::{BufferManager, PageHandle};
+use ogee_row::{HeapBuffers, PinnedRows, PinnedSerial, RowPartition, RowStage, SerialPartition, SerialPlace};
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
@@ -15,9 +15,10 @@ use super::{
     ranges::RangeTable,
     rest::{AbsentPartition, given_rows},
     spec::JoinPlan,
+    state::{build_rows, pinned, table_bytes},
     table::{Lookup, Mates, TaggedTable},
 };
-use crate::{ExecError, keys::slots_for};
+use crate::ExecError;
 
 /// Build rows that are in memory at once.
 struct Block {
@@ -25,10 +26,8 @@ struct Block {
     sorted: Option<RangeTable>,
     heap: Option<HeapBuffers>,
     pages: Vec<PinnedRows>,
-    /// Pages of the last part that are among them.
-    of_last: usize,
-    /// Parts that are among them as a whole; destroyed with the block.
-    _parts: Vec<RowPartition>,
+    /// Whose pages these are; destroyed with the block.
+    _part: RowPartition,
 }
 
 impl Block {
@@ -41,17 +40,22 @@ impl Block {
 /// Pages of rows that are read before it is their turn.
 const PAGES_AHEAD: usize = 12;
 
-/// Which row pages of a part, taken from the last on, have been asked for: those from here on.
+/// Which pages of a part, taken from the last on, have been asked for: those from here on.
 #[derive(Default)]
 struct Ahead(Option<usize>);
 
 impl Ahead {
-    /// Row page `index` of `part` is next: has it read, and those that follow.
-    fn read(&mut self, memory: &Arc<BufferManager>, part: &RowPartition, index: usize) {
+    /// Page `index` of a part is next: has it read, and those that follow. `pages` gives what is read for a page.
+    fn read<I: IntoIterator<Item = PageHandle>>(
+        &mut self,
+        memory: &Arc<BufferManager>,
+        index: usize,
+        pages: impl FnMut(usize) -> I,
+    ) {
         let asked = self.0.unwrap_or(index + 1);
         let from = index.saturating_sub(PAGES_AHEAD);
         if from < asked {
-            memory.prefetch((from..asked).rev().flat_map(|page| part.pages_of(page)));
+            memory.prefetch((from..asked).rev().flat_map(pages));
             self.0 = Some(from);
         }
     }
@@ -62,9 +66,14 @@ impl Ahead {
 struct Position {
     part: usize,
     page: usize,
-    row: usize,
     ahead: Ahead,
-    pinned: Option<PinnedRows>,
+    pinned: Option<ProbePage>,
+}
+
+/// A page of probe rows, and where on it the next one is.
+struct ProbePage {
+    rows: PinnedSerial,
+    place: SerialPlace,
     /// The strings of the page.
     heap: Option<HeapBuffers>,
 }
@@ -82,18 +91,20 @@ enum Phase {
 pub(crate) struct BlockJoin {
     plan: Arc<JoinPlan>,
     memory: Arc<BufferManager>,
-    build: Vec<RowPartition>,
-    probe: Vec<RowPartition>,
+    build: Vec<SerialPartition>,
+    probe: Vec<SerialPartition>,
     share: usize,
     capacity: usize,
     phase: Phase,
     blocks: usize,
-    /// Rows that the matcher is at.
+    /// Rows that the matcher is at; where they are, and their marks on the page.
+    stage: RowStage,
     batch: Vec<*const u8>,
+    marks: Vec<*mut u8>,
     found: Vec<bool>,
 }
 
-// SAFETY: the addresses are of rows on the page that `Position` keeps pinned.
+// SAFETY: the addresses are of rows in `stage`, and on the page that `Position` keeps pinned.
 unsafe impl Send for BlockJoin {}
 
 impl BlockJoin {
@@ -105,50 +116,53 @@ impl BlockJoin {
         capacity: usize,
     ) -> Self {
         let AbsentPartition { build, probe, .. } = partition;
-        let (phase, batch, found) = (Phase::Loading, Vec::new(), Vec::new());
-        Self { plan, memory, build, probe, share, capacity, phase, blocks: 0, batch, found }
+        Self {
+            plan,
+            memory,
+            build,
+            probe,
+            share,
+            capacity,
+            phase: Phase::Loading,
+            blocks: 0,
+            stage: RowStage::default(),
+            batch: Vec::new(),
+            marks: Vec::new(),
+            found: Vec::new(),
+        }
     }
 
     /// Whether the block in memory is the last one.
-    fn is_last(&self, block: &Block) -> bool {
-        match self.build.last() {
-            None => true,
-            Some(last) => self.build.len() == 1 && block.of_last == last.num_pages(),
-        }
+    fn is_last(&self) -> bool {
+        self.build.is_empty()
     }
 
-    /// Pins as many pages of build rows as fit, from the end, at least one, and makes a table of them.
+    /// Takes as many pages of build rows as fit, from the end, at least one, and makes a table of their rows.
     fn load(&mut self) -> Result<Block, ExecError> {
-        let mut pages = Vec::new();
-        let mut parts = Vec::new();
-        let (mut rows, mut bytes, mut of_last) = (0, 0, 0);
+        let mut block = build_rows(&self.memory, &self.plan, true);
+        let (mut rows, mut bytes) = (0, 0);
         let mut ahead = Ahead::default();
         while let Some(part) = self.build.last_mut() {
-            if of_last == part.num_pages() {
-                of_last = 0;
+            let Some(index) = part.num_pages().checked_sub(1) else {
                 ahead = Ahead::default();
-                parts.extend(self.build.pop());
+                self.build.pop();
                 continue;
-            }
-            // Strings of a page are on pages of their own; the part's average will do.
-            let page_bytes = part.bytes().div_ceil(part.num_pages());
-            let takes = bytes + page_bytes;
-            let index = part.num_pages() - 1 - of_last;
-            ahead.read(&self.memory, part, index);
+            };
+            ahead.read(&self.memory, index, |page| [part.page(page)]);
             let page = part.pin_page(index)?;
-            let table = slots_for(rows + page.len()) * size_of::<u64>();
-            if takes + table > self.share && !pages.is_empty() {
+            (rows, bytes) = (rows + page.rows(), bytes + page.loose_bytes());
+            if bytes + table_bytes(rows) > self.share && block.rows() > 0 {
                 // The probe rows pass by again: where nothing is noted in them, they need not be written again for that.
                 if !self.plan.kind().marks_probe() {
-                    self.probe.iter().for_each(RowPartition::seal);
+                    self.probe.iter().for_each(SerialPartition::seal);
                 }
                 break;
             }
-            of_last += 1;
-            rows += page.len();
-            bytes = takes;
-            pages.push(page);
+            block.append_serial(&page)?;
+            drop(page);
+            part.pop_page();
         }
+        let (part, pages) = pinned(block)?;
         let sorted = match self.plan.spec.ranges {
             Some(_) => Some(RangeTable::new(&self.plan, &self.memory, &pages)?),
             None => None,
@@ -160,36 +174,22 @@ impl BlockJoin {
         hashed.iter().for_each(|page| unsafe { table.insert(page) });
         self.blocks += 1;
         let heap = self.plan.heap_buffers(&pages);
-        Ok(Block { table, sorted, heap, pages, of_last, _parts: parts })
-    }
-
-    /// Gives up the pages of a block that was joined.
-    fn unload(&mut self, block: Block) {
-        let of_last = block.of_last;
-        drop(block);
-        if let Some(last) = self.build.last_mut() {
-            (0..of_last).for_each(|_| last.pop_page());
-            if last.num_pages() == 0 {
-                self.build.pop();
-            }
-        }
-        self.phase = if self.build.is_empty() { Phase::Done } else { Phase::Loading };
+        Ok(Block { table, sorted, heap, pages, _part: part })
     }
 
     /// Begins with the next rows of the probe side; false when there are none.
     fn begin_batch(&mut self, matcher: &mut Matcher, block: &Block, at: &mut Position) -> Result<bool, ExecError> {
         // Nobody comes back to rows that have met the last block.
-        let is_last = self.is_last(block);
+        let is_last = self.is_last();
         let page = loop {
             let Some(number) = self.probe.len().checked_sub(at.part + 1) else { return Ok(false) };
             let part = &mut self.probe[number];
-            let page = match (at.pinned.take(), part.num_pages().checked_sub(at.page + 1)) {
+            let mut page = match (at.pinned.take(), part.num_pages().checked_sub(at.page + 1)) {
                 (Some(page), _) => page,
                 (None, Some(index)) => {
-                    at.ahead.read(&self.memory, part, index);
-                    let page = part.pin_page(index)?;
-                    at.heap = HeapBuffers::of(std::iter::once(&page));
-                    page
+                    at.ahead.read(&self.memory, index, |page| [part.page(page)]);
+                    let rows = part.pin_page(index)?;
+                    ProbePage { heap: HeapBuffers::of_serial(&rows), place: SerialPlace::default(), rows }
                 }
                 (None, None) if is_last => {
                     self.probe.pop();
@@ -201,30 +201,27 @@ impl BlockJoin {
                     continue;
                 }
             };
-            if at.row < page.len() {
+            if page.rows.read(&mut page.place, self.capacity, &mut self.stage, &mut self.marks) {
                 break page;
             }
-            at.row = 0;
             drop(page);
             match is_last {
                 true => part.pop_page(),
                 false => at.page += 1,
             }
         };
-        let end = page.len().min(at.row + self.capacity);
         self.batch.clear();
-        self.batch.extend((at.row..end).map(|row| page.row(row).cast_const()));
-        at.row = end;
-        at.pinned = Some(page);
+        self.batch.extend((0..self.stage.rows()).map(|row| self.stage.row(row)));
+        let page = at.pinned.insert(page);
         let marks = self.plan.kind().marks_probe();
         self.found.clear();
         if marks {
             // SAFETY: the page is pinned.
-            self.found.extend(self.batch.iter().map(|row| unsafe { *row.add(self.plan.probe_mark) } != 0));
+            self.found.extend(self.marks.iter().map(|mark| unsafe { **mark } != 0));
         }
-        // SAFETY: the page stays pinned in `at` until the next batch begins.
-        unsafe { matcher.begin_rows(block.mates(), &self.batch, at.heap.as_ref(), marks.then_some(&self.found))? };
-        if !self.is_last(block) {
+        // SAFETY: the rows stay staged, and their strings' page pinned in `at`, until the next batch begins.
+        unsafe { matcher.begin_rows(block.mates(), &self.batch, page.heap.as_ref(), marks.then_some(&self.found))? };
+        if !self.is_last() {
             matcher.postpone();
         }
         Ok(true)
@@ -232,9 +229,10 @@ impl BlockJoin {
 
     /// Notes in the rows of the batch what they have found so far.
     fn end_batch(&mut self, matcher: &Matcher) {
-        for (row, found) in self.batch.drain(..).zip(matcher.found()) {
+        self.batch.clear();
+        for (mark, found) in self.marks.drain(..).zip(matcher.found()) {
             // SAFETY: the page is pinned and only this lane has it.
-            unsafe { *row.add(self.plan.probe_mark).cast_mut() = u8::from(*found) };
+            unsafe { *mark = u8::from(*found) };
         }
     }
 
@@ -250,7 +248,7 @@ impl BlockJoin {
                     let block = self.load()?;
                     let mut at = Position::default();
                     if let Some(part) = self.probe.last().filter(|part| part.num_pages() > 0) {
-                        at.ahead.read(&self.memory, part, part.num_pages() - 1);
+                        at.ahead.read(&self.memory, part.num_pages() - 1, |page| [part.page(page)]);
                     }
                     self.phase = Phase::Probing(block, at);
                 }
@@ -260,7 +258,7 @@ impl BlockJoin {
                         self.phase = Phase::Probing(block, at);
                         return Ok(Some(chunk));
                     }
-                    if !self.is_last(&block) && self.plan.kind().marks_probe() {
+                    if !self.is_last() && self.plan.kind().marks_probe() {
                         self.end_batch(matcher);
                     }
                     self.phase = match self.begin_batch(matcher, &block, &mut at)? {
@@ -277,7 +275,11 @@ impl BlockJoin {
                             return Ok(chunk);
                         }
                     }
-                    _ => self.unload(block),
+                    _ if self.build.is_empty() => self.phase = Phase::Done,
+                    _ => {
+                        drop(block);
+                        self.phase = Phase::Loading;
+                    }
                 },
             }
         }

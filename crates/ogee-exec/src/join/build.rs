@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ogee_memory::PAGE_SIZE;
-use ogee_row::{PartitionedRows, RadixBits, RowStage};
+use ogee_row::{PartitionedRows, RowStage, SerialRows};
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
@@ -11,13 +10,9 @@ use super::{
     key_set::KeyScratch,
     reach::KeyRanges,
     side::Keys,
-    state::{JoinState, open_bytes, partitioned},
+    state::{JoinState, OPEN_BYTES, build_rows},
 };
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal};
-
-/// Rows of a lane that are not divided yet, in bytes: at least so many. Dividing costs a pass over them when they have become many, which is
-/// wasted where the build side stays in memory, and so is the order that they came in: rows of neighbouring keys are found sooner side by side.
-const UNDIVIDED_MIN: usize = 4 * PAGE_SIZE;
 
 /// Keeps the rows of the build side.
 pub(crate) struct BuildSink {
@@ -37,15 +32,15 @@ impl Sink for BuildSink {
 
     /// As many as have memory for the fewest partitions.
     fn lanes(&self, threads: usize) -> usize {
-        (self.state.grant() / 2 / (8 * open_bytes(&self.state.plan.build))).clamp(1, threads)
+        (self.state.grant() / 2 / (8 * OPEN_BYTES)).clamp(1, threads)
     }
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
-        let undivided = self.state.grant() / ctx.settings.threads / 4;
         Ok(Box::new(BuildLocal {
-            rows: rows(&self.state, RadixBits::new(0)),
+            rows: build_rows(&ctx.memory, &self.state.plan, false),
+            counted: (0, 0),
+            divided: None,
             unmatchable: None,
-            undivided: undivided.max(UNDIVIDED_MIN),
             state: Arc::clone(&self.state),
             ranges: KeyRanges::default(),
             scratch: KeyScratch::default(),
@@ -59,17 +54,16 @@ impl Sink for BuildSink {
     }
 }
 
-fn rows(state: &JoinState, radix: RadixBits) -> PartitionedRows {
-    partitioned(&state.ctx, &state.plan.build, radix)
-}
-
 struct BuildLocal {
     state: Arc<JoinState>,
     rows: PartitionedRows,
+    /// Of these rows and the bytes of their pages, what the other lanes know.
+    counted: (usize, usize),
+    /// Rows that came when it was known that not all may stay, and those that came before. Dividing them is wasted where they stay, and so
+    /// is the order that they came in: rows of neighbouring keys are found sooner side by side.
+    divided: Option<SerialRows>,
     /// Rows whose key has a NULL that equals nothing.
     unmatchable: Option<PartitionedRows>,
-    /// Bytes at which the rows are divided.
-    undivided: usize,
     ranges: KeyRanges,
     scratch: KeyScratch,
     keys: Keys,
@@ -79,18 +73,23 @@ struct BuildLocal {
 impl BuildLocal {
     /// Appends the rows of `chunk`, whose keys were evaluated.
     fn append(&mut self, chunk: &Chunk, matchable: bool) -> Result<(), ExecError> {
-        let Self { state, rows: matchables, unmatchable, keys, stage, .. } = self;
+        let Self { state, rows, divided, unmatchable, keys, stage, .. } = self;
         let _held = state.plan.build.stage(chunk, keys, stage)?;
         let to = match matchable {
-            true => matchables,
-            false => unmatchable.get_or_insert_with(|| rows(state, RadixBits::new(0))),
+            true => rows,
+            false => unmatchable.get_or_insert_with(|| build_rows(&state.ctx.memory, &state.plan, false)),
         };
         if matchable {
             self.ranges.add(keys);
-            // Rows that were divided may be too many to come back to.
-            if !state.reaches.is_empty() && to.radix().bits() > 0 {
+        }
+        if let Some(divided) = divided.as_mut().filter(|_| matchable) {
+            // Rows that were divided are too many to come back to.
+            if !state.reaches.is_empty() {
                 state.reaches.add_keys(state.early_sets(), keys, &mut self.scratch)?;
             }
+            // SAFETY: as below.
+            unsafe { divided.scatter(stage)? };
+            return Ok(());
         }
         // SAFETY: the rows were staged just now; their strings are in `chunk`, `keys` and what is held.
         unsafe { to.scatter((0..chunk.len()).map(|row| stage.row(row)))? };
@@ -122,17 +121,20 @@ impl SinkLocal for BuildLocal {
                 self.append(&part, true)?;
             }
         }
-        if self.rows.radix().bits() == 0 && self.rows.allocated_bytes() > self.undivided {
-            let mut divided = rows(&state, state.radix());
-            let undivided = std::mem::replace(&mut self.rows, rows(&state, RadixBits::new(0)));
-            state.divide(undivided.into_partitions(), &mut divided)?;
-            self.rows = divided;
+        if self.divided.is_none() {
+            let (rows, bytes) = (self.rows.rows(), self.rows.allocated_bytes());
+            let (rows_before, bytes_before) = std::mem::replace(&mut self.counted, (rows, bytes));
+            if state.outgrows(rows - rows_before, bytes - bytes_before) {
+                let none = build_rows(&state.ctx.memory, &state.plan, false);
+                let whole = std::mem::replace(&mut self.rows, none);
+                self.divided = Some(state.divide(whole.into_partitions())?);
+            }
         }
         Ok(Flow::Continue)
     }
 
     fn combine(self: Box<Self>) -> Result<(), ExecError> {
-        self.state.collect(self.rows, self.unmatchable, &self.ranges);
+        self.state.collect(self.rows, self.divided, self.unmatchable, &self.ranges);
         Ok(())
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
-use ogee_row::PinnedRows;
+use ogee_row::{PinnedRows, SerialPartition};
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
 use super::{
     key_set::KeyScratch,
     ranges::RangeTable,
-    state::{Built, JoinState},
+    state::{Built, JoinState, build_rows, pinned},
 };
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal, Source, SourceLocal, SourceStep};
 
@@ -40,7 +40,9 @@ impl Source for InsertSource {
 
     fn lanes(&self, threads: usize) -> usize {
         let built = self.state.built();
-        let pages: usize = built.resident.lock().waiting.iter().map(|(part, at)| part.num_pages() - at).sum();
+        let resident = built.resident.lock();
+        let waiting = resident.waiting.iter().map(|(part, at)| part.num_pages() - at);
+        let pages = waiting.chain(resident.serial.iter().map(SerialPartition::num_pages)).sum::<usize>();
         threads.min(pages.div_ceil(MORSEL_PAGES))
     }
 
@@ -73,6 +75,15 @@ impl InsertLocal {
                 resident.parts.push(part);
             }
         }
+        if !pages.is_empty() {
+            return Ok(pages);
+        }
+        let Some(serial) = resident.serial.pop() else { return Ok(pages) };
+        drop(resident);
+        let mut rows = build_rows(&self.state.ctx.memory, &self.state.plan, true);
+        rows.append_serial_partition(serial)?;
+        let (part, pages) = pinned(rows)?;
+        self.built.resident.lock().parts.push(part);
         Ok(pages)
     }
 }

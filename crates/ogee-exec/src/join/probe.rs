@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use ogee_row::{PartitionedRows, RadixBits, RowStage};
+use ogee_row::{RadixBits, RowStage, SerialRows};
 use ogee_vector::{Chunk, Domain};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     rest::RestSource,
     side::Keys,
     spec::{JoinColumn, JoinKey, JoinKind},
-    state::{Absent, Built, JoinState, open_bytes, partitioned},
+    state::{Absent, Built, JoinState, OPEN_BYTES, waiting_rows},
 };
 use crate::{ExecContext, ExecError, Expr, Flow, Kept, Operator, OperatorLocal, Source};
 
@@ -100,8 +100,7 @@ impl Operator for Probe {
     /// As many as may have a page open for each absent partition.
     fn lanes(&self, threads: usize) -> usize {
         self.state.absent_partitions().map_or(threads, |absent| {
-            let open = absent * open_bytes(&self.state.plan.probe);
-            (self.state.ctx.share.claim() / 2 / open.max(1)).clamp(1, threads.max(1))
+            (self.state.ctx.share.claim() / 2 / (absent * OPEN_BYTES).max(1)).clamp(1, threads.max(1))
         })
     }
 
@@ -121,7 +120,7 @@ struct ProbeLocal {
     matcher: Matcher,
     keys: Keys,
     /// Rows that wait for absent partitions.
-    kept: Option<PartitionedRows>,
+    kept: Option<SerialRows>,
     stage: RowStage,
 }
 
@@ -144,9 +143,9 @@ impl ProbeLocal {
         let part = chunk.select(&later);
         let keys = self.keys.select(&later);
         let _held = plan.probe.stage(&part, &keys, &mut self.stage)?;
-        let kept = self.kept.get_or_insert_with(|| partitioned(&self.state.ctx, &plan.probe, absent.radix));
+        let kept = self.kept.get_or_insert_with(|| waiting_rows(&self.state.ctx, &plan.probe_form, absent.radix));
         // SAFETY: the rows were staged just now; their strings are in `part`, `keys` and what is held.
-        unsafe { kept.scatter((0..part.len()).map(|row| self.stage.row(row)))? };
+        unsafe { kept.scatter(&self.stage)? };
         self.keys = self.keys.select(&here);
         Ok(chunk.select(&here))
     }

@@ -10,7 +10,7 @@ use std::{
 
 use arrow_schema::SchemaRef;
 use ogee_memory::PAGE_SIZE;
-use ogee_row::{PartitionedRows, PinnedRows, RadixBits, RowPartition};
+use ogee_row::{PinnedRows, RadixBits, RowPartition, SerialForm, SerialPartition, SerialRows};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
@@ -20,11 +20,11 @@ use super::{
     blocks::BlockJoin,
     matches::{Matcher, build_rows, is_given},
     spec::JoinPlan,
-    state::{Built, JoinState, footprint, open_bytes},
+    state::{Built, JoinState, OPEN_BYTES, footprint},
 };
 use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 
-/// Bits by which a partition is divided at most: 64 open pages (128 with strings) of each side.
+/// Bits by which a partition is divided at most: 64 open pages.
 const SPLIT_BITS: u32 = 6;
 /// Partitions smaller than this are not divided: 16 pages.
 const SPLIT_BYTES_MIN: usize = 16 * PAGE_SIZE;
@@ -34,8 +34,8 @@ const BLOCKS: usize = 2;
 
 /// Rows of both sides that may match each other.
 pub(crate) struct AbsentPartition {
-    pub(crate) build: Vec<RowPartition>,
-    pub(crate) probe: Vec<RowPartition>,
+    pub(crate) build: Vec<SerialPartition>,
+    pub(crate) probe: Vec<SerialPartition>,
     /// The bits that all of them share.
     radix: RadixBits,
     /// A page has rows of one hash only: further bits would only move them.
@@ -94,7 +94,7 @@ impl Rest {
     }
 
     /// Takes what the probe left: the build side, and rows of the probe side by lane and partition.
-    pub(crate) fn fill(&self, built: Arc<Built>, kept: Vec<Vec<RowPartition>>) {
+    pub(crate) fn fill(&self, built: Arc<Built>, kept: Vec<Vec<SerialPartition>>) {
         let kind = self.plan.kind();
         let mut queue = self.queue.lock();
         if kind.marks_build() {
@@ -102,7 +102,7 @@ impl Rest {
             queue.extend(pages.into_iter().map(|page| Work::Unmatched(Arc::clone(&built), page)));
         }
         let Some(absent) = &built.absent else { return };
-        let mut probe: Vec<Vec<RowPartition>> = absent.is_absent.iter().map(|_| Vec::new()).collect();
+        let mut probe: Vec<Vec<SerialPartition>> = absent.is_absent.iter().map(|_| Vec::new()).collect();
         for parts in kept {
             parts.into_iter().enumerate().filter(|(_, part)| part.rows() > 0).for_each(|(p, part)| probe[p].push(part));
         }
@@ -134,26 +134,24 @@ impl Rest {
 
     /// Divides both sides of `partition` by further bits of their hashes, as many as open pages fit into `share`.
     fn divide(&self, mut partition: AbsentPartition, share: usize) -> Result<Vec<AbsentPartition>, ExecError> {
-        if let Some(part) = partition.build.iter_mut().find(|part| part.num_pages() > 1)
+        if let Some(part) = partition.build.iter().find(|part| part.num_pages() > 1)
             && part.has_one_hash()?
         {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }
-        let open = open_bytes(&self.plan.build).max(open_bytes(&self.plan.probe));
-        let allowed = (share / 2 / open).max(2).ilog2();
+        let allowed = (share / 2 / OPEN_BYTES).max(2).ilog2();
         let wanted = (footprint(&partition.build) * 2 / share).next_power_of_two().ilog2().max(1);
         let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by the caller");
-        let divide = |layout, parts: Vec<RowPartition>| -> Result<Vec<RowPartition>, ExecError> {
-            let mut divided =
-                PartitionedRows::new(Arc::clone(layout), Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
+        let divide = |form: &Arc<SerialForm>, parts: Vec<SerialPartition>| -> Result<Vec<SerialPartition>, ExecError> {
+            let mut divided = SerialRows::new(form, Arc::clone(&self.ctx.memory), CONSUMER, radix, None);
             parts.into_iter().try_for_each(|part| divided.append_partition(part))?;
             Ok(divided.into_partitions())
         };
-        let build = divide(&self.plan.build.layout, partition.build)?;
-        let probe = divide(&self.plan.probe.layout, partition.probe)?;
+        let build = divide(&self.plan.build_form, partition.build)?;
+        let probe = divide(&self.plan.probe_form, partition.probe)?;
         self.ctx.counters.note_strategy("hash join: divided partitions again".to_owned());
-        let rows = |part: RowPartition| if part.rows() > 0 { vec![part] } else { Vec::new() };
+        let rows = |part: SerialPartition| if part.rows() > 0 { vec![part] } else { Vec::new() };
         let parts = build.into_iter().zip(probe).map(|(build, probe)| AbsentPartition {
             build: rows(build),
             probe: rows(probe),
@@ -318,7 +316,7 @@ impl RestLocal {
                         // The lane's part of all that there is has room for both.
                         && footprint(&next.build) + footprint(&partition.build) <= share / 3 * 4
                     {
-                        rest.ctx.memory.prefetch(next.build.iter().flat_map(RowPartition::pages));
+                        rest.ctx.memory.prefetch(next.build.iter().flat_map(SerialPartition::pages));
                     }
                     (partition, share, divide)
                 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use arrow_schema::{DataType, SchemaRef};
-use ogee_row::{HeapBuffers, PinnedRows, RowLayout, RowLayoutBuilder};
+use ogee_row::{HeapBuffers, PinnedRows, RowLayout, RowLayoutBuilder, SerialForm};
 use ogee_vector::{Domain, PhysicalType};
 
 use super::{ranges::RangeKeys, side::Side};
@@ -138,13 +138,15 @@ pub(crate) struct JoinPlan {
     pub(crate) build: Side,
     /// Rows of the probe side that are kept: keys, what is needed of the columns, whether there was a match.
     pub(crate) probe: Side,
+    /// What rows of both look like while they wait.
+    pub(crate) build_form: Arc<SerialForm>,
+    pub(crate) probe_form: Arc<SerialForm>,
     /// The keys alone, as both sides have them.
     pub(crate) keys: Arc<RowLayout>,
     /// Offset in a build row of the address of the next one.
     pub(crate) next: usize,
-    /// Offsets of the bytes that tell whether there was a match.
+    /// Offset of the byte that tells whether there was a match. That of a probe row is its state.
     pub(crate) build_mark: usize,
-    pub(crate) probe_mark: usize,
     /// Pairs have strings of the build side.
     has_build_strings: bool,
 }
@@ -172,13 +174,16 @@ impl JoinPlan {
         }
         let keys = keys.build()?;
         let next = build.layout.state_offset();
-        let (build_mark, probe_mark) = (next + size_of::<usize>(), probe.layout.state_offset());
+        let build_mark = next + size_of::<usize>();
+        // The next row of a chain is known, and matches are, when all rows that could be are in memory.
+        let build_form = Arc::new(SerialForm::without_state(Arc::clone(&build.layout)));
+        let probe_form = Arc::new(SerialForm::new(Arc::clone(&probe.layout)));
         let is_string = |column: &JoinColumn| match *column {
             JoinColumn::Build(index) => matches!(PhysicalType::of(build.data_type(index)), Ok(PhysicalType::View)),
             _ => false,
         };
         let has_build_strings = used.iter().any(is_string) && (kind.pairs() || spec.residual.is_some());
-        Ok(Self { spec, build, probe, keys, next, build_mark, probe_mark, has_build_strings })
+        Ok(Self { spec, build, probe, build_form, probe_form, keys, next, build_mark, has_build_strings })
     }
 
     /// The strings of `pages`, rows of the build side, for chunks of pairs to refer to.

@@ -4,12 +4,14 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
-use ogee_memory::{NeededAt, PAGE_SIZE};
-use ogee_row::{HeapBuffers, PartitionedRows, PinnedRows, RadixBits, RowPartition};
+use ogee_memory::{BufferManager, NeededAt, PAGE_SIZE, PageHandle};
+use ogee_row::{
+    HeapBuffers, PartitionedRows, PinnedRows, RadixBits, RowPartition, SerialForm, SerialPartition, SerialRows,
+};
 use parking_lot::Mutex;
 
 use super::{
@@ -17,7 +19,6 @@ use super::{
     ranges::RangeTable,
     reach::{KeyRanges, KeySets, Reaches},
     rest::Rest,
-    side::Side,
     spec::JoinPlan,
     table::{KeyOrder, Lookup, Mates, TaggedTable},
 };
@@ -39,10 +40,13 @@ pub(crate) struct JoinState {
     pub(crate) reaches: Reaches,
     /// The bits that choose the partition, once the build side is large enough to be divided.
     radix: OnceLock<RadixBits>,
+    /// Rows of the build side so far that were not divided, and bytes of their pages.
+    whole_rows: AtomicUsize,
+    whole_bytes: AtomicUsize,
     collected: Mutex<Collected>,
     built: Mutex<Option<Arc<Built>>>,
     /// Rows of the probe side that wait for absent partitions, by lane.
-    kept: Mutex<Vec<Vec<RowPartition>>>,
+    kept: Mutex<Vec<Vec<SerialPartition>>>,
     /// Some row of the probe side was seen; one whose key is NULL.
     pub(crate) probe_seen: AtomicBool,
     pub(crate) probe_null_seen: AtomicBool,
@@ -52,7 +56,10 @@ pub(crate) struct JoinState {
 /// The build side as its lanes leave it.
 #[derive(Default)]
 struct Collected {
-    lanes: Vec<(RadixBits, Vec<RowPartition>)>,
+    /// Rows that were not divided.
+    whole: Vec<RowPartition>,
+    /// Those that were, of each lane by partition.
+    divided: Vec<Vec<SerialPartition>>,
     /// Rows that nothing can match, since their key has a NULL.
     unmatchable: Vec<RowPartition>,
     ranges: KeyRanges,
@@ -88,9 +95,27 @@ impl Built {
 pub(crate) struct Resident {
     /// Not in the table yet, with the next page.
     pub(crate) waiting: VecDeque<(RowPartition, usize)>,
+    /// Nor these, which were divided before it was known that they may stay.
+    pub(crate) serial: Vec<SerialPartition>,
     /// Keep the pages from being destroyed.
     pub(crate) parts: Vec<RowPartition>,
     pub(crate) pages: Vec<PinnedRows>,
+}
+
+impl Resident {
+    /// Rows that are not in the table yet.
+    fn rows(&self) -> usize {
+        let waiting = self.waiting.iter().map(|(part, _)| part.rows());
+        waiting.chain(self.serial.iter().map(SerialPartition::rows)).sum()
+    }
+
+    /// Their pages.
+    fn pages(&self) -> impl Iterator<Item = PageHandle> + '_ {
+        self.waiting
+            .iter()
+            .flat_map(|(part, _)| part.pages())
+            .chain(self.serial.iter().flat_map(SerialPartition::pages))
+    }
 }
 
 /// Partitions that do not stay in memory.
@@ -99,26 +124,41 @@ pub(crate) struct Absent {
     /// By partition.
     pub(crate) is_absent: Vec<bool>,
     /// Rows of the build side, by partition.
-    pub(crate) build: Mutex<Vec<Vec<RowPartition>>>,
+    pub(crate) build: Mutex<Vec<Vec<SerialPartition>>>,
 }
 
-/// Pages that a partition which is written to keeps open.
-pub(crate) fn open_bytes(side: &Side) -> usize {
-    PAGE_SIZE * side.layout.open_pages()
+/// Bytes of the pages that a partition of rows which wait keeps open while it is written to.
+pub(crate) const OPEN_BYTES: usize = PAGE_SIZE * SerialRows::OPEN_PAGES;
+
+/// Room for rows that wait, by partition. Those of the first are needed first, as partitions are joined one by one, so that they are to be in memory then.
+pub(crate) fn waiting_rows(ctx: &ExecContext, form: &Arc<SerialForm>, radix: RadixBits) -> SerialRows {
+    let needed = (radix.bits() > 0).then_some(NeededAt::LAST);
+    SerialRows::new(form, Arc::clone(&ctx.memory), CONSUMER, radix, needed)
 }
 
-/// Room for rows of `side`, by partition. Those of the first are needed first when partitions are joined one by one, and are to be in memory then.
-pub(crate) fn partitioned(ctx: &ExecContext, side: &Side, radix: RadixBits) -> PartitionedRows {
-    let (layout, memory) = (Arc::clone(&side.layout), Arc::clone(&ctx.memory));
-    let mut rows = PartitionedRows::new(layout, memory, CONSUMER, radix, false);
-    rows.set_needed((radix.bits() > 0).then_some(NeededAt::LAST));
-    rows
+/// Room for rows of the build side, in the order in which they come.
+pub(crate) fn build_rows(memory: &Arc<BufferManager>, plan: &JoinPlan, retain: bool) -> PartitionedRows {
+    let layout = Arc::clone(&plan.build.layout);
+    PartitionedRows::new(layout, Arc::clone(memory), CONSUMER, RadixBits::new(0), retain)
 }
 
-/// Bytes that joining with `parts` takes: pages and table.
-pub(crate) fn footprint(parts: &[RowPartition]) -> usize {
-    let rows = parts.iter().map(RowPartition::rows).sum();
-    parts.iter().map(RowPartition::bytes).sum::<usize>() + slots_for(rows) * size_of::<u64>()
+/// The one partition of `rows`, which retained their pages, pinned.
+pub(crate) fn pinned(rows: PartitionedRows) -> Result<(RowPartition, Vec<PinnedRows>), ExecError> {
+    let (mut parts, _retained) = rows.into_retained();
+    let mut part = parts.pop().expect("rows that are not divided are one partition");
+    let pages = (0..part.num_pages()).map(|page| part.pin_page(page)).collect::<Result<_, _>>()?;
+    Ok((part, pages))
+}
+
+/// Bytes that joining with `parts` takes: rows and table.
+pub(crate) fn footprint(parts: &[SerialPartition]) -> usize {
+    let rows = parts.iter().map(SerialPartition::rows).sum();
+    parts.iter().map(SerialPartition::loose_bytes).sum::<usize>() + table_bytes(rows)
+}
+
+/// Bytes of a table of `rows` rows.
+pub(crate) fn table_bytes(rows: usize) -> usize {
+    slots_for(rows) * size_of::<u64>()
 }
 
 impl JoinState {
@@ -130,6 +170,8 @@ impl JoinState {
             ctx,
             reaches,
             radix: OnceLock::new(),
+            whole_rows: AtomicUsize::new(0),
+            whole_bytes: AtomicUsize::new(0),
             collected: Mutex::default(),
             built: Mutex::default(),
             kept: Mutex::default(),
@@ -155,50 +197,64 @@ impl JoinState {
         })
     }
 
-    /// The bits that all lanes divide the build side by, decided when it first matters. Both sides have a page open for each partition and
-    /// lane, which must not take more than half of the grant: a side that is divided waits on disk. A partition that is too large for a lane in the
+    /// The bits that both sides are divided by, decided when it first matters. Each lane has a page open for each partition, which must not
+    /// take more than half of the grant. A partition that is too large for a lane in the
     /// end costs more, as both sides' rows of it are read and written again.
     pub(crate) fn radix(&self) -> RadixBits {
         *self.radix.get_or_init(|| {
-            let open = open_bytes(&self.plan.build).max(open_bytes(&self.plan.probe)) * self.ctx.settings.threads;
-            let partitions = self.grant() / 2 / open;
+            let partitions = self.grant() / 2 / (OPEN_BYTES * self.ctx.settings.threads);
             RadixBits::new(partitions.max(1).ilog2().clamp(BITS_MIN, BITS_MAX))
         })
     }
 
+    /// Counts rows of the build side that were not divided, and bytes of their pages. Whether all of them, and a table, are more than may stay.
+    pub(crate) fn outgrows(&self, rows: usize, bytes: usize) -> bool {
+        let rows = self.whole_rows.fetch_add(rows, Ordering::Relaxed) + rows;
+        let bytes = self.whole_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        bytes + table_bytes(rows) > self.grant()
+    }
+
     /// Takes what a lane of the build side wrote.
-    pub(crate) fn collect(&self, rows: PartitionedRows, unmatchable: Option<PartitionedRows>, ranges: &KeyRanges) {
-        let radix = rows.radix();
+    pub(crate) fn collect(
+        &self,
+        whole: PartitionedRows,
+        divided: Option<SerialRows>,
+        unmatchable: Option<PartitionedRows>,
+        ranges: &KeyRanges,
+    ) {
         let mut collected = self.collected.lock();
         collected.ranges.merge(ranges);
-        collected.lanes.push((radix, rows.into_partitions()));
+        collected.whole.extend(whole.into_partitions().into_iter().filter(|part| part.rows() > 0));
+        collected.divided.extend(divided.map(SerialRows::into_partitions));
         collected.unmatchable.extend(unmatchable.into_iter().flat_map(PartitionedRows::into_partitions));
     }
 
     /// The build side is complete: decides what stays in memory, and makes the table for it.
     pub(crate) fn settle(&self) -> Result<(), ExecError> {
-        let Collected { lanes, unmatchable, ranges } = std::mem::take(&mut *self.collected.lock());
+        let Collected { whole, divided, unmatchable, ranges } = std::mem::take(&mut *self.collected.lock());
         self.rest.add_unmatchable(unmatchable);
-        let all = || lanes.iter().flat_map(|(_, parts)| parts);
-        let rows = all().map(RowPartition::rows).sum::<usize>();
-        let bytes = all().map(RowPartition::bytes).sum::<usize>() + slots_for(rows) * size_of::<u64>();
+        let serial = || divided.iter().flatten();
+        let rows = whole.iter().map(RowPartition::rows).chain(serial().map(SerialPartition::rows)).sum::<usize>();
+        let bytes = whole.iter().map(RowPartition::bytes).chain(serial().map(SerialPartition::loose_bytes));
+        let bytes = bytes.sum::<usize>() + table_bytes(rows);
         let grant = self.grant();
         let mut key_sets = KeySets::new();
-        let mut resident: Vec<RowPartition> = Vec::new();
+        let mut resident = Resident::default();
         let mut absent = None;
         let strategy = self.ctx.settings.join_strategy;
         if bytes <= grant && strategy.is_none() {
             key_sets = self.reaches.tell(&self.plan, &self.ctx, &ranges, rows, false);
-            resident.extend(lanes.into_iter().flat_map(|(_, parts)| parts));
+            resident.waiting.extend(whole.into_iter().map(|part| (part, 0)));
+            resident.serial.extend(divided.into_iter().flatten().filter(|part| part.rows() > 0));
         } else {
             let radix = self.radix();
             let mut is_absent = vec![false; radix.fan_out()];
-            let mut build: Vec<Vec<RowPartition>> = is_absent.iter().map(|_| Vec::new()).collect();
+            let mut build: Vec<Vec<SerialPartition>> = is_absent.iter().map(|_| Vec::new()).collect();
             // Half for those that stay, the other for the pages of the probe side's rows that must wait.
             let mut left = grant / 2;
-            let divided = self.by_partition(lanes, radix)?;
+            let by_partition = self.by_partition(whole, divided, radix)?;
             self.reaches.tell(&self.plan, &self.ctx, &ranges, rows, true);
-            for (partition, parts) in divided.into_iter().enumerate() {
+            for (partition, parts) in by_partition.into_iter().enumerate() {
                 let takes = footprint(&parts);
                 let may_stay = match strategy {
                     None => true,
@@ -207,7 +263,7 @@ impl JoinState {
                 };
                 if may_stay && takes <= left {
                     left -= takes;
-                    resident.extend(parts);
+                    resident.serial.extend(parts);
                 } else {
                     is_absent[partition] = true;
                     build[partition] = parts;
@@ -218,50 +274,46 @@ impl JoinState {
             self.ctx.counters.note_strategy(note);
             absent = Some(Absent { radix, is_absent, build: Mutex::new(build) });
         }
-        let resident_rows = resident.iter().map(RowPartition::rows).sum();
+        let resident_rows = resident.rows();
         let hashed_rows = if self.plan.spec.ranges.is_some() { 0 } else { resident_rows };
         // A key that is NULL, where that is one like others, has no place among the values.
         let range = ranges.of_key(0).filter(|_| !self.plan.spec.nulls_equal);
         let order = KeyOrder::of(&self.plan.build.layout, range, hashed_rows);
         let table = TaggedTable::new(&self.ctx.memory, hashed_rows, order, self.plan.next)?;
-        self.ctx.memory.prefetch(resident.iter().flat_map(RowPartition::pages));
-        let waiting = resident.into_iter().filter(|part| part.rows() > 0).map(|part| (part, 0)).collect();
-        let resident = Mutex::new(Resident { waiting, ..Resident::default() });
+        self.ctx.memory.prefetch(resident.pages());
+        let resident = Mutex::new(resident);
         let (sorted, heap) = (OnceLock::new(), OnceLock::new());
         *self.built.lock() = Some(Arc::new(Built { table, sorted, heap, resident, rows, absent, key_sets }));
         self.ctx.pending_builds.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The rows of all lanes by partition. Lanes with few rows have not divided them, and have not told their keys.
+    /// All rows by partition. Those of lanes that ended before it was known that not all may stay are divided now.
     fn by_partition(
         &self,
-        lanes: Vec<(RadixBits, Vec<RowPartition>)>,
+        whole: Vec<RowPartition>,
+        lanes: Vec<Vec<SerialPartition>>,
         radix: RadixBits,
-    ) -> Result<Vec<Vec<RowPartition>>, ExecError> {
-        let mut by_partition: Vec<Vec<RowPartition>> = (0..radix.fan_out()).map(|_| Vec::new()).collect();
-        let mut divided = partitioned(&self.ctx, &self.plan.build, radix);
-        for (lane_radix, parts) in lanes {
-            if lane_radix == radix {
-                by_partition.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
-            } else {
-                self.divide(parts, &mut divided)?;
-            }
+    ) -> Result<Vec<Vec<SerialPartition>>, ExecError> {
+        let mut by_partition: Vec<Vec<SerialPartition>> = (0..radix.fan_out()).map(|_| Vec::new()).collect();
+        let late = self.divide(whole)?.into_partitions();
+        for parts in lanes.into_iter().chain([late]) {
+            by_partition.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
         }
-        by_partition.iter_mut().zip(divided.into_partitions()).for_each(|(all, part)| all.push(part));
         by_partition.iter_mut().for_each(|parts| parts.retain(|part| part.rows() > 0));
         Ok(by_partition)
     }
 
-    /// Moves the rows of `parts`, whose keys were not told yet, to `divided`.
-    pub(crate) fn divide(&self, parts: Vec<RowPartition>, divided: &mut PartitionedRows) -> Result<(), ExecError> {
+    /// Divides the rows of `parts`, whose keys were not told yet.
+    pub(crate) fn divide(&self, parts: Vec<RowPartition>) -> Result<SerialRows, ExecError> {
+        let mut divided = waiting_rows(&self.ctx, &self.plan.build_form, self.radix());
         for mut part in parts {
             if !self.reaches.is_empty() {
                 self.reaches.add_part(self.early_sets(), &self.plan.build.layout, &mut part)?;
             }
-            divided.append_partition(part)?;
+            divided.append_rows(part)?;
         }
-        Ok(())
+        Ok(divided)
     }
 
     /// The build side, complete.
@@ -277,7 +329,7 @@ impl JoinState {
     }
 
     /// Takes the rows that a lane of the probe side has kept, by partition.
-    pub(crate) fn keep(&self, rows: PartitionedRows) {
+    pub(crate) fn keep(&self, rows: SerialRows) {
         self.kept.lock().push(rows.into_partitions());
     }
 
