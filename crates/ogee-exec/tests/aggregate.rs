@@ -2,23 +2,25 @@
 //! every strategy, one to eight lanes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+#[path = "support/drain.rs"]
+mod drain;
+#[path = "support/hinted.rs"]
+mod hinted;
+#[path = "support/random.rs"]
+mod random;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow_array::{Array, ArrayRef, Float64Array, Int32Array, Int64Array, StringViewArray, cast::AsArray, types};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
-    AggregateStrategy, ChunksSource, CompareOp, ExecContext, ExecError, ExecSettings, Expr, OpenPipeline, Query,
-    Source, SourceLocal,
+    AggregateStrategy, ChunksSource, CompareOp, ExecContext, ExecSettings, Expr, OpenPipeline, Query,
     aggregate::{self, AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, GroupKey, GroupingSet},
 };
 use ogee_memory::{BufferManager, MemoryConfig, TempCompression};
-use ogee_scheduler::Scheduler;
 use ogee_vector::{Chunk, Domain, HashSeed};
+
+use self::{drain::drain, hinted::Hinted, random::Random};
 
 struct Data {
     schema: SchemaRef,
@@ -33,18 +35,6 @@ struct Row {
     value: Option<i64>,
     small: i32,
     float: Option<f64>,
-}
-
-/// A generator that needs no crate: the same rows for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % below
-    }
 }
 
 fn data(seed: u64, rows: usize, groups: u64, chunk: usize) -> Data {
@@ -168,20 +158,6 @@ impl Setup {
                 ..ExecSettings::default()
             },
         )
-    }
-}
-
-fn drain(query: Query, open: OpenPipeline, threads: usize) -> Result<Vec<Chunk>, ExecError> {
-    let scheduler = Scheduler::new(threads);
-    let mut stream = query.stream(open, &scheduler, 4);
-    let mut context = Context::from_waker(Waker::noop());
-    let mut chunks = Vec::new();
-    loop {
-        match stream.poll_next(&mut context) {
-            Poll::Ready(Some(chunk)) => chunks.push(chunk?.flatten()?),
-            Poll::Ready(None) => return Ok(chunks),
-            Poll::Pending => std::thread::sleep(Duration::from_micros(50)),
-        }
     }
 }
 
@@ -602,30 +578,6 @@ fn a_sum_that_leaves_its_type_is_an_error_and_one_that_comes_back_is_not() {
     assert_eq!(text(&run(vec![i64::MAX, 1, -1]).unwrap()), [i64::MAX.to_string()]);
     let error = run(vec![i64::MAX, 1]).unwrap_err();
     assert_eq!(error.code(), "OGEE_X001", "{error}");
-}
-
-/// Chunks with statistics that need not be true.
-struct Hinted {
-    chunks: Arc<dyn Source>,
-    domains: Vec<Domain>,
-}
-
-impl Source for Hinted {
-    fn name(&self) -> &str {
-        "hinted"
-    }
-
-    fn schema(&self) -> SchemaRef {
-        self.chunks.schema()
-    }
-
-    fn domains(&self) -> Vec<Domain> {
-        self.domains.clone()
-    }
-
-    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
-        self.chunks.local(ctx, lane)
-    }
 }
 
 /// Rows whose later part breaks what the first rows and the statistics made believe: numbers beyond the range, NULLs, ever more and

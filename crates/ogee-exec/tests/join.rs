@@ -2,9 +2,13 @@
 //! that are absent, one to eight lanes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/drain.rs"]
+mod drain;
+#[path = "support/random.rs"]
+mod random;
+
 use std::{
     sync::{Arc, atomic::Ordering},
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -12,24 +16,13 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray, ca
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
     ChunksSource, ExecContext, ExecError, ExecSettings, Expr, ForeignExpr, JoinStrategy, KeyFilters, OpenPipeline,
-    OutputStream, Query, RowsExpected,
+    Query, RowsExpected,
     join::{JoinColumn, JoinKey, JoinKind, JoinSpec, Residual, hash_join},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
-use ogee_scheduler::Scheduler;
 use ogee_vector::{Chunk, HashSeed};
 
-/// A generator that needs no crate: the same rows for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % below
-    }
-}
+use self::{drain::drain, random::Random};
 
 #[derive(Clone, Debug)]
 struct Row {
@@ -254,19 +247,6 @@ fn show(array: &dyn Array, row: usize) -> String {
     }
 }
 
-/// Waits for the stream without an executor.
-fn drain(mut stream: OutputStream) -> Result<Vec<Chunk>, ExecError> {
-    let mut chunks = Vec::new();
-    let mut cx = Context::from_waker(Waker::noop());
-    loop {
-        match stream.poll_next(&mut cx) {
-            Poll::Ready(Some(chunk)) => chunks.push(chunk?),
-            Poll::Ready(None) => return Ok(chunks),
-            Poll::Pending => std::thread::sleep(Duration::from_micros(100)),
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     name: &'static str,
@@ -343,18 +323,15 @@ fn run(setup: &Setup, case: Case, build: &[Row], probe: &[Row]) -> Vec<String> {
 
 /// The rows, and how many rows of the probe side were dropped before they came to the join.
 fn run_counting(setup: &Setup, case: Case, build: &[Row], probe: &[Row]) -> (Vec<String>, u64) {
-    let scheduler = Scheduler::new(setup.threads);
     let ctx = context(setup);
     let memory = Arc::clone(&ctx.memory);
     let mut query = Query::new(ctx);
     let spec = case.spec();
     let dropped = Arc::clone(&spec.dropped);
     let joined = hash_join(&mut query, open(build, setup.chunk), open(probe, setup.chunk), spec).unwrap();
-    let chunks = drain(query.stream(joined, &scheduler, 4)).unwrap();
     let mut out = Vec::new();
-    for chunk in chunks {
+    for chunk in drain(query, joined, setup.threads).unwrap() {
         assert!(chunk.len() <= setup.chunk, "chunks keep to the capacity");
-        let chunk = chunk.flatten().unwrap();
         for row in 0..chunk.len() {
             let columns = (0..chunk.num_columns()).map(|column| show(chunk.column(column).array, row));
             out.push(columns.collect::<Vec<_>>().join(" "));

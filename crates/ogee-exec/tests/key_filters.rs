@@ -1,14 +1,15 @@
 //! Groups and windows on the probe side of a join: those without a mate are not made, and no answer depends on that.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/drain.rs"]
+mod drain;
+
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use arrow_array::{Array, ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
@@ -22,8 +23,9 @@ use ogee_exec::{
     window::{WindowCall, WindowFunction, WindowSpec, window},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
-use ogee_scheduler::Scheduler;
 use ogee_vector::Chunk;
+
+use self::drain::drain;
 
 const ROWS: i64 = 4_000;
 const GROUPS: i64 = 500;
@@ -269,7 +271,6 @@ type Row = (Option<i64>, Option<i64>);
 
 /// The rows of the join, and how many rows were dropped before groups were made of them.
 fn run(setup: Setup, kind: JoinKind, what: Below, keys: usize, wait: bool) -> (Vec<Row>, u64) {
-    let scheduler = Scheduler::new(setup.threads);
     let mut query = Query::new(context(setup));
     let build = open(build_rows(), setup.chunk);
     let input = open((0..ROWS).map(row), setup.chunk);
@@ -278,30 +279,13 @@ fn run(setup: Setup, kind: JoinKind, what: Below, keys: usize, wait: bool) -> (V
     let spec = spec(kind, keys, probe_columns, wait);
     let dropped = Arc::clone(&spec.dropped);
     let joined = hash_join(&mut query, build, probe, spec).unwrap();
-    let mut stream = query.stream(joined, &scheduler, 4);
-    let mut out = Vec::new();
-    let mut cx = Context::from_waker(Waker::noop());
-    loop {
-        let chunk = match stream.poll_next(&mut cx) {
-            Poll::Ready(Some(chunk)) => chunk.unwrap().flatten().unwrap(),
-            Poll::Ready(None) => break,
-            Poll::Pending => {
-                std::thread::sleep(Duration::from_micros(100));
-                continue;
-            }
-        };
-        let value = |column: usize, row: usize| {
-            let values = chunk.column(column).array.as_primitive::<Int64Type>();
-            values.is_valid(row).then(|| values.value(row))
-        };
-        out.extend((0..chunk.len()).map(|row| match kind {
-            JoinKind::BuildSemi | JoinKind::BuildAnti => (value(0, row), None),
-            JoinKind::ProbeSemi | JoinKind::ProbeAnti => (None, value(0, row)),
-            _ => (value(0, row), value(1, row)),
-        }));
-    }
-    out.sort_unstable();
-    (out, dropped.load(Ordering::Relaxed))
+    let pair = |row: &[Option<i64>]| match kind {
+        JoinKind::BuildSemi | JoinKind::BuildAnti => (row[0], None),
+        JoinKind::ProbeSemi | JoinKind::ProbeAnti => (None, row[0]),
+        _ => (row[0], row[1]),
+    };
+    let rows = all_rows(query, joined, setup).iter().map(|row| pair(row)).collect();
+    (rows, dropped.load(Ordering::Relaxed))
 }
 
 #[test]
@@ -334,20 +318,9 @@ fn groups_without_a_mate_are_not_made() {
 
 /// All rows of `open`, in order.
 fn all_rows(query: Query, open: OpenPipeline, setup: Setup) -> Vec<Vec<Option<i64>>> {
-    let scheduler = Scheduler::new(setup.threads);
     let columns = open.columns();
-    let mut stream = query.stream(open, &scheduler, 4);
     let mut out = Vec::new();
-    let mut cx = Context::from_waker(Waker::noop());
-    loop {
-        let chunk = match stream.poll_next(&mut cx) {
-            Poll::Ready(Some(chunk)) => chunk.unwrap().flatten().unwrap(),
-            Poll::Ready(None) => break,
-            Poll::Pending => {
-                std::thread::sleep(Duration::from_micros(100));
-                continue;
-            }
-        };
+    for chunk in drain(query, open, setup.threads).unwrap() {
         let value = |column: usize, row: usize| {
             let values = chunk.column(column).array.as_primitive::<Int64Type>();
             values.is_valid(row).then(|| values.value(row))
@@ -480,18 +453,7 @@ fn without_keys_nothing_is_grouped() {
     let counters = Arc::clone(&query.ctx().counters);
     let joined =
         hash_join(&mut query, build, probe, spec(JoinKind::Inner, 1, numbers(&["k", "j", "v"]), true)).unwrap();
-    let scheduler = Scheduler::new(2);
-    let mut stream = query.stream(joined, &scheduler, 4);
-    let mut cx = Context::from_waker(Waker::noop());
-    loop {
-        match stream.poll_next(&mut cx) {
-            Poll::Ready(chunk) => {
-                assert!(chunk.is_none(), "no row has a mate");
-                break;
-            }
-            Poll::Pending => std::thread::sleep(Duration::from_micros(100)),
-        }
-    }
+    assert!(all_rows(query, joined, setup).is_empty(), "no row has a mate");
     let scanned = counters.rows_scanned.load(Ordering::Relaxed);
     assert!(scanned < ROWS as u64 / 2, "the source is stopped: {scanned} rows");
 }

@@ -1,20 +1,22 @@
 //! Sorts against Arrow's, under hostile settings: small memory, everything spilled, tiny chunks, one to eight lanes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/drain.rs"]
+mod drain;
 #[path = "sort/guesses.rs"]
 mod guesses;
+#[path = "support/hinted.rs"]
+mod hinted;
 #[path = "sort/packed.rs"]
 mod packed;
+#[path = "support/random.rs"]
+mod random;
 #[path = "sort/strings.rs"]
 mod strings;
 #[path = "sort/window.rs"]
 mod window;
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float32Array, Float64Array,
@@ -29,20 +31,11 @@ use ogee_exec::{
     sort::{SortKey, SortSpec, sort, supports},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
-use ogee_scheduler::Scheduler;
 use ogee_vector::Chunk;
 
-/// A generator that needs no crate: the same rows for the same seed.
-struct Random(u64);
+use self::{drain::drain, hinted::Hinted, random::Random};
 
 impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % below
-    }
-
     fn some<T>(&mut self, rows: usize, mut value: impl FnMut(&mut Self) -> T) -> Vec<Option<T>> {
         (0..rows).map(|_| (self.next(9) > 0).then(|| value(self))).collect()
     }
@@ -140,21 +133,7 @@ impl Setup {
         let ctx = self.context();
         let mut query = Query::new(ctx.clone());
         let open = build(&mut query, OpenPipeline::new(ChunksSource::new(schema(columns), chunks))).unwrap();
-        (drain(query, open, self.threads), ctx)
-    }
-}
-
-fn drain(query: Query, open: OpenPipeline, threads: usize) -> Vec<Chunk> {
-    let scheduler = Scheduler::new(threads);
-    let mut stream = query.stream(open, &scheduler, 4);
-    let mut context = Context::from_waker(Waker::noop());
-    let mut chunks = Vec::new();
-    loop {
-        match stream.poll_next(&mut context) {
-            Poll::Ready(Some(chunk)) => chunks.push(chunk.unwrap().flatten().unwrap()),
-            Poll::Ready(None) => return chunks,
-            Poll::Pending => std::thread::sleep(Duration::from_micros(50)),
-        }
+        (drain(query, open, self.threads).unwrap(), ctx)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use ogee_vector::Domain;
 
-use super::{packed::Hinted, *};
+use super::*;
 
 fn domain(nulls: bool, low: i64, high: i64) -> Domain {
     Domain { nulls, integers: Some((low, high)) }

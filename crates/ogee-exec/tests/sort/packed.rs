@@ -1,6 +1,5 @@
 //! Rows narrow enough to be moved: every layout, offsets and limits, statistics that do not hold, memory for a part of them.
 
-use ogee_exec::{Source, SourceLocal};
 use ogee_vector::Domain;
 
 use super::*;
@@ -10,30 +9,6 @@ fn narrow(seed: u64, rows: usize) -> Vec<ArrayRef> {
     let all = columns(seed, rows);
     // Few numbers, any 32 bits, unsigned of 64 bits, bool, double, decimal, date, row number.
     [0, 1, 3, 5, 6, 8, 11, all.len() - 1].map(|column: usize| Arc::clone(&all[column])).to_vec()
-}
-
-/// Chunks with statistics that need not be true.
-pub(super) struct Hinted {
-    pub(super) chunks: Arc<dyn Source>,
-    pub(super) domains: Vec<Domain>,
-}
-
-impl Source for Hinted {
-    fn name(&self) -> &str {
-        "hinted"
-    }
-
-    fn schema(&self) -> SchemaRef {
-        self.chunks.schema()
-    }
-
-    fn domains(&self) -> Vec<Domain> {
-        self.domains.clone()
-    }
-
-    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
-        self.chunks.local(ctx, lane)
-    }
 }
 
 /// Sorts `columns` by `by`, where statistics say `domains`, and compares what is left of it by `skip` and `fetch`, twice. What was noted on the way.

@@ -2,7 +2,7 @@
 
 use ogee_vector::Domain;
 
-use super::{packed::Hinted, *};
+use super::*;
 
 /// Strings of few words, so that most share a beginning with many others, at every length.
 fn texts(r: &mut Random, rows: usize, nulls: bool) -> ArrayRef {
