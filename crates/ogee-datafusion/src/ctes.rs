@@ -2,12 +2,13 @@
 //!
 //! DataFusion plans each use of a `WITH` query as a copy. One that groups, sorts out duplicates, ranks or rolls dice is worth keeping: it is run
 //! first, its rows become pages of the pool, and the query reads them as a table. Others are cheaper to run again, since each use
-//! pushes its own conditions into them, unless none has any and few rows are expected to be left of those that are read. Where each use of one that is kept wants a part of its own, such as a year, the rows of all these parts are
-//! kept and no others: the conditions reach what it reads, and that is read once.
+//! pushes its own conditions into them, unless none has any and few rows are expected to be left of those that are read. Where each use of
+//! one that is kept wants a part of its own, such as a year, the rows of all these parts are kept and no others: the conditions reach what
+//! it reads, and that is read once.
 //!
 //! Not here: running them (`session`); recursive ones; those within subqueries.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{convert::Infallible, ops::ControlFlow, sync::Arc};
 
 use datafusion::{
     common::tree_node::TreeNodeRecursion,
@@ -16,7 +17,7 @@ use datafusion::{
     sql::{
         parser::Statement as Parsed,
         sqlparser::ast::{
-            BinaryOperator, Expr, Ident, ObjectName, Query, SetExpr, Statement, TableFactor, TableWithJoins, Visit,
+            BinaryOperator, Cte, Expr, Ident, ObjectName, Query, Select, SetExpr, Statement, TableFactor, Visit,
             Visitor, With,
         },
     },
@@ -39,43 +40,107 @@ pub(crate) fn query_with(statement: &mut Parsed) -> Option<&mut Query> {
 
 /// Whether more than one place reads common table expression `index` of `query`.
 pub(crate) fn is_shared(query: &Query, index: usize) -> bool {
-    let Some(cte) = query.with.as_ref().and_then(|with| with.cte_tables.get(index)) else { return false };
-    let mut uses = Uses { name: normalized(&cte.alias.name), reads: 0 };
-    query.visit(&mut uses).is_continue() && uses.reads > 1
+    cte(query, index).is_some_and(|cte| reads(query, cte, |_, _| {}) > 1)
 }
 
-/// Counts who reads a name.
-struct Uses {
+fn cte(query: &Query, index: usize) -> Option<&Cte> {
+    query.with.as_ref()?.cte_tables.get(index)
+}
+
+/// How many places in `query` read `cte`. `of_select` is called for each that is a table of a `SELECT`, with that, and with what the table's columns
+/// are named by there.
+fn reads(query: &Query, cte: &Cte, of_select: impl FnMut(&Select, &str)) -> usize {
+    let mut reads = Reads { name: normalized(&cte.alias.name), count: 0, of_select };
+    let ControlFlow::Continue(()) = query.visit(&mut reads);
+    reads.count
+}
+
+/// Visits who reads a name.
+struct Reads<F> {
     name: String,
-    reads: usize,
+    count: usize,
+    of_select: F,
+}
+
+impl<F: FnMut(&Select, &str)> Reads<F> {
+    fn selects(&mut self, body: &SetExpr) {
+        match body {
+            SetExpr::SetOperation { left, right, .. } => {
+                self.selects(left);
+                self.selects(right);
+            }
+            SetExpr::Select(select) => {
+                for table in tables(select) {
+                    let TableFactor::Table { name, alias, .. } = table else { continue };
+                    let Some(name) = single(name).filter(|name| *name == self.name) else { continue };
+                    let alias = alias.as_ref().map_or(name, |alias| normalized(&alias.name));
+                    (self.of_select)(select, &alias);
+                }
+            }
+            // Queries in brackets are visited by themselves.
+            _ => {}
+        }
+    }
+}
+
+impl<F: FnMut(&Select, &str)> Visitor for Reads<F> {
+    type Break = Infallible;
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<Infallible> {
+        self.count += usize::from(single(relation).is_some_and(|name| name == self.name));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Infallible> {
+        self.selects(&query.body);
+        ControlFlow::Continue(())
+    }
+}
+
+/// What `select` reads.
+fn tables(select: &Select) -> impl Iterator<Item = &TableFactor> {
+    select
+        .from
+        .iter()
+        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)))
+}
+
+/// Whether `select` reads one table.
+fn has_one_table(select: &Select) -> bool {
+    tables(select).nth(1).is_none()
+}
+
+/// A name of one part.
+fn single(name: &ObjectName) -> Option<String> {
+    let [part] = &name.0[..] else { return None };
+    part.as_ident().map(normalized)
 }
 
 fn normalized(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
-impl Visitor for Uses {
-    type Break = ();
-
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-        if let [part] = &relation.0[..]
-            && part.as_ident().is_some_and(|ident| normalized(ident) == self.name)
-        {
-            self.reads += 1;
-        }
-        ControlFlow::Continue(())
-    }
+/// Whether all places that read common table expression `index` of `query` take its rows as they are: without a condition, and without others to join
+/// them with.
+pub(crate) fn is_read_whole(query: &Query, index: usize) -> bool {
+    let Some(cte) = cte(query, index) else { return false };
+    let mut whole = 0;
+    let all = reads(query, cte, |select, _| whole += usize::from(select.selection.is_none() && has_one_table(select)));
+    whole == all
 }
 
 /// The rows of common table expression `index` of `query` that are wanted by any of the places that read it, as a condition on its columns; `None` if
 /// it cannot be told of each that it wants only some.
 pub(crate) fn wanted(query: &Query, index: usize) -> Option<Expr> {
-    let cte = query.with.as_ref()?.cte_tables.get(index)?;
-    let name = normalized(&cte.alias.name);
-    let mut all = Uses { name: name.clone(), reads: 0 };
-    let mut parts = Parts { name, of: cte.alias.name.clone(), wanted: Vec::new() };
-    let visited = query.visit(&mut all).is_continue() && query.visit(&mut parts).is_continue();
-    if !visited || parts.wanted.len() != all.reads {
+    let cte = cte(query, index)?;
+    let mut wanted: Vec<Comparisons> = Vec::new();
+    let all = reads(query, cte, |select, relation| {
+        let part = Part { of: &cte.alias.name, relation, alone: has_one_table(select) };
+        let mut compared = Comparisons::new();
+        select.selection.iter().for_each(|condition| part.comparisons(condition, &mut compared));
+        wanted.extend((!compared.is_empty()).then_some(compared));
+    });
+    if wanted.len() != all {
         return None;
     }
     let of_columns = |is_of: &dyn Fn(&str) -> bool| {
@@ -83,13 +148,13 @@ pub(crate) fn wanted(query: &Query, index: usize) -> Option<Expr> {
         let of_use = |comparisons: &Comparisons| {
             comparisons.iter().filter(|(column, _)| is_of(column)).map(|(_, expr)| expr.clone()).reduce(both)
         };
-        let mut uses = parts.wanted.iter().map(of_use).collect::<Option<Vec<_>>>()?;
+        let mut uses = wanted.iter().map(of_use).collect::<Option<Vec<_>>>()?;
         uses.sort_by_key(ToString::to_string);
         uses.dedup();
         let either = |a, b| binary(a, BinaryOperator::Or, b);
         uses.into_iter().map(nested).reduce(either).map(nested)
     };
-    let mut columns: Vec<&String> = parts.wanted.iter().flatten().map(|(column, _)| column).collect();
+    let mut columns: Vec<&String> = wanted.iter().flatten().map(|(column, _)| column).collect();
     columns.sort_unstable();
     columns.dedup();
     let all = of_columns(&|_| true);
@@ -109,64 +174,36 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
-/// What those want who read a name and compare its columns with constants.
-struct Parts {
-    name: String,
-    /// The name as the table that conditions are about.
-    of: Ident,
-    /// By place.
-    wanted: Vec<Comparisons>,
+/// A table of a `SELECT` of which conditions leave a part.
+struct Part<'a> {
+    /// The name of the common table expression, which conditions are to be about.
+    of: &'a Ident,
+    /// What its columns are named by.
+    relation: &'a str,
+    /// It is the only table, so that columns need no name.
+    alone: bool,
 }
 
-impl Parts {
-    fn add(&mut self, body: &SetExpr) {
-        match body {
-            SetExpr::SetOperation { left, right, .. } => {
-                self.add(left);
-                self.add(right);
-            }
-            SetExpr::Select(select) => {
-                let factors = |from: &'_ TableWithJoins| -> Vec<TableFactor> {
-                    let joined = from.joins.iter().map(|join| &join.relation);
-                    std::iter::once(&from.relation).chain(joined).cloned().collect()
-                };
-                let factors: Vec<TableFactor> = select.from.iter().flat_map(factors).collect();
-                let alone = factors.len() == 1;
-                for factor in &factors {
-                    let TableFactor::Table { name, alias, .. } = factor else { continue };
-                    let Some(name) = single(name).filter(|name| *name == self.name) else { continue };
-                    let alias = alias.as_ref().map_or(name, |alias| normalized(&alias.name));
-                    let mut of_use = Vec::new();
-                    if let Some(condition) = &select.selection {
-                        self.comparisons(condition, &alias, alone, &mut of_use);
-                    }
-                    if !of_use.is_empty() {
-                        self.wanted.push(of_use);
-                    }
-                }
-            }
-            // Queries in brackets are visited by themselves.
-            _ => {}
-        }
-    }
-
-    /// Those parts of a condition that compare a column of `relation`, the only one there is if it is `alone`, with constants, as conditions on the
-    /// name. None is true for NULL: rows that an outer join fills up since others were not kept do not pass the condition either.
-    fn comparisons(&self, condition: &Expr, relation: &str, alone: bool, found: &mut Comparisons) {
+impl Part<'_> {
+    /// Those parts of a condition that compare a column of the table with constants. None is true for NULL: rows that an outer join fills up since
+    /// others were not kept do not pass the condition either.
+    fn comparisons(&self, condition: &Expr, found: &mut Comparisons) {
         let column = |expr: &Expr| -> Option<(String, Box<Expr>)> {
             let column = match expr {
-                Expr::CompoundIdentifier(parts) if parts.len() == 2 && normalized(&parts[0]) == relation => &parts[1],
-                Expr::Identifier(column) if alone => column,
+                Expr::CompoundIdentifier(parts) if parts.len() == 2 && normalized(&parts[0]) == self.relation => {
+                    &parts[1]
+                }
+                Expr::Identifier(column) if self.alone => column,
                 _ => return None,
             };
             let of_name = Expr::CompoundIdentifier(vec![self.of.clone(), column.clone()]);
             Some((normalized(column), Box::new(of_name)))
         };
         let compared = match condition {
-            Expr::Nested(inner) => return self.comparisons(inner, relation, alone, found),
+            Expr::Nested(inner) => return self.comparisons(inner, found),
             Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-                self.comparisons(left, relation, alone, found);
-                return self.comparisons(right, relation, alone, found);
+                self.comparisons(left, found);
+                return self.comparisons(right, found);
             }
             Expr::BinaryOp { left, op, right } if is_comparison(op) => match (column(left), column(right)) {
                 (Some((name, column)), None) if is_constant(right) => {
@@ -189,67 +226,6 @@ impl Parts {
         };
         found.extend(compared);
     }
-}
-
-impl Visitor for Parts {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        self.add(&query.body);
-        ControlFlow::Continue(())
-    }
-}
-
-/// Whether all places that read common table expression `index` of `query` take its rows as they are: without a condition, and without others to join
-/// them with.
-pub(crate) fn is_read_whole(query: &Query, index: usize) -> bool {
-    let Some(cte) = query.with.as_ref().and_then(|with| with.cte_tables.get(index)) else { return false };
-    let name = normalized(&cte.alias.name);
-    let (mut all, mut whole) = (Uses { name: name.clone(), reads: 0 }, WholeReads { name, reads: 0 });
-    query.visit(&mut all).is_continue() && query.visit(&mut whole).is_continue() && whole.reads == all.reads
-}
-
-/// Counts who reads a name and nothing else.
-struct WholeReads {
-    name: String,
-    reads: usize,
-}
-
-impl WholeReads {
-    fn add(&mut self, body: &SetExpr) {
-        match body {
-            SetExpr::SetOperation { left, right, .. } => {
-                self.add(left);
-                self.add(right);
-            }
-            SetExpr::Select(select) => {
-                if let [from] = &select.from[..]
-                    && let TableFactor::Table { name, .. } = &from.relation
-                    && from.joins.is_empty()
-                    && select.selection.is_none()
-                    && single(name).is_some_and(|name| name == self.name)
-                {
-                    self.reads += 1;
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Visitor for WholeReads {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        self.add(&query.body);
-        ControlFlow::Continue(())
-    }
-}
-
-/// A name of one part.
-fn single(name: &ObjectName) -> Option<String> {
-    let [part] = &name.0[..] else { return None };
-    part.as_ident().map(normalized)
 }
 
 fn is_comparison(op: &BinaryOperator) -> bool {
@@ -285,7 +261,7 @@ pub(crate) fn body(query: &Query, index: usize) -> Option<Parsed> {
 
 /// The rows for which `wanted` is true of what `body`, of common table expression `index` of `query`, gives.
 pub(crate) fn part(query: &Query, index: usize, body: Parsed, wanted: Expr) -> Option<Parsed> {
-    let alias = query.with.as_ref()?.cte_tables.get(index)?.alias.clone();
+    let alias = cte(query, index)?.alias.clone();
     let Parsed::Statement(body) = body else { return None };
     let Statement::Query(body) = *body else { return None };
     let mut outer = parse("SELECT * FROM w WHERE true").expect("a statement in plain SQL").pop()?.0;
