@@ -81,10 +81,6 @@ impl<T: WideInteger> Accumulator for SumInteger<T> {
         sums_as(states.iter().map(|s| s.seen.then_some(s.sum)), output)
     }
 
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Ok(vec![Self::results(states, output)?])
-    }
-
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
         let column = &columns[0];
         let sum = column.is_valid(row).then(|| match column.data_type() {
@@ -171,10 +167,6 @@ impl<T: WideInteger> Accumulator for ShortSum<T> {
         SumInteger::results(&states.iter().map(wide).collect::<Vec<_>>(), output)
     }
 
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Ok(vec![Self::results(states, output)?])
-    }
-
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
         let wide = SumInteger::<T>::from_columns(columns, row)?;
         Some(Self { sum: wide.sum as i64, input: PhantomData })
@@ -218,10 +210,6 @@ impl Accumulator for SumDecimal {
         };
         let sums = states.iter().map(narrow).collect::<Result<Vec<_>, _>>()?;
         sums_as(sums.into_iter(), output)
-    }
-
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Ok(vec![Self::results(states, output)?])
     }
 
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
@@ -498,10 +486,6 @@ impl Accumulator for ShortSumFloat {
         Ok(Arc::new(Float64Array::from_iter_values(states.iter().map(|state| state.sum))))
     }
 
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Ok(vec![Self::results(states, output)?])
-    }
-
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
         let sum = columns[0].as_primitive::<Float64Type>();
         sum.is_valid(row).then(|| Self { sum: sum.value(row) })
@@ -563,10 +547,6 @@ impl<T: WideInteger, const OP: u8> Accumulator for Bits<T, OP> {
         // The low bits are those of the value, whatever its width and sign.
         let narrow = states.iter().map(|s| s.seen.then(|| T::narrow(s.bits)));
         Ok(Arc::new(narrow.collect::<PrimitiveArray<T>>().with_data_type(output.clone())))
-    }
-
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
-        Ok(vec![Self::results(states, output)?])
     }
 
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {

@@ -94,8 +94,10 @@ pub(crate) trait Accumulator: Copy + Send + Sync + 'static {
     /// The results of `states`, of type `output`.
     fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError>;
 
-    /// The states as columns, in the order and types in which the front end exchanges them.
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError>;
+    /// The states as columns, in the order and types in which the front end exchanges them: those of most are their results.
+    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+        Ok(vec![Self::results(states, output)?])
+    }
 
     /// State `row` of columns made by [`to_columns`](Self::to_columns); `None`: nothing was counted.
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self>;

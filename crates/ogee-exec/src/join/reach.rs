@@ -175,7 +175,7 @@ fn kept_for(
     mut keys: KeyColumns,
     groups_wait: bool,
     rows: &dyn Fn() -> u64,
-    found: &mut dyn FnMut(KeyColumns, Site),
+    found: &mut dyn FnMut(&KeyColumns, Site),
 ) {
     for operator in open.operators.iter().rev() {
         let kept: Vec<(usize, Kept<'_>)> =
@@ -185,7 +185,7 @@ fn kept_for(
             if of_side >= KEPT_MIN && rows() <= of_side / 2 {
                 let columns: Vec<usize> = kept.iter().map(|(_, kept)| kept.column).collect();
                 let keys: KeyColumns = kept.iter().map(|(key, kept)| (*key, kept.column)).collect();
-                found(keys.clone(), Site::before_sink(query, *pipeline, &columns));
+                found(&keys, Site::before_sink(query, *pipeline, &columns));
                 kept_for(query, query.pipeline(*pipeline), keys, true, rows, found);
             }
         }
@@ -243,9 +243,8 @@ impl Reaches {
             let depth = |column: usize| site(&[column]).depth();
             let deepest = known.iter().map(|&(_, column)| depth(column)).min().expect("there are some");
             let far: Vec<_> = known.iter().copied().filter(|&(_, column)| depth(column) == deepest).collect();
-            let whole = (far.len() < known.len()).then(|| known.clone());
-            let mut add = |keys: KeyColumns, site: Site| {
-                let keys: Vec<usize> = keys.into_iter().map(|(key, _)| key).collect();
+            let mut add = |keys: &KeyColumns, site: Site| {
+                let keys: Vec<usize> = keys.iter().map(|&(key, _)| key).collect();
                 match reaches.iter_mut().find(|reach: &&mut Reach| reach.keys == keys) {
                     Some(reach) => reach.sites.push(site),
                     None => {
@@ -255,13 +254,12 @@ impl Reaches {
                     }
                 }
             };
-            let columns = |keys: &KeyColumns| keys.iter().map(|&(_, column)| column).collect::<Vec<_>>();
-            let far_from = site(&columns(&far));
-            add(far, far_from);
-            if let Some(whole) = whole {
-                let site = site(&columns(&whole));
+            let site_of = |keys: &KeyColumns| site(&keys.iter().map(|&(_, column)| column).collect::<Vec<_>>());
+            add(&far, site_of(&far));
+            if far.len() < known.len() {
+                let site = site_of(&known);
                 if !site.is_next {
-                    add(whole, site);
+                    add(&known, site);
                 }
             }
             kept_for(query, probe, known, spec.groups_wait, &|| spec.build_rows.get(), &mut add);

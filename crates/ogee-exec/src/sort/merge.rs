@@ -117,6 +117,11 @@ impl Merge {
         Ok(merge)
     }
 
+    /// The plan that the rows are of.
+    pub(super) fn plan(&self) -> &SortPlan {
+        &self.plan
+    }
+
     /// Rows of the runs that come before the first of these.
     pub(crate) fn before(&self) -> usize {
         self.before

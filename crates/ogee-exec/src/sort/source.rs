@@ -233,7 +233,6 @@ impl Source for SortSource {
 
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         Ok(Box::new(SortSourceLocal {
-            plan: self.plans.latest(),
             plans: Arc::clone(&self.plans),
             codes: Codes::default(),
             ctx: ctx.clone(),
@@ -255,8 +254,6 @@ impl Source for SortSource {
 
 struct SortSourceLocal {
     plans: Arc<SortPlans>,
-    /// The one that all runs have in the end.
-    plan: Arc<SortPlan>,
     codes: Codes,
     ctx: ExecContext,
     sorted: Arc<SortedRows>,
@@ -278,9 +275,9 @@ impl SourceLocal for SortSourceLocal {
     fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
         loop {
             let Some((range, merge)) = &mut self.range else {
-                self.plan = self.plans.latest();
-                let cut = cut(&self.plan, &self.order, self.wanted);
-                self.range = self.sorted.next_range(&self.ctx, &cut, &self.plan)?;
+                let plan = self.plans.latest();
+                let cut = cut(&plan, &self.order, self.wanted);
+                self.range = self.sorted.next_range(&self.ctx, &cut, &plan)?;
                 let Some((range, merge)) = &self.range else { return Ok(SourceStep::Exhausted) };
                 self.order.enter(self.lane, *range);
                 self.row = merge.before();
@@ -307,7 +304,7 @@ impl SourceLocal for SortSourceLocal {
             self.row += self.rows.len();
             if !wanted.is_empty() {
                 // SAFETY: the merge keeps the rows pinned until it is asked for more.
-                return Ok(SourceStep::Chunk(unsafe { self.plan.gather(&self.rows[wanted], &mut self.codes)? }));
+                return Ok(SourceStep::Chunk(unsafe { merge.plan().gather(&self.rows[wanted], &mut self.codes)? }));
             }
         }
     }
