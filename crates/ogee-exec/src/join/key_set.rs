@@ -61,18 +61,18 @@ pub(crate) struct KeyScratch {
     holds: Vec<bool>,
 }
 
-/// `$body` with `$values` being the integers of `$array`, whose type is [`PhysicalType::is_integer`].
-macro_rules! with_integers {
-    ($array:expr, $values:ident => $body:expr) => {{
-        use PhysicalType as P;
+/// `$body` with `$integer` being the type of the values of `$physical`, which is [`PhysicalType::is_integer`]; that of short decimals, which rows and
+/// arrays keep differently, is `$decimal`.
+macro_rules! with_integer {
+    ($physical:expr, $decimal:ty, $integer:ident => $body:expr) => {{
+        use ogee_vector::PhysicalType as P;
         macro_rules! of {
             ($t:ty) => {{
-                let values = ogee_vector::integer_values::<$t>($array);
-                let $values: &[$t] = &values;
+                type $integer = $t;
                 $body
             }};
         }
-        match PhysicalType::of($array.data_type())? {
+        match $physical {
             P::I8 => of!(i8),
             P::I16 => of!(i16),
             P::I32 => of!(i32),
@@ -80,13 +80,24 @@ macro_rules! with_integers {
             P::U8 => of!(u8),
             P::U16 => of!(u16),
             P::U32 => of!(u32),
-            P::ShortDecimal => of!(i128),
+            P::ShortDecimal => of!($decimal),
             other => unreachable!("{other:?} is no integer of 64 bits"),
         }
     }};
 }
 
-pub(crate) use with_integers;
+/// `$body` with `$values` being the integers of `$array`, whose type is [`PhysicalType::is_integer`].
+macro_rules! with_integers {
+    ($array:expr, $values:ident => $body:expr) => {
+        with_integer!(PhysicalType::of($array.data_type())?, i128, Value => {
+            let values = ogee_vector::integer_values::<Value>($array);
+            let $values: &[Value] = &values;
+            $body
+        })
+    };
+}
+
+pub(crate) use {with_integer, with_integers};
 
 /// Sets bits of a word. Most are there already where keys repeat, and then the line stays shared.
 #[inline(always)]
@@ -141,25 +152,11 @@ impl KeySet {
             Self::Empty => {}
             Self::Bits(bits) => {
                 let column = layout.column(key);
-                macro_rules! of {
-                    ($t:ty) => {
-                        rows.for_each(|row| {
-                            // SAFETY: the caller vouches for the rows; the column is of this type.
-                            let value = unsafe { row.add(column.offset).cast::<$t>().read_unaligned() };
-                            bits.add(value.wide());
-                        })
-                    };
-                }
-                match column.physical {
-                    PhysicalType::I8 => of!(i8),
-                    PhysicalType::I16 => of!(i16),
-                    PhysicalType::I32 => of!(i32),
-                    PhysicalType::I64 | PhysicalType::ShortDecimal => of!(i64),
-                    PhysicalType::U8 => of!(u8),
-                    PhysicalType::U16 => of!(u16),
-                    PhysicalType::U32 => of!(u32),
-                    other => unreachable!("{other:?} is no integer of 64 bits"),
-                }
+                with_integer!(column.physical, i64, Stored => rows.for_each(|row| {
+                    // SAFETY: the caller vouches for the rows; the column is of this type.
+                    let value = unsafe { row.add(column.offset).cast::<Stored>().read_unaligned() };
+                    bits.add(value.wide());
+                }));
             }
             // SAFETY: as above.
             Self::Bloom(bloom) => rows.for_each(|row| bloom.add(unsafe { ogee_row::row_hash(row) })),

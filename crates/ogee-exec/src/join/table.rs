@@ -19,7 +19,12 @@ use ogee_memory::{Access, BufferManager, MemoryError, NonPaged};
 use ogee_row::{HeapBuffers, PinnedRows, RadixBits, RowLayout, row_hash};
 use ogee_vector::{Integer, PhysicalType};
 
-use super::{CONSUMER, key_set::with_integers, ranges::RangeTable, side::Keys};
+use super::{
+    CONSUMER,
+    key_set::{with_integer, with_integers},
+    ranges::RangeTable,
+    side::Keys,
+};
 use crate::{
     ExecError,
     keys::{slots_for, spread},
@@ -99,6 +104,9 @@ impl KeyOrder {
 
 /// Which slot a row's chain begins at.
 trait Place: Copy {
+    /// How `table` chooses slots.
+    fn of(table: &TaggedTable) -> Self;
+
     /// # Safety
     /// `row` is a row of the layout of the table's rows, or of another with the same keys.
     unsafe fn slot(self, row: *const u8) -> usize;
@@ -117,6 +125,10 @@ impl ByHash {
 }
 
 impl Place for ByHash {
+    fn of(table: &TaggedTable) -> Self {
+        Self { mask: table.slots.len() as u64 / size_of::<u64>() as u64 - 1 }
+    }
+
     #[inline(always)]
     unsafe fn slot(self, row: *const u8) -> usize {
         // SAFETY: the caller vouches for the row.
@@ -132,6 +144,10 @@ struct ByKey<T> {
 }
 
 impl<T: Integer> Place for ByKey<T> {
+    fn of(table: &TaggedTable) -> Self {
+        Self { order: table.order.expect("a table without one goes by hashes"), stored: PhantomData }
+    }
+
     #[inline(always)]
     unsafe fn slot(self, row: *const u8) -> usize {
         // SAFETY: the caller vouches for the row, whose key is a `T` at this offset.
@@ -140,32 +156,20 @@ impl<T: Integer> Place for ByKey<T> {
     }
 }
 
-/// `$body` with `$place` being the [`Place`] of rows in `$table`.
+/// `$body` with `$place` being how `$table` chooses slots, a type that is [`Place`].
 macro_rules! with_place {
-    ($table:expr, $place:ident => $body:expr) => {{
-        macro_rules! by_key {
-            ($t:ty, $order:expr) => {{
-                let $place = ByKey::<$t> { order: $order, stored: PhantomData };
-                $body
-            }};
-        }
+    ($table:expr, $place:ident => $body:expr) => {
         match $table.order {
             None => {
-                let $place = $table.by_hash();
+                type $place = ByHash;
                 $body
             }
-            Some(order) => match order.physical {
-                PhysicalType::I8 => by_key!(i8, order),
-                PhysicalType::I16 => by_key!(i16, order),
-                PhysicalType::I32 => by_key!(i32, order),
-                PhysicalType::I64 | PhysicalType::ShortDecimal => by_key!(i64, order),
-                PhysicalType::U8 => by_key!(u8, order),
-                PhysicalType::U16 => by_key!(u16, order),
-                PhysicalType::U32 => by_key!(u32, order),
-                other => unreachable!("{other:?} is no integer of 64 bits"),
-            },
+            Some(order) => with_integer!(order.physical, i64, Stored => {
+                type $place = ByKey<Stored>;
+                $body
+            }),
         }
-    }};
+    };
 }
 
 /// The table.
@@ -203,25 +207,28 @@ impl TaggedTable {
         first < end
     }
 
-    fn by_hash(&self) -> ByHash {
-        ByHash { mask: self.slots.len() as u64 / size_of::<u64>() as u64 - 1 }
-    }
-
     /// Puts the rows of `page` at the heads of their chains. Any number of threads may do so at once.
     ///
     /// # Safety
     /// The rows are of the join's layout, on a page that stays pinned as long as anybody looks into the table, and nobody else inserts them.
     pub(crate) unsafe fn insert(&self, page: &PinnedRows) {
-        with_place!(self, place => {
-            for row in 0..page.len() {
-                if row + AHEAD < page.len() {
-                    // SAFETY: a row of the page.
-                    self.prefetch_slot(unsafe { place.slot(page.row(row + AHEAD)) });
-                }
-                // SAFETY: the caller vouches for the rows.
-                unsafe { self.insert_at(place.slot(page.row(row)), page.row(row)) };
+        let insert: unsafe fn(&Self, &PinnedRows) = with_place!(self, P => Self::insert_by::<P>);
+        // SAFETY: the caller vouches for the rows.
+        unsafe { insert(self, page) };
+    }
+
+    /// # Safety
+    /// As [`insert`](Self::insert).
+    unsafe fn insert_by<P: Place>(&self, page: &PinnedRows) {
+        let place = P::of(self);
+        for row in 0..page.len() {
+            if row + AHEAD < page.len() {
+                // SAFETY: a row of the page.
+                self.prefetch_slot(unsafe { place.slot(page.row(row + AHEAD)) });
             }
-        });
+            // SAFETY: the caller vouches for the rows.
+            unsafe { self.insert_at(place.slot(page.row(row)), page.row(row)) };
+        }
     }
 
     /// # Safety
@@ -248,7 +255,7 @@ impl TaggedTable {
         slots.clear();
         match &self.order {
             None => {
-                let place = self.by_hash();
+                let place = ByHash::of(self);
                 slots.extend(keys.hashes.iter().map(|&hash| place.slot_of(RadixBits::stored_hash(hash))));
             }
             Some(order) => {
@@ -270,8 +277,18 @@ impl TaggedTable {
     /// `rows` are pinned rows whose layout has the same keys as that of the table's rows.
     pub(crate) unsafe fn slots_of_rows(&self, rows: &[*const u8], slots: &mut Vec<usize>) {
         slots.clear();
+        let extend: unsafe fn(&Self, &[*const u8], &mut Vec<usize>) =
+            with_place!(self, P => Self::extend_slots_by::<P>);
         // SAFETY: the caller vouches for the rows.
-        with_place!(self, place => slots.extend(rows.iter().map(|&row| unsafe { place.slot(row) })));
+        unsafe { extend(self, rows, slots) };
+    }
+
+    /// # Safety
+    /// As [`slots_of_rows`](Self::slots_of_rows).
+    unsafe fn extend_slots_by<P: Place>(&self, rows: &[*const u8], slots: &mut Vec<usize>) {
+        let place = P::of(self);
+        // SAFETY: the caller vouches for the rows.
+        slots.extend(rows.iter().map(|&row| unsafe { place.slot(row) }));
     }
 
     /// The first row of the chain at `slot` that a row with this stored hash could be in, or null.
