@@ -42,7 +42,8 @@ const SMALL: [&str; 4] = ["part", "customer", "supplier", "date"];
 /// So many customers and suppliers of TPC-H are one here.
 const MERGED: i64 = 5;
 
-const MONTHS: [&str; 12] = [
+/// As dates name them.
+pub(crate) const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",

@@ -10,6 +10,7 @@ use super::world::{EPISODE, SERIES, Stream, Title, World, chance, many, one, ran
 use crate::random::Random;
 use crate::rows::Rows;
 use crate::rows::Value::{Null, Number, Owned, Text};
+use crate::ssb::MONTHS;
 
 fn number(value: u64) -> crate::rows::Value<'static> {
     Number(value as i64)
@@ -54,20 +55,6 @@ fn md5(random: &mut Random) -> String {
 
 /// `12 May 2006` in about that year.
 fn day(random: &mut Random, year: i64) -> String {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
     let late = i64::from(chance(random, 15.0));
     format!("{} {} {}", random.below(28) + 1, one(random, &MONTHS), year + late)
 }

@@ -19,7 +19,7 @@ use super::{
     fixed::{array, check_codes, plain},
     hybrid::Picks,
     strings::byte_array,
-    values::Decode,
+    values::{Decode, reused},
 };
 
 /// Codes, and the values that they stand for.
@@ -109,10 +109,7 @@ impl Decode for Codes {
     }
 
     fn begin(&mut self, rows: usize) -> Vec<u32> {
-        let mut codes = self.last.take().and_then(|last| last.into_vec().ok()).unwrap_or_default();
-        codes.clear();
-        codes.reserve(rows);
-        codes
+        reused(self.last.take(), rows)
     }
 
     fn finish(&mut self, mut codes: Vec<u32>, nulls: &mut NullBufferBuilder) -> Result<Column, ParquetError> {

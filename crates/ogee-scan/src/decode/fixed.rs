@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use super::{
     cursor::{DictionaryPage, Values},
     hybrid::Picks,
-    values::Decode,
+    values::{Decode, reused},
 };
 
 /// A number as files have it: little endian.
@@ -173,10 +173,7 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
     }
 
     fn begin(&mut self, rows: usize) -> Vec<O> {
-        let mut values = self.last.take().and_then(|last| last.into_vec().ok()).unwrap_or_default();
-        values.clear();
-        values.reserve(rows);
-        values
+        reused(self.last.take(), rows)
     }
 
     fn finish(&mut self, values: Vec<O>, nulls: &mut NullBufferBuilder) -> Result<Column, ParquetError> {

@@ -23,7 +23,7 @@ use super::{
     cursor::{DictionaryPage, Values},
     fixed::check_codes,
     hybrid::Picks,
-    values::Decode,
+    values::{Decode, reused},
 };
 
 /// Number of the buffer with the dictionary's longer values among those of a column, and of that with the others.
@@ -181,8 +181,7 @@ impl Decode for Strings {
         // All that is needed at once: a vector that grows is copied, and touches more memory than it takes in the end. The memory of the
         // dictionary before is used again, unless rows still refer to it.
         let before = std::mem::replace(&mut self.dictionary_bytes, Buffer::from_vec(Vec::<u8>::new()));
-        let mut long = before.into_vec::<u8>().unwrap_or_default();
-        long.clear();
+        let mut long: Vec<u8> = reused(Some(before), 0);
         long.reserve_exact(page.len().saturating_sub(values.saturating_mul(size_of::<u32>())));
         let mut bytes = Bytes { long, ..Bytes::default() };
         self.dictionary.clear();
@@ -251,15 +250,10 @@ impl Decode for Strings {
 
     fn begin(&mut self, rows: usize) -> Vec<u128> {
         let (long, views) = self.last.take().unzip();
-        let again = |buffer: Option<Buffer>| buffer.and_then(|buffer| buffer.into_vec::<u8>().ok());
-        self.plain = Bytes { long: again(long).unwrap_or_default(), ..std::mem::take(&mut self.plain) };
-        self.plain.long.clear();
+        self.plain.long = reused(long, 0);
         self.plain.starts.clear();
         self.plain.odd = false;
-        let mut views: Vec<u128> = views.and_then(|views| views.into_vec().ok()).unwrap_or_default();
-        views.clear();
-        views.reserve(rows);
-        views
+        reused(views, rows)
     }
 
     fn finish(&mut self, views: Vec<u128>, nulls: &mut NullBufferBuilder) -> Result<Column, ParquetError> {

@@ -2,7 +2,7 @@
 //!
 //! Not here: how a value is made (`fixed`, `codes`).
 
-use arrow_buffer::NullBufferBuilder;
+use arrow_buffer::{ArrowNativeType, Buffer, NullBufferBuilder};
 use ogee_vector::Column;
 use parquet::errors::ParquetError;
 
@@ -36,6 +36,14 @@ pub(super) trait Decode: Send {
 
     /// The column of `values`; those that `nulls` says are NULL are defaults.
     fn finish(&mut self, values: Vec<Self::Out>, nulls: &mut NullBufferBuilder) -> Result<Column, ParquetError>;
+}
+
+/// An empty vector for `rows` values, in the memory of the batch before where nobody refers to that any more.
+pub(super) fn reused<T: ArrowNativeType>(last: Option<Buffer>, rows: usize) -> Vec<T> {
+    let mut values = last.and_then(|last| last.into_vec().ok()).unwrap_or_default();
+    values.clear();
+    values.reserve(rows);
+    values
 }
 
 /// A column whose values `D` makes.
