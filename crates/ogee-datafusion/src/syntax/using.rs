@@ -18,7 +18,7 @@ use crate::names::{call, normal_name};
 /// Writes out the joins of the `SELECT` that `query` is, and what its clauses say of their columns.
 pub(super) fn in_query(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
-    if !select.from.iter().any(is_affected) {
+    if !select.from.iter_mut().any(is_affected) {
         return;
     }
     let mut columns = Columns::default();
@@ -50,9 +50,10 @@ pub(super) fn in_query(query: &mut Query) {
     }
 }
 
-fn using(join: &Join) -> Option<&Vec<ObjectName>> {
+/// What `join` is `ON` or `USING`.
+fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
     use JoinOperator as J;
-    match &join.join_operator {
+    match &mut join.join_operator {
         J::Join(on)
         | J::Inner(on)
         | J::Left(on)
@@ -63,19 +64,24 @@ fn using(join: &Join) -> Option<&Vec<ObjectName>> {
         | J::LeftSemi(on)
         | J::LeftAnti(on)
         | J::Semi(on)
-        | J::Anti(on) => match on {
-            JoinConstraint::Using(columns) => Some(columns),
-            _ => None,
-        },
+        | J::Anti(on) => Some(on),
+        _ => None,
+    }
+}
+
+/// The columns of `USING`.
+fn using(join: &mut Join) -> Option<&[ObjectName]> {
+    match constraint(join) {
+        Some(JoinConstraint::Using(columns)) => Some(columns),
         _ => None,
     }
 }
 
 /// Whether DataFusion would show another column.
-fn is_affected(table: &TableWithJoins) -> bool {
+fn is_affected(table: &mut TableWithJoins) -> bool {
     use JoinOperator as J;
     let takes_right = |join: &Join| matches!(join.join_operator, J::Right(_) | J::RightOuter(_) | J::FullOuter(_));
-    table.joins.iter().any(|join| using(join).is_some() && (takes_right(join) || join.global))
+    table.joins.iter_mut().any(|join| (takes_right(join) || join.global) && using(join).is_some())
         && table.joins.iter().all(|join| name_of(&join.relation).is_some())
         && name_of(&table.relation).is_some()
 }
@@ -133,7 +139,7 @@ fn in_joins(table: &mut TableWithJoins, columns: &mut Columns, tables: &mut Vec<
     for join in &mut table.joins {
         let right = name_of(&join.relation);
         let only_left = matches!(join.join_operator, J::LeftSemi(_) | J::LeftAnti(_) | J::Semi(_) | J::Anti(_));
-        if let (Some(names), Some(right)) = (using(join).cloned(), &right) {
+        if let (Some(names), Some(right)) = (using(join).map(<[_]>::to_vec), &right) {
             let last = names.len() - 1;
             let mut condition: Option<Expr> = None;
             for (at, name) in names.iter().enumerate() {
@@ -167,21 +173,8 @@ fn in_joins(table: &mut TableWithJoins, columns: &mut Columns, tables: &mut Vec<
                 columns.merged.retain(|column| column.name != name);
                 columns.merged.push(Merged { name, home, away, expr });
             }
-            let condition = JoinConstraint::On(condition.expect("the parser wants a column at least"));
-            match &mut join.join_operator {
-                J::Join(on)
-                | J::Inner(on)
-                | J::Left(on)
-                | J::LeftOuter(on)
-                | J::Right(on)
-                | J::RightOuter(on)
-                | J::FullOuter(on)
-                | J::LeftSemi(on)
-                | J::LeftAnti(on)
-                | J::Semi(on)
-                | J::Anti(on) => *on = condition,
-                _ => unreachable!("told by `using`"),
-            }
+            let condition = condition.expect("the parser wants a column at least");
+            *constraint(join).expect("told by `using`") = JoinConstraint::On(condition);
         }
         if !only_left {
             tables.push(right);
