@@ -26,6 +26,7 @@ mod functions;
 mod island;
 mod join_order;
 mod names;
+mod node;
 mod null_equality;
 mod numbers;
 mod order;

@@ -41,6 +41,7 @@ use parking_lot::RwLock;
 
 use crate::{
     island::table_properties,
+    node::{Node, Work},
     table::{BATCH_ROWS, BLOCK_ROWS, Block, BlockWriter, TableScan},
 };
 
@@ -117,68 +118,24 @@ impl fmt::Display for WorkTableScan {
     }
 }
 
-/// The scan of a working table as a node of a plan, which islands take over.
-#[derive(Debug)]
-pub(crate) struct WorkScanExec {
-    scan: WorkTableScan,
-    properties: Arc<PlanProperties>,
-}
+/// The scan as a node of a plan.
+pub(crate) type WorkScanExec = Node<WorkTableScan>;
 
-impl WorkScanExec {
-    /// `schema`: columns of the table, found by name.
-    fn new(table: &Arc<WorkTable>, schema: &SchemaRef) -> Result<Self> {
+impl WorkTableScan {
+    /// A node that reads the columns of `table` that `schema` has, found by name.
+    fn node(table: &Arc<WorkTable>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = schema.fields().iter().map(|field| table.schema.index_of(field.name()));
         let projection = columns.collect::<Result<_, _>>()?;
-        let scan = WorkTableScan { table: Arc::clone(table), projection, schema: Arc::clone(schema) };
-        Ok(Self { scan, properties: table_properties(Arc::clone(schema)) })
-    }
-
-    /// What is read.
-    pub(crate) fn scan(&self) -> &WorkTableScan {
-        &self.scan
+        let scan = Self { table: Arc::clone(table), projection, schema: Arc::clone(schema) };
+        Ok(Arc::new(WorkScanExec::new(scan, Vec::new(), Arc::clone(schema))))
     }
 }
 
-impl DisplayAs for WorkScanExec {
-    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}: {}", self.name(), self.scan)
-    }
-}
+impl Work for WorkTableScan {
+    const NAME: &'static str = "WorkScanExec";
 
-impl ExecutionPlan for WorkScanExec {
-    fn name(&self) -> &str {
-        "WorkScanExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Ok(self.scan.now().stream())
+    fn run(&self) -> Result<SendableRecordBatchStream> {
+        Ok(self.now().stream())
     }
 }
 
@@ -210,7 +167,7 @@ impl Recursion {
         let term = Arc::clone(query.recursive_term())
             .transform_down(|node| match node.downcast_ref::<WorkTableExec>() {
                 Some(work) if WorkTableExec::name(work) == name => {
-                    Ok(Transformed::yes(Arc::new(WorkScanExec::new(&rows, &node.schema())?)))
+                    Ok(Transformed::yes(WorkTableScan::node(&rows, &node.schema())?))
                 }
                 _ => Ok(Transformed::no(node)),
             })
@@ -220,8 +177,7 @@ impl Recursion {
             return Ok(Some(Self { first, term, rows, seen: None }));
         }
         let seen = WorkTable::new(&format!("{name}, all rows"), &schema, memory);
-        let all = Arc::new(WorkScanExec::new(&seen, &schema)?) as Arc<dyn ExecutionPlan>;
-        let (first, term) = (distinct(first)?, unseen(distinct(term)?, all)?);
+        let (first, term) = (distinct(first)?, unseen(distinct(term)?, WorkTableScan::node(&seen, &schema)?)?);
         Ok(Some(Self { first, term, rows, seen: Some(seen) }))
     }
 }

@@ -24,7 +24,7 @@ use datafusion::{
         ipc::{reader::StreamReader, writer::StreamWriter},
     },
     catalog::{Session, TableProvider},
-    common::{Constraints, Statistics, exec_err, not_impl_err, stats::Precision, tree_node::TreeNodeRecursion},
+    common::{Constraints, exec_err, not_impl_err},
     datasource::{
         TableType,
         sink::{DataSink, DataSinkExec},
@@ -32,11 +32,7 @@ use datafusion::{
     error::{DataFusionError, Result},
     execution::{SendableRecordBatchStream, TaskContext},
     logical_expr::{Expr, dml::InsertOp},
-    physical_expr::PhysicalExpr,
-    physical_plan::{
-        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-        statistics::StatisticsArgs, stream::RecordBatchStreamAdapter,
-    },
+    physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, stream::RecordBatchStreamAdapter},
 };
 use futures::StreamExt;
 use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
@@ -46,7 +42,7 @@ use ogee_vector::{Chunk, normalize_array, normalize_schema};
 use parking_lot::RwLock;
 
 use crate::{
-    island::table_properties,
+    node::{Node, Work},
     page_chain::{ChainReader, PageChain},
 };
 
@@ -143,10 +139,8 @@ impl TableProvider for PagedTable {
             Some(columns) => (Arc::new(self.schema.project(columns)?), columns.clone()),
             None => (Arc::clone(&self.schema), (0..self.schema.fields().len()).collect()),
         };
-        Ok(Arc::new(TableExec {
-            properties: table_properties(Arc::clone(&schema)),
-            scan: TableScan { blocks, projection, schema, memory: Arc::clone(&self.memory) },
-        }))
+        let scan = TableScan::new(blocks, projection, Arc::clone(&schema), Arc::clone(&self.memory));
+        Ok(Arc::new(TableExec::new(scan, Vec::new(), schema)))
     }
 
     async fn insert_into(
@@ -349,66 +343,18 @@ impl fmt::Display for TableScan {
     }
 }
 
-/// The scan as a node of a DataFusion plan. Islands take it over; where none can be, it runs by itself.
-#[derive(Debug)]
-pub(crate) struct TableExec {
-    scan: TableScan,
-    properties: Arc<PlanProperties>,
-}
+/// The scan as a node of a plan. Where no island takes it over, it runs by itself.
+pub(crate) type TableExec = Node<TableScan>;
 
-impl TableExec {
-    /// What is read.
-    pub(crate) fn scan(&self) -> &TableScan {
-        &self.scan
-    }
-}
+impl Work for TableScan {
+    const NAME: &'static str = "TableExec";
 
-impl DisplayAs for TableExec {
-    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "TableExec: {}", self.scan)
-    }
-}
-
-impl ExecutionPlan for TableExec {
-    fn name(&self) -> &str {
-        "TableExec"
+    fn known_rows(&self) -> Option<usize> {
+        Some(self.rows())
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        let mut statistics = Statistics::new_unknown(&self.scan.schema);
-        statistics.num_rows = Precision::Exact(self.scan.rows());
-        Ok(Arc::new(statistics))
-    }
-
-    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Ok(self.scan.stream())
+    fn run(&self) -> Result<SendableRecordBatchStream> {
+        Ok(self.stream())
     }
 }
 

@@ -6,22 +6,22 @@ use async_trait::async_trait;
 use datafusion::{
     arrow::datatypes::SchemaRef,
     catalog::Session,
-    common::{JoinType, internal_err, not_impl_err, tree_node::TreeNodeRecursion},
+    common::{JoinType, internal_err, not_impl_err},
     error::Result,
-    execution::{SendableRecordBatchStream, TaskContext, context::QueryPlanner},
+    execution::context::QueryPlanner,
     logical_expr::{LogicalPlan, Operator, UserDefinedLogicalNode, physical_planning_context::PhysicalPlanningContext},
     physical_expr::PhysicalExpr,
-    physical_plan::{
-        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-        apply_expression_roots,
-    },
+    physical_plan::ExecutionPlan,
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
 };
 use ogee_exec::asof::{AsofKey, AsofKind, AsofSpec};
 use ogee_vector::{normalize_schema, normalize_type};
 
 use super::logical::AsofJoin;
-use crate::{expr::translate, island::table_properties};
+use crate::{
+    expr::translate,
+    node::{Node, Work},
+};
 
 /// DataFusion's planner, and what it lacks.
 #[derive(Debug, Default)]
@@ -67,9 +67,8 @@ impl ExtensionPlanner for AsofPlanner {
         if !asof.spec()?.is_supported() {
             return not_impl_err!("ASOF JOIN of columns of these types: {}", asof.schema);
         }
-        let asof = Arc::new(asof);
-        let properties = table_properties(Arc::clone(&asof.schema));
-        Ok(Some(Arc::new(AsofExec { asof, inputs: physical_inputs.to_vec(), properties })))
+        let schema = Arc::clone(&asof.schema);
+        Ok(Some(Arc::new(AsofExec::new(asof, physical_inputs.to_vec(), schema))))
     }
 }
 
@@ -119,11 +118,6 @@ impl Asof {
             schema: normalize_schema(&self.schema),
         })
     }
-
-    /// The expressions that it evaluates.
-    pub(crate) fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.on.iter().chain([&self.by]).flat_map(|(left, right)| [Arc::clone(left), Arc::clone(right)]).collect()
-    }
 }
 
 impl fmt::Display for Asof {
@@ -134,61 +128,13 @@ impl fmt::Display for Asof {
     }
 }
 
-/// An `ASOF` join. It runs only as part of an island.
-#[derive(Debug)]
-pub(crate) struct AsofExec {
-    asof: Arc<Asof>,
-    inputs: Vec<Arc<dyn ExecutionPlan>>,
-    properties: Arc<PlanProperties>,
-}
+/// The join as a node of a plan.
+pub(crate) type AsofExec = Node<Asof>;
 
-impl AsofExec {
-    /// What is joined.
-    pub(crate) fn asof(&self) -> &Arc<Asof> {
-        &self.asof
-    }
-}
+impl Work for Asof {
+    const NAME: &'static str = "AsofExec";
 
-impl DisplayAs for AsofExec {
-    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}: {}", self.name(), self.asof)
-    }
-}
-
-impl ExecutionPlan for AsofExec {
-    fn name(&self) -> &str {
-        "AsofExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.inputs.iter().collect()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (asof, properties) = (Arc::clone(&self.asof), Arc::clone(&self.properties));
-        Ok(Arc::new(Self { asof, inputs: children, properties }))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        apply_expression_roots(self.asof.expressions(), f)
-    }
-
-    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        internal_err!("{} runs only within an island", self.name())
+    fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.on.iter().chain([&self.by]).flat_map(|(left, right)| [Arc::clone(left), Arc::clone(right)]).collect()
     }
 }

@@ -22,7 +22,7 @@ fn of_column(statistics: &ColumnStatistics) -> Domain {
 }
 
 /// A value as rows store it, if that is an integer.
-fn integer(value: &ScalarValue) -> Option<i64> {
+pub(crate) fn integer(value: &ScalarValue) -> Option<i64> {
     use ScalarValue as V;
     match value {
         V::Int8(v) => v.map(i64::from),

@@ -17,11 +17,9 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
     common::{
-        JoinSide, JoinType, internal_err,
+        JoinSide, JoinType,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
-    error::Result,
-    execution::{SendableRecordBatchStream, TaskContext},
     logical_expr::Operator,
     physical_expr::{
         PhysicalExpr, ScalarFunctionExpr,
@@ -31,9 +29,8 @@ use datafusion::{
     },
     physical_expr_common::physical_expr::is_volatile,
     physical_plan::{
-        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        ExecutionPlan,
         aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy},
-        apply_expression_roots,
         joins::{
             HashJoinExec, HashJoinExecBuilder, PartitionMode,
             utils::{ColumnIndex, JoinFilter, build_join_schema},
@@ -46,9 +43,12 @@ use ogee_exec::aggregate::{AggregateCall, after_join, before_join, state_types};
 use super::{
     aggregate::{Aggregate, described},
     join::Join,
-    operator::properties,
 };
-use crate::{expr::translate_predicate, join_order::Estimates};
+use crate::{
+    expr::translate_predicate,
+    join_order::Estimates,
+    node::{Node, Work},
+};
 
 type Expr = Arc<dyn PhysicalExpr>;
 
@@ -58,77 +58,29 @@ const ROWS_MIN: f64 = 50_000.0;
 /// How much of the cost must be saved, estimates being what they are.
 const SAVED_MIN: f64 = 0.35;
 
-/// One of the two steps. It runs only as part of an island.
+/// One of the two steps.
 #[derive(Debug)]
-pub(crate) struct StepExec {
-    step: Aggregate,
-    keys: PhysicalGroupBy,
-    input: Arc<dyn ExecutionPlan>,
-    properties: Arc<PlanProperties>,
-}
-
-impl StepExec {
-    fn new(step: Aggregate, keys: PhysicalGroupBy, input: Arc<dyn ExecutionPlan>, schema: SchemaRef) -> Self {
-        Self { step, keys, input, properties: properties(schema) }
-    }
-
-    /// The aggregation.
-    pub(crate) fn step(&self) -> &Aggregate {
-        &self.step
-    }
-
+pub(crate) struct Step {
+    /// What it does.
+    pub(crate) aggregate: Aggregate,
     /// What it groups by.
-    pub(crate) fn keys(&self) -> &PhysicalGroupBy {
-        &self.keys
-    }
+    pub(crate) keys: PhysicalGroupBy,
+}
 
-    /// What it groups.
-    pub(crate) fn input(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.input
+/// A step as a node of a plan.
+pub(crate) type StepExec = Node<Step>;
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.aggregate.fmt(f)
     }
 }
 
-impl DisplayAs for StepExec {
-    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}: {}", self.name(), self.step)
-    }
-}
+impl Work for Step {
+    const NAME: &'static str = "StepExec";
 
-impl ExecutionPlan for StepExec {
-    fn name(&self) -> &str {
-        "StepExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (step, keys) = (self.step.clone(), self.keys.clone());
-        Ok(Arc::new(Self::new(step, keys, children.swap_remove(0), self.schema())))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        apply_expression_roots(self.step.expressions(), f)
-    }
-
-    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        internal_err!("{} runs only within an island", self.name())
+    fn expressions(&self) -> Vec<Expr> {
+        self.aggregate.expressions()
     }
 }
 
@@ -613,9 +565,10 @@ fn build(
     let named =
         keys.iter().map(|key| (Arc::clone(key), key.downcast_ref::<Column>().map_or("", Column::name).to_owned()));
     let by = PhysicalGroupBy::new_single(named.collect());
-    let step = Aggregate::before_join(&by, calls.clone(), expressions, &described_first, &input, &schema)?;
+    let aggregate = Aggregate::before_join(&by, calls.clone(), expressions, &described_first, &input, &schema)?;
     let states = needed.len()..schema.fields().len();
-    let step = Arc::new(StepExec::new(step, by, Arc::clone(node), Arc::clone(&schema)));
+    let step = Step { aggregate, keys: by };
+    let step = Arc::new(StepExec::new(step, vec![Arc::clone(node)], Arc::clone(&schema)));
     let columns = needed.iter().enumerate().map(|(at, &column)| (column, at)).collect();
     let mut moved = Moved { plan: step, columns, states: states.collect(), rows: combinations };
     for node in above.iter().rev() {
@@ -643,8 +596,8 @@ fn build(
         };
         merging.push(AggregateCall { filter, ..after_join(call, &calls[number], states + state) });
     }
-    let step = Aggregate::after_join(whole, &by, merging, &described, &moved.plan.schema())?;
-    Some(Arc::new(StepExec::new(step, by, moved.plan, Arc::clone(output))))
+    let aggregate = Aggregate::after_join(whole, &by, merging, &described, &moved.plan.schema())?;
+    Some(Arc::new(StepExec::new(Step { aggregate, keys: by }, vec![moved.plan], Arc::clone(output))))
 }
 
 fn project(moved: Moved, exprs: &[ProjectionExpr], needed: &[usize]) -> Option<Moved> {

@@ -26,6 +26,7 @@ mod sort;
 mod unnest;
 mod window;
 
+pub(crate) use domain::integer;
 pub(crate) use eager::StepExec;
 pub(crate) use exec::{IslandExec, is_one_island};
 pub(crate) use operator::{expected_rows, properties as table_properties};

@@ -38,6 +38,7 @@ use crate::{
     asof::Asof,
     expr::{translate, translate_predicate},
     join_order::Expected,
+    node::Work,
     recursion::WorkTableScan,
     table::TableScan,
 };

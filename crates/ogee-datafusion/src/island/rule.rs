@@ -156,7 +156,8 @@ impl OgeeRule {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         if reliance != Reliance::Some
             && let Some(aggregate) = plan.downcast_ref::<AggregateExec>()
-            && let Some(steps) = with_step_below(begin(aggregate), &plan.schema(), estimates)
+            && let Some(steps) =
+                with_step_below(of_both(aggregate).map_or(aggregate, |(first, _)| first), &plan.schema(), estimates)
             && let Some(operator) = self.operator(&steps, reliance, estimates)?
         {
             return Ok(Some(operator));
@@ -285,26 +286,24 @@ fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// The plans whose rows an operator takes.
 type Inputs<'p> = Vec<&'p Arc<dyn ExecutionPlan>>;
 
-/// Where the aggregation begins that ends in `last`: the one whose states it goes on with, if the two can be one step.
-fn begin(last: &AggregateExec) -> &AggregateExec {
+/// The aggregation whose states `last` goes on with, and what both do, if the two can be one step.
+fn of_both(last: &AggregateExec) -> Option<(&AggregateExec, Aggregate)> {
     let passes = |plan: &Arc<dyn ExecutionPlan>| {
         plan.fetch().is_none()
             && (plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() || plan.is::<RepartitionExec>())
     };
     let mut below = last.input();
     while passes(below) {
-        let Some(next) = below.children().into_iter().next() else { return last };
-        below = next;
+        below = below.children().into_iter().next()?;
     }
-    below.downcast_ref::<AggregateExec>().filter(|first| Aggregate::of_both(first, last).is_some()).unwrap_or(last)
+    let first = below.downcast_ref::<AggregateExec>()?;
+    Some((first, Aggregate::of_both(first, last)?))
 }
 
 /// What `last` does, and to which inputs: also those of the aggregation whose states it goes on with, if the two can be one step.
 fn aggregation(last: &AggregateExec) -> Option<(Aggregate, Inputs<'_>)> {
-    let first = begin(last);
-    let both = if std::ptr::eq(first, last) { None } else { Aggregate::of_both(first, last) };
-    match both {
-        Some(aggregate) => Some((aggregate, first.children())),
+    match of_both(last) {
+        Some((first, both)) => Some((both, first.children())),
         None => Some((Aggregate::of(last)?, last.children())),
     }
 }
@@ -318,9 +317,9 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
         // Its own limit is part of the scan.
         return Some((vec![Op::Scan(ParquetScan::of(source)?)], inputs));
     } else if let Some(table) = plan.downcast_ref::<TableExec>() {
-        ops.push(Op::Table(table.scan().clone()));
+        ops.push(Op::Table(table.work().as_ref().clone()));
     } else if let Some(rows) = plan.downcast_ref::<WorkScanExec>() {
-        ops.push(Op::WorkTable(rows.scan().clone()));
+        ops.push(Op::WorkTable(rows.work().as_ref().clone()));
     } else if let Some(generators) = plan.downcast_ref::<LazyMemoryExec>() {
         ops.push(Op::Series(Series::of(generators)?));
     } else if let Some(filter) = plan.downcast_ref::<FilterExec>() {
@@ -335,11 +334,11 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
         ops.push(Op::Aggregate(Box::new(aggregate)));
         inputs = of;
     } else if let Some(step) = plan.downcast_ref::<StepExec>() {
-        ops.push(Op::Aggregate(Box::new(step.step().clone())));
+        ops.push(Op::Aggregate(Box::new(step.work().aggregate.clone())));
     } else if let Some(join) = Join::of(plan) {
         ops.push(Op::Join(Box::new(join)));
     } else if let Some(join) = plan.downcast_ref::<AsofExec>() {
-        ops.push(Op::Asof(Arc::clone(join.asof())));
+        ops.push(Op::Asof(Arc::clone(join.work())));
     } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
         return Some((vec![Op::Limit { skip: limit.skip(), fetch: limit.fetch() }], inputs));
     } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {

@@ -34,7 +34,7 @@ use datafusion::{
 };
 
 use super::{
-    profile::{Column, Derived, Facts, Match, Profile, Reference},
+    profile::{Column, Derived, Facts, Match, Profile, Purpose, Reference},
     sample::Samples,
     selectivity::{Scope, filtered},
 };
@@ -83,7 +83,8 @@ impl<'s> Estimator<'s> {
         let keys = computed(&input, keys).columns;
         if input.rows >= TOGETHER_MIN && keys.iter().any(|key| key.by.is_some()) {
             // One column of the sample after the other costs more than all at once.
-            self.samples.read(Column::all_sampled(&Column::deciding(&keys).0));
+            let deciding = Column::deciding(&keys).0;
+            self.samples.read(deciding.iter().filter_map(|column| column.sampled(Purpose::Repetitions)).collect());
         }
         (input.rows, distinct_combinations(input.rows, &keys))
     }
@@ -118,7 +119,7 @@ impl<'s> Estimator<'s> {
         } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
             grouped(&self.profile(aggregate.input()), aggregate.group_expr(), columns)
         } else if let Some(step) = plan.downcast_ref::<StepExec>() {
-            grouped(&self.profile(step.input()), step.keys(), columns)
+            grouped(&self.profile(&step.inputs()[0]), &step.work().keys, columns)
         } else if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
             let sides = (self.profile(join.left()), self.profile(join.right()));
             projected(joined(sides, join.on(), join.filter(), *join.join_type()), join.projection.as_deref())
@@ -186,7 +187,7 @@ impl<'s> Estimator<'s> {
         let schema = ExecutionPlan::schema(table);
         let facts = vec![Facts::default(); schema.fields().len()];
         let fields = schema.fields().iter().map(|field| Some(Arc::clone(field))).collect();
-        match self.samples.of_table(table.scan()) {
+        match self.samples.of_table(table.work()) {
             Some(sample) => Profile::of_table(sample.rows_all(), facts, sample, fields, self.may_read),
             None => Profile::of_facts(ROWS_UNKNOWN, facts),
         }

@@ -16,7 +16,7 @@ use datafusion::{
         compute::{cast, concat},
         datatypes::FieldRef,
     },
-    parquet::arrow::arrow_reader::RowSelector,
+    parquet::{arrow::arrow_reader::RowSelector, file::metadata::RowGroupMetaData},
 };
 use ogee_exec::ExecError;
 use ogee_scan::RowReader;
@@ -40,9 +40,7 @@ impl Piece<'_> {
     fn bytes(&self, field: &FieldRef) -> u64 {
         match self {
             Self::RowGroup { reader, group, .. } => {
-                let chunks = reader.metadata().row_group(*group).columns().iter();
-                let chunks = chunks.filter(|chunk| chunk.column_path().parts().first() == Some(field.name()));
-                chunks.map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(0)).sum()
+                bytes_in(reader.metadata().row_group(*group), std::slice::from_ref(field))
             }
             Self::Block { run, .. } => run.rows as u64,
         }
@@ -64,6 +62,15 @@ impl Piece<'_> {
         };
         Ok(cast(&array, field.data_type())?)
     }
+}
+
+/// Bytes of the chunks of `fields` in a row group, uncompressed.
+pub(super) fn bytes_in(group: &RowGroupMetaData, fields: &[FieldRef]) -> u64 {
+    let chunks = group.columns().iter().filter(|chunk| {
+        let name = chunk.column_path().parts().first();
+        fields.iter().any(|field| name == Some(field.name()))
+    });
+    chunks.map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(0)).sum()
 }
 
 /// Reads columns, as many threads of `threads` at a time as pay.

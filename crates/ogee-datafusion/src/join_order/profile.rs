@@ -30,6 +30,7 @@ use super::{
     lookup::{self, Draws},
     sample::{self, TableSample, some_of},
 };
+use crate::island::integer;
 
 /// Sampled rows that a filter lets through, from which on these are looked at and not all.
 const SELECTED_MIN: usize = 512;
@@ -112,6 +113,15 @@ impl Derived {
     }
 }
 
+/// What a sample is to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// In which order to join: columns are read where that matters.
+    Order,
+    /// How often rows repeat, whoever asks.
+    Repetitions,
+}
+
 /// Sampled rows of a leaf.
 #[derive(Clone, Debug)]
 struct View {
@@ -120,6 +130,7 @@ struct View {
     fields: Vec<Option<FieldRef>>,
     /// Sampled rows that the filter lets through.
     selected: Option<Arc<UInt32Array>>,
+    /// Whether columns may be read that have not been.
     may_read: bool,
 }
 
@@ -181,26 +192,12 @@ pub(super) fn number(value: &ScalarValue) -> Option<f64> {
     use ScalarValue as V;
     Some(match value {
         V::Boolean(v) => f64::from(u8::from((*v)?)),
-        V::Int8(v) => f64::from((*v)?),
-        V::Int16(v) => f64::from((*v)?),
-        V::Int32(v) | V::Date32(v) | V::Time32Second(v) | V::Time32Millisecond(v) => f64::from((*v)?),
-        V::UInt8(v) => f64::from((*v)?),
-        V::UInt16(v) => f64::from((*v)?),
-        V::UInt32(v) => f64::from((*v)?),
         V::UInt64(v) => (*v)? as f64,
-        V::Int64(v)
-        | V::Date64(v)
-        | V::Time64Microsecond(v)
-        | V::Time64Nanosecond(v)
-        | V::TimestampSecond(v, _)
-        | V::TimestampMillisecond(v, _)
-        | V::TimestampMicrosecond(v, _)
-        | V::TimestampNanosecond(v, _) => (*v)? as f64,
         V::Float32(v) => f64::from((*v)?),
         V::Float64(v) => (*v)?,
         V::Decimal128(v, _, scale) => (*v)? as f64 / 10.0_f64.powi(i32::from(*scale)),
         V::Dictionary(_, value) => number(value)?,
-        _ => return None,
+        value => integer(value)? as f64,
     })
 }
 
@@ -545,9 +542,9 @@ impl Column {
         self.leaf.distinct(self.index)
     }
 
-    /// The sampled column that it is.
-    pub(super) fn sampled(&self) -> Option<sample::Columns> {
-        let view = self.leaf.view.as_ref().filter(|view| view.may_read)?;
+    /// The sampled column that it is, if it may be read for `purpose`.
+    pub(super) fn sampled(&self, purpose: Purpose) -> Option<sample::Columns> {
+        let view = self.leaf.view.as_ref().filter(|view| view.may_read || purpose == Purpose::Repetitions)?;
         Some((Arc::clone(&view.table), vec![view.fields[self.index].clone()?]))
     }
 
@@ -589,15 +586,6 @@ impl Column {
             }
         }
         (deciding, kept)
-    }
-
-    /// The sampled columns that these are, whoever asks: they say how often rows repeat, not in which order they are joined.
-    pub(super) fn all_sampled(columns: &[Self]) -> Vec<sample::Columns> {
-        let sampled = |column: &Self| {
-            let view = column.leaf.view.as_ref()?;
-            Some((Arc::clone(&view.table), vec![view.fields[column.index].clone()?]))
-        };
-        columns.iter().filter_map(sampled).collect()
     }
 
     /// Whether its values are taken to be among those of `key`: a column that numbers the rows of its table, in a range that has all of these.

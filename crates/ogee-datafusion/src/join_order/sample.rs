@@ -116,7 +116,7 @@ impl Samples {
                 path: path(&file.object_meta),
                 size: file.object_meta.size,
                 partitions: names.iter().cloned().zip(file.partition_values.iter().cloned()).collect(),
-                footer: Mutex::new(self.footer(file)),
+                footer: Mutex::new(self.footer(&file.object_meta)),
             });
             Some((Rows::Files(files.collect()), rows))
         })
@@ -129,10 +129,10 @@ impl Samples {
     }
 
     /// The footer of `file`, if listing has read it.
-    fn footer(&self, file: &PartitionedFile) -> Option<Arc<ParquetMetaData>> {
-        let known = self.footers.get(&file.object_meta.location)?;
+    fn footer(&self, file: &ObjectMeta) -> Option<Arc<ParquetMetaData>> {
+        let known = self.footers.get(&file.location).filter(|known| known.is_valid_for(file))?;
         let footer = known.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
-        known.is_valid_for(&file.object_meta).then(|| Arc::clone(footer.parquet_metadata()))
+        Some(Arc::clone(footer.parquet_metadata()))
     }
 
     /// Reads columns of several samples, those that have not been. What cannot be read is said by whoever runs the query.
@@ -145,12 +145,7 @@ impl Samples {
 
     /// The sample of the Parquet files `files`, of a table that is not partitioned, if listing has read the footers of all of them.
     pub(super) fn of_known_files(&self, files: &[ObjectMeta]) -> Option<Arc<TableSample>> {
-        let footer = |file: &ObjectMeta| {
-            let known = self.footers.get(&file.location).filter(|known| known.is_valid_for(file))?;
-            let footer = known.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
-            Some(Arc::clone(footer.parquet_metadata()))
-        };
-        let footers = files.iter().map(footer).collect::<Option<Vec<_>>>()?;
+        let footers = files.iter().map(|file| self.footer(file)).collect::<Option<Vec<_>>>()?;
         self.table(Version::of_files(files.iter()), || {
             let rows = |footer: &Arc<ParquetMetaData>| u64::try_from(footer.file_metadata().num_rows()).ok();
             let rows = footers.iter().map(rows).collect::<Option<Vec<_>>>()?;
@@ -359,13 +354,8 @@ impl TableSample {
     pub(super) fn bytes_of(&self, fields: &[FieldRef]) -> u64 {
         let Rows::Files(files) = &self.rows else { return 0 };
         let footer = files.first().and_then(|file| file.footer.lock().clone());
-        let Some(group) = footer.as_ref().and_then(|footer| footer.row_groups().first()) else { return 0 };
-        let chunks = group.columns().iter();
-        let chunks = chunks.filter(|chunk| {
-            let name = chunk.column_path().parts().first();
-            fields.iter().any(|field| name == Some(field.name()))
-        });
-        chunks.map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(0)).sum()
+        let group = footer.as_ref().and_then(|footer| footer.row_groups().first());
+        group.map_or(0, |group| pieces::bytes_in(group, fields))
     }
 
     fn bytes(&self) -> usize {

@@ -5,7 +5,7 @@ use datafusion::common::JoinType;
 use super::{
     estimate::{keys_selectivity, partners, passed_on, without},
     graph::{Composite, Dependent, Edge, Equality, JoinGraph, Predicate, Vertex},
-    profile::{Column, Facts, Match, Profile},
+    profile::{Column, Facts, Match, Profile, Purpose},
     region::{DependentJoin, Expr, Region},
     relation_set::RelationSet,
     sample,
@@ -23,7 +23,7 @@ pub(super) fn compared(region: &Region, profiles: &[Profile]) -> Vec<sample::Col
             // Its values are drawn from a key's.
             let drawn = others().any(|other| column.refers_to(other));
             if !drawn && column.is_counted_in_sample() || others().any(|other| column.is_looked_into_for(other)) {
-                sampled.extend(column.sampled());
+                sampled.extend(column.sampled(Purpose::Order));
             }
         }
     }
