@@ -97,6 +97,14 @@ pub(crate) struct BlockJoin {
     capacity: usize,
     phase: Phase,
     blocks: usize,
+    scratch: Scratch,
+}
+
+/// What one join after the other uses.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// The table of the last block, for its memory.
+    table: Option<TaggedTable>,
     /// Rows that the matcher is at; where they are, and their marks on the page.
     stage: RowStage,
     batch: Vec<*const u8>,
@@ -104,8 +112,8 @@ pub(crate) struct BlockJoin {
     found: Vec<bool>,
 }
 
-// SAFETY: the addresses are of rows in `stage`, and on the page that `Position` keeps pinned.
-unsafe impl Send for BlockJoin {}
+// SAFETY: the addresses are of rows in `stage`, and on the page that the join's `Position` keeps pinned; who has one has both.
+unsafe impl Send for Scratch {}
 
 impl BlockJoin {
     pub(crate) fn new(
@@ -114,22 +122,15 @@ impl BlockJoin {
         partition: AbsentPartition,
         share: usize,
         capacity: usize,
+        scratch: Scratch,
     ) -> Self {
         let AbsentPartition { build, probe, .. } = partition;
-        Self {
-            plan,
-            memory,
-            build,
-            probe,
-            share,
-            capacity,
-            phase: Phase::Loading,
-            blocks: 0,
-            stage: RowStage::default(),
-            batch: Vec::new(),
-            marks: Vec::new(),
-            found: Vec::new(),
-        }
+        Self { plan, memory, build, probe, share, capacity, phase: Phase::Loading, blocks: 0, scratch }
+    }
+
+    /// What the next join may use.
+    pub(crate) fn into_scratch(self) -> Scratch {
+        self.scratch
     }
 
     /// Whether the block in memory is the last one.
@@ -169,7 +170,7 @@ impl BlockJoin {
         };
         let hashed = if sorted.is_none() { &pages[..] } else { &[] };
         let rows = hashed.iter().map(PinnedRows::len).sum();
-        let table = TaggedTable::new(&self.memory, rows, None, self.plan.next)?;
+        let table = TaggedTable::renewed(self.scratch.table.take(), &self.memory, rows, self.plan.next)?;
         // SAFETY: the pages stay pinned as long as the table; nobody else knows them.
         hashed.iter().for_each(|page| unsafe { table.insert(page) });
         self.blocks += 1;
@@ -201,7 +202,7 @@ impl BlockJoin {
                     continue;
                 }
             };
-            if page.rows.read(&mut page.place, self.capacity, &mut self.stage, &mut self.marks) {
+            if page.rows.read(&mut page.place, self.capacity, &mut self.scratch.stage, &mut self.scratch.marks) {
                 break page;
             }
             drop(page);
@@ -210,17 +211,24 @@ impl BlockJoin {
                 false => at.page += 1,
             }
         };
-        self.batch.clear();
-        self.batch.extend((0..self.stage.rows()).map(|row| self.stage.row(row)));
+        self.scratch.batch.clear();
+        self.scratch.batch.extend((0..self.scratch.stage.rows()).map(|row| self.scratch.stage.row(row)));
         let page = at.pinned.insert(page);
         let marks = self.plan.kind().marks_probe();
-        self.found.clear();
+        self.scratch.found.clear();
         if marks {
             // SAFETY: the page is pinned.
-            self.found.extend(self.marks.iter().map(|mark| unsafe { **mark } != 0));
+            self.scratch.found.extend(self.scratch.marks.iter().map(|mark| unsafe { **mark } != 0));
         }
         // SAFETY: the rows stay staged, and their strings' page pinned in `at`, until the next batch begins.
-        unsafe { matcher.begin_rows(block.mates(), &self.batch, page.heap.as_ref(), marks.then_some(&self.found))? };
+        unsafe {
+            matcher.begin_rows(
+                block.mates(),
+                &self.scratch.batch,
+                page.heap.as_ref(),
+                marks.then_some(&self.scratch.found),
+            )?
+        };
         if !self.is_last() {
             matcher.postpone();
         }
@@ -229,8 +237,8 @@ impl BlockJoin {
 
     /// Notes in the rows of the batch what they have found so far.
     fn end_batch(&mut self, matcher: &Matcher) {
-        self.batch.clear();
-        for (mark, found) in self.marks.drain(..).zip(matcher.found()) {
+        self.scratch.batch.clear();
+        for (mark, found) in self.scratch.marks.drain(..).zip(matcher.found()) {
             // SAFETY: the page is pinned and only this lane has it.
             unsafe { *mark = u8::from(*found) };
         }
@@ -275,10 +283,9 @@ impl BlockJoin {
                             return Ok(chunk);
                         }
                     }
-                    _ if self.build.is_empty() => self.phase = Phase::Done,
                     _ => {
-                        drop(block);
-                        self.phase = Phase::Loading;
+                        self.scratch.table = Some(block.table);
+                        self.phase = if self.build.is_empty() { Phase::Done } else { Phase::Loading };
                     }
                 },
             }

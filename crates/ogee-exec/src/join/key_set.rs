@@ -16,7 +16,10 @@ use ogee_memory::{BufferManager, NonPaged};
 use ogee_row::{RadixBits, RowLayout};
 use ogee_vector::{Column, ColumnRef, HashSeed, Integer, PhysicalType, hash_column, keep_rows};
 
-use super::CONSUMER;
+use super::{
+    CONSUMER,
+    table::{AHEAD, prefetch},
+};
 use crate::{ExecError, keys::spread};
 
 /// A range is dense if it has at most so many values for each row: a bit for each is then at most eight times a filter of
@@ -168,7 +171,7 @@ impl KeySet {
         match self {
             Self::Empty => {}
             Self::Bits(_) => unreachable!("bits are of values"),
-            Self::Bloom(bloom) => hashes.iter().for_each(|&hash| bloom.add(RadixBits::stored_hash(hash))),
+            Self::Bloom(bloom) => bloom.add_all(hashes),
         }
     }
 
@@ -281,6 +284,17 @@ fn place(stored: u32, words: usize) -> (usize, u64) {
 }
 
 impl Bloom {
+    fn add_all(&self, hashes: &[u64]) {
+        let words = self.words.as_atomic_u64_slice();
+        for (at, &hash) in hashes.iter().enumerate() {
+            if let Some(&ahead) = hashes.get(at + AHEAD) {
+                let (word, _) = place(RadixBits::stored_hash(ahead), words.len());
+                prefetch(words[word].as_ptr().cast_const().cast());
+            }
+            self.add(RadixBits::stored_hash(hash));
+        }
+    }
+
     #[inline(always)]
     fn add(&self, stored: u32) {
         let words = self.words.as_atomic_u64_slice();

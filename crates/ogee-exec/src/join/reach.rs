@@ -12,7 +12,10 @@
 
 use std::{
     cmp::Reverse,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use ogee_row::{PinnedRows, RowLayout, RowPartition, gather_column};
@@ -217,6 +220,8 @@ pub(crate) struct Reaches {
     reaches: Vec<Reach>,
     /// Sets that were begun before it was known how many keys there would be, since there are too many rows to come back to.
     early: OnceLock<KeySets>,
+    /// About how many keys these have.
+    early_keys: AtomicUsize,
 }
 
 /// The sets of keys that are being filled, by reach.
@@ -264,7 +269,7 @@ impl Reaches {
             }
             kept_for(query, probe, known, spec.groups_wait, &|| spec.build_rows.get(), &mut add);
         }
-        Self { reaches, early: OnceLock::new() }
+        Self { reaches, early: OnceLock::new(), early_keys: AtomicUsize::new(0) }
     }
 
     /// Places the filters, in `probe` and in earlier pipelines of the query, which then wait for pipeline `complete`, and tells the sources.
@@ -291,8 +296,10 @@ impl Reaches {
 
     /// Adds the keys of a chunk of the build side, none of which is NULL unless that is a key like others.
     pub(crate) fn add_keys(&self, sets: &KeySets, keys: &Keys, scratch: &mut KeyScratch) -> Result<(), ExecError> {
+        let added = self.early_keys.fetch_add(keys.hashes.len(), Ordering::Relaxed);
         for (reach, set) in self.reaches.iter().zip(sets) {
-            let Some(set) = set else { continue };
+            // More keys do not matter to a set that has too many to tell anything.
+            let Some(set) = set.as_ref().filter(|set| !set.is_crowded(added)) else { continue };
             if reach.is_whole {
                 set.add_hashes(&keys.hashes);
             } else {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
-    blocks::BlockJoin,
+    blocks::{BlockJoin, Scratch},
     matches::{Matcher, build_rows, is_given},
     spec::JoinPlan,
     state::{Built, JoinState, OPEN_BYTES, footprint},
@@ -234,6 +234,7 @@ impl Source for RestSource {
             matcher: Matcher::new(plan, ctx.settings.chunk_capacity),
             capacity: ctx.settings.chunk_capacity,
             doing: Doing::Nothing,
+            scratch: Scratch::default(),
         }))
     }
 
@@ -257,6 +258,7 @@ struct RestLocal {
     matcher: Matcher,
     capacity: usize,
     doing: Doing,
+    scratch: Scratch,
 }
 
 /// The rows of `page` from `row` on that are given although, or because, all rows of the probe side have been seen: at most `capacity`.
@@ -327,8 +329,9 @@ impl RestLocal {
             rest.put_back(parts)?;
             return Ok(None);
         }
-        let join =
-            BlockJoin::new(Arc::clone(&rest.plan), Arc::clone(&rest.ctx.memory), partition, share, self.capacity);
+        let (plan, memory) = (Arc::clone(&rest.plan), Arc::clone(&rest.ctx.memory));
+        let scratch = std::mem::take(&mut self.scratch);
+        let join = BlockJoin::new(plan, memory, partition, share, self.capacity, scratch);
         self.doing = Doing::Blocks(Box::new(join));
         Ok(None)
     }
@@ -363,7 +366,9 @@ impl SourceLocal for RestLocal {
             match chunk {
                 Some(chunk) => return Ok(SourceStep::Chunk(chunk)),
                 None => {
-                    self.doing = Doing::Nothing;
+                    if let Doing::Blocks(join) = std::mem::replace(&mut self.doing, Doing::Nothing) {
+                        self.scratch = join.into_scratch();
+                    }
                     self.matcher.release();
                     return Ok(SourceStep::MorselEnd);
                 }

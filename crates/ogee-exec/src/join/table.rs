@@ -126,7 +126,7 @@ impl ByHash {
 
 impl Place for ByHash {
     fn of(table: &TaggedTable) -> Self {
-        Self { mask: table.slots.len() as u64 / size_of::<u64>() as u64 - 1 }
+        Self { mask: table.len as u64 - 1 }
     }
 
     #[inline(always)]
@@ -175,6 +175,8 @@ macro_rules! with_place {
 /// The table.
 pub(crate) struct TaggedTable {
     slots: NonPaged,
+    /// How many there are. The memory may have been that of a larger table.
+    len: usize,
     /// Pieces of the slots that somebody touches or has touched.
     touched: AtomicUsize,
     order: Option<KeyOrder>,
@@ -193,9 +195,31 @@ impl TaggedTable {
         order: Option<KeyOrder>,
         next: usize,
     ) -> Result<Self, MemoryError> {
-        let slots = order.map_or_else(|| slots_for(rows), |order| order.slots());
-        let slots = memory.allocate_non_paged(CONSUMER, slots * size_of::<u64>())?;
-        Ok(Self { slots, touched: AtomicUsize::new(0), order, next })
+        let len = order.map_or_else(|| slots_for(rows), |order| order.slots());
+        let slots = memory.allocate_non_paged(CONSUMER, len * size_of::<u64>())?;
+        Ok(Self { slots, len, touched: AtomicUsize::new(0), order, next })
+    }
+
+    /// An empty table for `rows` rows that only this thread fills, in the memory of `before` if that is of about the size: memory that has been
+    /// touched costs a fraction of new memory.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    pub(crate) fn renewed(
+        before: Option<Self>,
+        memory: &Arc<BufferManager>,
+        rows: usize,
+        next: usize,
+    ) -> Result<Self, MemoryError> {
+        let len = slots_for(rows);
+        let of_size = |table: &Self| (len..=len * 4).contains(&(table.slots.len() / size_of::<u64>()));
+        if let Some(Self { mut slots, touched, order: None, .. }) = before.filter(of_size) {
+            slots.as_u64_slice_mut()[..len].fill(0);
+            return Ok(Self { slots, len, touched, order: None, next });
+        }
+        let table = Self::new(memory, rows, None, next)?;
+        while table.touch_some() {}
+        Ok(table)
     }
 
     /// Touches some of the slots before rows are put there; false if all have been.
@@ -332,7 +356,7 @@ fn candidate(slot: u64, tag: u64) -> *const u8 {
 }
 
 #[inline(always)]
-fn prefetch(address: *const u8) {
+pub(super) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which may name any address.
     unsafe {
