@@ -31,9 +31,13 @@ const CONDENSED: u64 = 8;
 /// Rows that must be read at all: planning a query by itself costs a millisecond or two.
 const CONDENSED_MIN: u64 = 500_000;
 
-/// The query of a statement that reads rows by common table expressions.
+/// The query of a statement that reads rows by common table expressions, or has one that does explained.
 pub(crate) fn query_with(statement: &mut Parsed) -> Option<&mut Query> {
-    let Parsed::Statement(statement) = statement else { return None };
+    let statement = match statement {
+        Parsed::Statement(statement) => statement,
+        Parsed::Explain(explain) => return query_with(&mut explain.statement),
+        _ => return None,
+    };
     let Statement::Query(query) = statement.as_mut() else { return None };
     query.with.as_ref().is_some_and(|with| !with.recursive).then_some(query)
 }
@@ -41,6 +45,11 @@ pub(crate) fn query_with(statement: &mut Parsed) -> Option<&mut Query> {
 /// Whether more than one place reads common table expression `index` of `query`.
 pub(crate) fn is_shared(query: &Query, index: usize) -> bool {
     cte(query, index).is_some_and(|cte| reads(query, cte, |_, _| {}) > 1)
+}
+
+/// What common table expression `index` of `query` is called.
+pub(crate) fn name(query: &Query, index: usize) -> Option<String> {
+    cte(query, index).map(|cte| normalized(&cte.alias.name))
 }
 
 fn cte(query: &Query, index: usize) -> Option<&Cte> {

@@ -20,6 +20,7 @@ mod ctes;
 mod dialect;
 mod engine;
 mod error;
+mod explain;
 mod expr;
 mod files;
 mod functions;

@@ -17,7 +17,7 @@ use datafusion::{
     },
     catalog::DynamicFileCatalog,
     common::{
-        Constraints, SchemaError, TableReference,
+        SchemaError, TableReference,
         config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
     },
     error::DataFusionError,
@@ -46,10 +46,11 @@ use crate::{
     ctes,
     dialect::OgeeDialect,
     engine::{Engine, StatementContext},
+    explain::Explanation,
     files::FileTables,
     functions::functions,
-    island::{OgeeRule, is_one_island},
-    join_order::{JoinOrder, Samples, foresee},
+    island::{OgeeRule, expected_rows, is_one_island},
+    join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     names::{is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
     numbers,
@@ -229,17 +230,30 @@ impl Session {
         state.config_mut().set_extension(Arc::clone(context));
         fit_to_limit(state.config_mut().options_mut(), self.engine.memory().limit());
         name_apart(&mut statement.0);
-        let tables = self.compute_ctes(&state, &mut statement.0).await?;
+        let mut explanation = Explanation::of(&statement.0, state.config().options());
+        let tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
         let plan = plan(&state, statement.0).await?;
-        let outcome = self.run_plan(state, plan).await;
+        let outcome = self.run_plan(state, plan).await?;
         // What was planned keeps its rows.
         drop(tables);
-        outcome
+        Ok(match (outcome, explanation) {
+            (Outcome::Rows(rows), Some(explanation)) => Outcome::Rows(explanation.before(rows)),
+            (outcome, _) => outcome,
+        })
     }
 
-    /// Runs the common table expressions that are read more than once, and has `statement` read their rows.
-    async fn compute_ctes(&self, state: &SessionState, statement: &mut ParsedStatement) -> Result<Vec<Computed<'_>>> {
+    /// Runs the common table expressions that are read more than once, and has `statement` read their rows. Those of one that is to be explained are
+    /// shown by `explanation`, and run only if it says how that went.
+    async fn compute_ctes(
+        &self,
+        state: &SessionState,
+        statement: &mut ParsedStatement,
+        mut explanation: Option<&mut Explanation>,
+    ) -> Result<Vec<Computed<'_>>> {
         let mut computed = Vec::new();
+        if matches!(statement, ParsedStatement::Explain(_)) && explanation.is_none() {
+            return Ok(computed);
+        }
         let Some(query) = ctes::query_with(statement) else { return Ok(computed) };
         for index in 0..query.with.as_ref().map_or(0, |with| with.cte_tables.len()) {
             if !ctes::is_shared(query, index) {
@@ -269,9 +283,21 @@ impl Session {
             }
             let physical = single_partition(physical);
             let schema = nullable(&physical.schema());
-            let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), Constraints::default(), Vec::new());
-            let context = task_context(state, &physical);
-            drain(execute_stream(table.sink(physical, false), context)?).await?;
+            let Some(shown) = ctes::name(query, index) else { continue };
+            let planned_rows = match &explanation {
+                Some(explanation) if !explanation.analyzes() => {
+                    Some(expected_rows(&physical).map_or(ROWS_UNKNOWN, |rows| rows as f64))
+                }
+                _ => None,
+            };
+            let table = PagedTable::of_cte(schema, Arc::clone(self.engine.memory()), shown.clone(), planned_rows);
+            if planned_rows.is_none() {
+                let context = task_context(state, &physical);
+                drain(execute_stream(table.sink(Arc::clone(&physical), false), context)?).await?;
+            }
+            if let Some(explanation) = &mut explanation {
+                explanation.show(&shown, &physical);
+            }
             let name = format!("ogee_cte_{}", self.computed.fetch_add(1, Ordering::Relaxed));
             self.context.register_table(name.as_str(), Arc::new(table))?;
             ctes::read_from(query, index, &name);

@@ -61,6 +61,15 @@ pub(crate) struct PagedTable {
     constraints: Constraints,
     defaults: Vec<(String, Expr)>,
     blocks: Arc<RwLock<Vec<Arc<Block>>>>,
+    cte: Option<Arc<Cte>>,
+}
+
+/// The common table expression whose rows a table has.
+#[derive(Debug)]
+struct Cte {
+    name: String,
+    /// How many rows are expected of it, if it is not run.
+    planned_rows: Option<f64>,
 }
 
 /// Some batches of a table.
@@ -94,7 +103,18 @@ impl PagedTable {
         constraints: Constraints,
         defaults: Vec<(String, Expr)>,
     ) -> Self {
-        Self { schema, memory, constraints, defaults, blocks: Arc::default() }
+        Self { schema, memory, constraints, defaults, blocks: Arc::default(), cte: None }
+    }
+
+    /// The table of common table expression `name`. `planned_rows`: how many rows are expected of it, if it is not run.
+    pub(crate) fn of_cte(
+        schema: SchemaRef,
+        memory: Arc<BufferManager>,
+        name: String,
+        planned_rows: Option<f64>,
+    ) -> Self {
+        let cte = Some(Arc::new(Cte { name, planned_rows }));
+        Self { cte, ..Self::new(schema, memory, Constraints::default(), Vec::new()) }
     }
 
     /// The plan that appends the rows of `input`, or replaces the table's by them. Its one row is their number.
@@ -139,7 +159,10 @@ impl TableProvider for PagedTable {
             Some(columns) => (Arc::new(self.schema.project(columns)?), columns.clone()),
             None => (Arc::clone(&self.schema), (0..self.schema.fields().len()).collect()),
         };
-        let scan = TableScan::new(blocks, projection, Arc::clone(&schema), Arc::clone(&self.memory));
+        let scan = TableScan {
+            cte: self.cte.clone(),
+            ..TableScan::new(blocks, projection, Arc::clone(&schema), Arc::clone(&self.memory))
+        };
         Ok(Arc::new(TableExec::new(scan, Vec::new(), schema)))
     }
 
@@ -274,6 +297,7 @@ pub(crate) struct TableScan {
     projection: Vec<usize>,
     schema: SchemaRef,
     memory: Arc<BufferManager>,
+    cte: Option<Arc<Cte>>,
 }
 
 impl TableScan {
@@ -284,7 +308,7 @@ impl TableScan {
         schema: SchemaRef,
         memory: Arc<BufferManager>,
     ) -> Self {
-        Self { blocks, projection, schema, memory }
+        Self { blocks, projection, schema, memory, cte: None }
     }
 
     /// Its rows outside of an island.
@@ -300,6 +324,11 @@ impl TableScan {
 
     fn rows(&self) -> usize {
         self.blocks.iter().map(|block| block.rows).sum()
+    }
+
+    /// Rows that are expected of what is explained and not run.
+    pub(crate) fn planned_rows(&self) -> Option<f64> {
+        self.cte.as_ref()?.planned_rows
     }
 
     /// A source of its rows.
@@ -339,7 +368,13 @@ impl fmt::Debug for TableScan {
 impl fmt::Display for TableScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        write!(f, "rows={}, blocks={}, projection=[{}]", self.rows(), self.blocks.len(), names.join(", "))
+        if let Some(cte) = &self.cte {
+            write!(f, "with={}, ", cte.name)?;
+        }
+        if self.planned_rows().is_none() {
+            write!(f, "rows={}, blocks={}, ", self.rows(), self.blocks.len())?;
+        }
+        write!(f, "projection=[{}]", names.join(", "))
     }
 }
 
@@ -350,7 +385,7 @@ impl Work for TableScan {
     const NAME: &'static str = "TableExec";
 
     fn known_rows(&self) -> Option<usize> {
-        Some(self.rows())
+        self.planned_rows().is_none().then(|| self.rows())
     }
 
     fn run(&self) -> Result<SendableRecordBatchStream> {

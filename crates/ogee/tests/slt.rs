@@ -119,10 +119,10 @@ fn rows_of(batch: &RecordBatch) -> impl Iterator<Item = Vec<String>> + '_ {
     (0..batch.num_rows()).map(|row| batch.columns().iter().map(|column| format_value(column.as_ref(), row)).collect())
 }
 
-/// The nodes of a physical plan, one a row, indented by dots, without their details.
+/// The nodes of physical plans, one a row, indented by dots, without their details.
 fn plan_shape(batches: &[RecordBatch]) -> Vec<Vec<String>> {
     let mut nodes = Vec::new();
-    for row in batches.iter().flat_map(rows_of).filter(|row| row[0] == "physical_plan") {
+    for row in batches.iter().flat_map(rows_of).filter(|row| row[0] == "physical_plan" || row[0].starts_with("with ")) {
         for line in row[1].split("\\n") {
             let depth = (line.len() - line.trim_start().len()) / 2;
             let name: String = line.trim_start().chars().take_while(|c| c.is_alphanumeric()).collect();

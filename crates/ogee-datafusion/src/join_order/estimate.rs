@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// Rows of what tells nothing about them.
-const ROWS_UNKNOWN: f64 = 1000.0;
+pub(crate) const ROWS_UNKNOWN: f64 = 1000.0;
 
 /// Rows from which on it is worth looking at samples to tell whether columns that come from different tables are independent.
 const TOGETHER_MIN: f64 = 50_000.0;
@@ -189,7 +189,7 @@ impl<'s> Estimator<'s> {
         let fields = schema.fields().iter().map(|field| Some(Arc::clone(field))).collect();
         match self.samples.of_table(table.work()) {
             Some(sample) => Profile::of_table(sample.rows_all(), facts, sample, fields, self.may_read),
-            None => Profile::of_facts(ROWS_UNKNOWN, facts),
+            None => Profile::of_facts(table.work().planned_rows().unwrap_or(ROWS_UNKNOWN), facts),
         }
     }
 

@@ -48,16 +48,17 @@ use datafusion::{
     },
 };
 
+pub(crate) use self::{
+    estimate::ROWS_UNKNOWN,
+    expected::{Estimates, Expected},
+    foresee::begin as foresee,
+    sample::Samples,
+};
 use self::{
     estimate::{Estimator, Known},
     plans::Plans,
     profile::Profile,
     region::Region,
-};
-pub(crate) use self::{
-    expected::{Estimates, Expected},
-    foresee::begin as foresee,
-    sample::Samples,
 };
 
 /// Orders joins, unless `datafusion.optimizer.join_reordering` is off. Takes the place of DataFusion's `JoinSelection`.

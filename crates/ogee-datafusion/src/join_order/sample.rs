@@ -122,8 +122,11 @@ impl Samples {
         })
     }
 
-    /// The sample of a table whose rows are pages of the pool.
+    /// The sample of a table whose rows are pages of the pool. `None` where they are not there.
     pub(super) fn of_table(&self, scan: &TableScan) -> Option<Arc<TableSample>> {
+        if scan.planned_rows().is_some() {
+            return None;
+        }
         let (numbers, rows): (Vec<u64>, Vec<u64>) = scan.blocks().unzip();
         self.table(Version::Blocks(numbers), || Some((Rows::Blocks(scan.clone()), rows)))
     }

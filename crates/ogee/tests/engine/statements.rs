@@ -392,3 +392,41 @@ fn columns_that_were_declared_so_refuse_null() {
     query(&connection, "INSERT INTO u VALUES (NULL)");
     assert_eq!(query(&connection, "SELECT count(*), count(a) FROM u"), ["2|1"]);
 }
+
+#[test]
+fn a_with_query_that_is_computed_once_is_explained_once() {
+    let connection = connect();
+    query(&connection, "CREATE TABLE t AS SELECT value % 10 AS k, value AS i FROM generate_series(1, 1000)");
+    let inner = "WITH v AS (SELECT k, i FROM t WHERE i > 5), w AS (SELECT k, sum(i) AS total FROM v GROUP BY k)";
+    let sql = format!("{inner} SELECT a.k FROM w AS a JOIN w AS b ON a.total = b.total");
+    let times = |text: &str, part: &str| text.matches(part).count();
+    let shown = explain(&connection, &sql);
+    for (part, count) in [
+        ("with w|With w, computed once:", 1),
+        ("with v", 0),
+        ("OgeeTable: rows=1000", 1),
+        ("OgeeTable: with=w, projection=[k, total]", 1),
+        ("OgeeTable: with=w, projection=[total]", 1),
+    ] {
+        assert_eq!(times(&shown, part), count, "{part} in {shown}");
+    }
+    let expected =
+        shown.split("as total], estimated_rows=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert_eq!(
+        times(&shown, &format!("total], estimated_rows={expected}")),
+        3,
+        "those who read it expect its rows: {shown}"
+    );
+    let analyzed = query(&connection, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
+    for (part, count) in
+        [("With w, computed once:", 1), ("OgeeTable: with=w, rows=10, blocks=1", 2), ("output_rows=10", 7)]
+    {
+        assert_eq!(times(&analyzed, part), count, "{part} in {analyzed}");
+    }
+    let tree = explain(&connection, &format!("FORMAT tree {sql}"));
+    assert_eq!((times(&tree, "With w, computed once:"), times(&tree, "OgeeAggregate")), (1, 1), "{tree}");
+    // What programs read has one plan.
+    let graph = explain(&connection, &format!("FORMAT graphviz {sql}"));
+    assert_eq!((times(&graph, "computed once"), times(&graph, "Aggregate") > 1), (0, true), "{graph}");
+    assert_eq!(query(&connection, &sql).len(), 10);
+}
