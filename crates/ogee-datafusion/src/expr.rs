@@ -1,7 +1,7 @@
 //! Expressions: DataFusion's physical expressions as the engine's.
 //!
-//! Columns, constants, comparisons of a column with a constant of its type and conjunctions of them become native expressions. Any
-//! other is kept whole and evaluated as it is on a batch of just the columns it reads, so that `CASE` and other conditional
+//! Columns, constants, comparisons of a column with a constant of its type, patterns, and what connects them in a predicate become native
+//! expressions. Any other is kept whole and evaluated as it is on a batch of just the columns it reads, so that `CASE` and other conditional
 //! evaluation behaves as DataFusion's.
 //!
 //! Not here: rewriting or simplifying expressions, which DataFusion's optimizer has done.
@@ -83,7 +83,7 @@ fn like(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Option<Expr>> {
 /// `expr` over rows of `input` as a predicate: rows for which it is not true do not matter, so that conjuncts may narrow one another.
 pub(crate) fn translate_predicate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
     let mut parts =
-        split_conjunction(expr).into_iter().map(|part| translate(part, input)).collect::<Result<Vec<_>>>()?;
+        split_conjunction(expr).into_iter().map(|part| translate_part(part, input)).collect::<Result<Vec<_>>>()?;
     Ok(match parts.len() {
         1 => parts.swap_remove(0),
         _ => {
@@ -92,6 +92,33 @@ pub(crate) fn translate_predicate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) 
             Expr::And(parts)
         }
     })
+}
+
+/// A part of a predicate. Of a disjunction, in which the engine has kernels for some and nothing can fail, the parts are told apart.
+fn translate_part(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
+    let mut alternatives = Vec::new();
+    split_disjunction(expr, &mut alternatives);
+    if alternatives.len() < 2 || can_fail(expr) {
+        return translate(expr, input);
+    }
+    let mut parts =
+        alternatives.into_iter().map(|part| translate_predicate(part, input)).collect::<Result<Vec<_>>>()?;
+    let is_foreign = |part: &Expr| matches!(part, Expr::Foreign(_));
+    if parts.iter().all(is_foreign) {
+        return translate(expr, input);
+    }
+    parts.sort_by_key(is_foreign);
+    Ok(Expr::Or(parts))
+}
+
+fn split_disjunction<'a>(expr: &'a Arc<dyn PhysicalExpr>, parts: &mut Vec<&'a Arc<dyn PhysicalExpr>>) {
+    match expr.downcast_ref::<BinaryExpr>().filter(|binary| *binary.op() == Operator::Or) {
+        Some(binary) => {
+            split_disjunction(binary.left(), parts);
+            split_disjunction(binary.right(), parts);
+        }
+        None => parts.push(expr),
+    }
 }
 
 fn constant(literal: &Literal) -> Result<ArrayRef> {

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray, make_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{Chunk, Column, Domain, normalize_array};
+use ogee_vector::{Chunk, Column, Domain, keep_rows, normalize_array};
 
 use crate::{DecimalArithmetic, ExecError, Like, compare, compare::CompareOp};
 
@@ -48,6 +48,8 @@ pub enum Expr {
     },
     /// Rows for which all are true. Only as (part of) a predicate.
     And(Vec<Expr>),
+    /// Rows for which any is true; none of them can fail. Only as (part of) a predicate.
+    Or(Vec<Expr>),
     /// A value, but NULL where a condition is not true.
     NullUnless {
         /// The value.
@@ -95,7 +97,7 @@ impl Expr {
             Self::Compare { op, column, literal } => {
                 Column::flat(Arc::new(compare::compare(chunk.column(*column), *op, literal)?))
             }
-            Self::And(_) => {
+            Self::And(_) | Self::Or(_) => {
                 let mut rows = Vec::new();
                 self.select(chunk, &mut rows)?;
                 let mut bits = vec![false; chunk.len()];
@@ -123,7 +125,7 @@ impl Expr {
         match self {
             Self::Column(column) | Self::Compare { column, .. } => columns.push(*column),
             Self::Literal(_) => {}
-            Self::And(parts) => parts.iter().for_each(|part| part.columns(columns)),
+            Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.columns(columns)),
             Self::NullUnless { value, condition } => {
                 value.columns(columns);
                 condition.columns(columns);
@@ -138,7 +140,7 @@ impl Expr {
     pub fn can_fail(&self) -> bool {
         match self {
             Self::Column(_) | Self::Literal(_) | Self::Compare { .. } => false,
-            Self::And(parts) => parts.iter().any(Self::can_fail),
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::can_fail),
             Self::NullUnless { value, condition } => value.can_fail() || condition.can_fail(),
             Self::Like(like) => like.value.can_fail(),
             Self::Decimal(_) => true,
@@ -150,7 +152,7 @@ impl Expr {
     pub fn is_volatile(&self) -> bool {
         match self {
             Self::Column(_) | Self::Literal(_) | Self::Compare { .. } => false,
-            Self::And(parts) => parts.iter().any(Self::is_volatile),
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::is_volatile),
             Self::NullUnless { value, condition } => value.is_volatile() || condition.is_volatile(),
             Self::Like(like) => like.value.is_volatile(),
             Self::Decimal(arithmetic) => arithmetic.is_volatile(),
@@ -184,6 +186,7 @@ impl Expr {
         rows.clear();
         match self {
             Self::And(parts) => Self::select_all(parts, chunk, rows),
+            Self::Or(parts) => Self::select_any(parts, chunk, rows),
             Self::Compare { op, column, literal } => compare::select(chunk.column(*column), *op, literal, rows),
             _ => {
                 let column = self.evaluate(chunk)?;
@@ -217,7 +220,34 @@ impl Expr {
         }
         Ok(())
     }
+
+    /// Disjunctions narrow too, by the rows that pass, where these are most: behind a selection vector kernels are slower.
+    fn select_any(parts: &[Self], chunk: &Chunk, rows: &mut Vec<u32>) -> Result<(), ExecError> {
+        let mut passes = vec![false; chunk.len()];
+        let (mut passed, mut passing) = (Vec::new(), 0);
+        for part in parts {
+            let left = chunk.len() - passing;
+            if left == 0 {
+                break;
+            }
+            if left < chunk.len() / NARROWED {
+                keep_rows(chunk.len(), rows, |row| !passes[row]);
+                part.select(&chunk.select(rows), &mut passed)?;
+                passed.iter_mut().for_each(|row| *row = rows[*row as usize]);
+            } else {
+                part.select(chunk, &mut passed)?;
+            }
+            for &row in &passed {
+                passing += usize::from(!std::mem::replace(&mut passes[row as usize], true));
+            }
+        }
+        keep_rows(chunk.len(), rows, |row| passes[row]);
+        Ok(())
+    }
 }
+
+/// Of so many rows, one in this many is left when the parts of a disjunction to come are evaluated for those only that are.
+const NARROWED: usize = 4;
 
 /// The value of an expression over one column that has fewer values than rows, such as a dictionary's: evaluated once for each value. `None` where
 /// there is nothing to spare, or where a value that no row has may be what it fails for.
@@ -277,6 +307,36 @@ mod tests {
         let foreign = Arc::new(Hundredth { is_volatile, ..Hundredth::default() });
         let result = Expr::Foreign(Arc::<Hundredth>::clone(&foreign)).evaluate(&chunk)?.flatten()?;
         Ok((result.as_primitive::<Int32Type>().values().to_vec(), foreign.seen.load(Ordering::Relaxed)))
+    }
+
+    #[test]
+    fn any_part_of_a_disjunction_will_do() {
+        let values: Vec<Option<i32>> = (0..100).map(|row| (row % 7 != 3).then_some(row)).collect();
+        let values: ArrayRef = Arc::new(Int32Array::from(values));
+        let chunk = Chunk::new(vec![values], 100);
+        let compare = |op, literal: i32| Expr::Compare {
+            op,
+            column: 0,
+            literal: Arc::new(Int32Array::from(vec![literal])) as ArrayRef,
+        };
+        let selected = |chunk: &Chunk, parts: Vec<Expr>| {
+            let (mut rows, expr) = (vec![7], Expr::Or(parts));
+            expr.select(chunk, &mut rows).unwrap();
+            let truth = expr.truth(chunk).unwrap();
+            assert_eq!(rows, (0..chunk.len() as u32).filter(|&row| truth.value(row as usize)).collect::<Vec<_>>());
+            rows
+        };
+        let is = |value: u32| value % 7 != 3;
+        // The first part leaves most rows, or few, to the second, or nothing but NULL.
+        for bound in [5, 60, 90, 99] {
+            let parts = vec![compare(CompareOp::Lt, bound), compare(CompareOp::Eq, 95), compare(CompareOp::Eq, 4)];
+            let expected: Vec<u32> =
+                (0..100).filter(|&row| is(row) && (row < bound as u32 || row == 95 || row == 4)).collect();
+            assert_eq!(selected(&chunk, parts), expected, "{bound}");
+        }
+        let parts = || vec![compare(CompareOp::Gt, 50), compare(CompareOp::Eq, 20)];
+        assert_eq!(selected(&chunk.select(&[20, 3, 51, 20, 50]), parts()), [0, 2, 3]);
+        assert_eq!(selected(&chunk, Vec::new()), [0; 0]);
     }
 
     #[test]
