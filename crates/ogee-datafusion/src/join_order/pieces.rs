@@ -36,31 +36,38 @@ enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Bytes of `field` that reading may have to go through.
-    fn bytes(&self, field: &FieldRef) -> u64 {
+    /// Bytes that reading `fields` may have to go through.
+    fn bytes(&self, fields: &[FieldRef]) -> u64 {
         match self {
-            Self::RowGroup { reader, group, .. } => {
-                bytes_in(reader.metadata().row_group(*group), std::slice::from_ref(field))
-            }
-            Self::Block { run, .. } => run.rows as u64,
+            Self::RowGroup { reader, group, .. } => bytes_in(reader.metadata().row_group(*group), fields),
+            Self::Block { scan, run } => scan.block_bytes(run.part),
         }
     }
 
-    fn read(&self, field: &FieldRef) -> Result<ArrayRef, ExecError> {
-        let array = match self {
+    /// How many of `fields` are read at a time: a block has all columns of its rows together.
+    fn at_once(&self, fields: usize) -> usize {
+        match self {
+            Self::RowGroup { .. } => 1,
+            Self::Block { .. } => fields,
+        }
+    }
+
+    fn read(&self, fields: &[FieldRef]) -> Result<Vec<ArrayRef>, ExecError> {
+        let arrays = match self {
             Self::RowGroup { file, reader, group, selectors } => {
-                match file.partitions.iter().find(|(name, _)| name == field.name()) {
+                let array = |field: &FieldRef| match file.partitions.iter().find(|(name, _)| name == field.name()) {
                     Some((_, value)) => {
                         let selected = selectors.iter().filter(|selector| !selector.skip);
                         let rows = selected.map(|selector| selector.row_count).sum();
-                        value.to_array_of_size(rows).map_err(|error| ExecError::Foreign(error.into()))?
+                        value.to_array_of_size(rows).map_err(|error| ExecError::Foreign(error.into()))
                     }
-                    None => reader.read(field, *group, selectors)?,
-                }
+                    None => Ok(reader.read(field, *group, selectors)?),
+                };
+                fields.iter().map(array).collect::<Result<Vec<_>, _>>()?
             }
-            Self::Block { scan, run } => read_block(scan, *run, field)?,
+            Self::Block { scan, run } => read_block(scan, *run, fields)?,
         };
-        Ok(cast(&array, field.data_type())?)
+        arrays.iter().zip(fields).map(|(array, field)| Ok(cast(array, field.data_type())?)).collect()
     }
 }
 
@@ -73,29 +80,38 @@ pub(super) fn bytes_in(group: &RowGroupMetaData, fields: &[FieldRef]) -> u64 {
     chunks.map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(0)).sum()
 }
 
+/// Some columns of a piece, which one thread reads.
+struct Work<'a> {
+    piece: &'a Piece<'a>,
+    fields: &'a [FieldRef],
+    read: OnceLock<Result<Vec<ArrayRef>, ExecError>>,
+}
+
 /// Reads columns, as many threads of `threads` at a time as pay.
 pub(super) fn read(columns: &[Claim<'_>], threads: usize) {
     if columns.is_empty() {
         return;
     }
     let pieces: Vec<_> = columns.iter().map(|claim| pieces_of(claim.table)).collect();
-    // Pieces of one column next to each other.
     let mut work = Vec::new();
-    for (of, claim) in columns.iter().enumerate() {
-        for field in &claim.fields {
-            work.extend(pieces[of].iter().flatten().map(|piece| (field, piece)));
+    // Of each claim where its part of the work ends.
+    let mut ends = Vec::with_capacity(columns.len());
+    for (claim, pieces) in columns.iter().zip(&pieces) {
+        for piece in pieces.iter().flatten() {
+            let at_once = claim.fields.chunks(piece.at_once(claim.fields.len()).max(1));
+            work.extend(at_once.map(|fields| Work { piece, fields, read: OnceLock::new() }));
         }
+        ends.push(work.len());
     }
     // The largest first, so that no thread is left with one at the end.
     let mut order: Vec<(u64, usize)> =
-        work.iter().enumerate().map(|(number, (field, piece))| (piece.bytes(field), number)).collect();
+        work.iter().enumerate().map(|(number, work)| (work.piece.bytes(work.fields), number)).collect();
     order.sort_unstable_by_key(|&(bytes, number)| (Reverse(bytes), number));
-    let done: Vec<OnceLock<Result<ArrayRef, ExecError>>> = work.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let lane = || {
         while let Some(&(_, number)) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (field, piece) = work[number];
-            assert!(done[number].set(piece.read(field)).is_ok(), "each is taken once");
+            let Work { piece, fields, read } = &work[number];
+            assert!(read.set(piece.read(fields)).is_ok(), "each is taken once");
         }
     };
     let bytes: u64 = order.iter().map(|(bytes, _)| bytes).sum();
@@ -104,20 +120,26 @@ pub(super) fn read(columns: &[Claim<'_>], threads: usize) {
         (1..lanes).for_each(|_| drop(scope.spawn(lane)));
         lane();
     });
-    let mut done = done.into_iter().map(|array| array.into_inner().expect("all were taken"));
-    for (claim, pieces) in columns.iter().zip(&pieces) {
+    let begins = std::iter::once(0).chain(ends.iter().copied());
+    for (((claim, pieces), begin), &end) in columns.iter().zip(&pieces).zip(begins).zip(&ends) {
         for field in &claim.fields {
-            let arrays: Result<Vec<ArrayRef>, ExecError> = match pieces {
-                Ok(pieces) => done.by_ref().take(pieces.len()).collect::<Vec<_>>().into_iter().collect(),
-                Err(_) => Ok(Vec::new()),
+            let of_field = |work: &'_ Work<'_>| -> Option<Result<ArrayRef, bool>> {
+                let at = work.fields.iter().position(|other| Arc::ptr_eq(other, field))?;
+                Some(match work.read.get().expect("all were taken") {
+                    Ok(arrays) => Ok(Arc::clone(&arrays[at])),
+                    Err(error) => Err(matches!(error, ExecError::Memory(_))),
+                })
             };
-            let column = match (pieces, arrays) {
-                (Ok(_), Ok(arrays)) => joined(field, &arrays),
+            let arrays: Result<Vec<ArrayRef>, bool> = match pieces {
+                Ok(_) => work[begin..end].iter().filter_map(of_field).collect(),
+                Err(error) => Err(matches!(error, ExecError::Memory(_))),
+            };
+            match arrays {
+                Ok(arrays) => claim.table.learn(field, joined(field, &arrays)),
                 // There may be memory another time.
-                (Err(ExecError::Memory(_)), _) | (_, Err(ExecError::Memory(_))) => continue,
-                (Err(_), _) | (_, Err(_)) => None,
-            };
-            claim.table.learn(field, column);
+                Err(true) => {}
+                Err(false) => claim.table.learn(field, None),
+            }
         }
     }
 }
@@ -188,13 +210,11 @@ fn selection(groups: impl Iterator<Item = u64>, runs: &[Run]) -> Vec<(usize, Vec
     chosen
 }
 
-/// The first rows of a block, of one column.
-fn read_block(scan: &TableScan, run: Run, field: &FieldRef) -> Result<ArrayRef, ExecError> {
+/// The first rows of a block, of some columns.
+fn read_block(scan: &TableScan, run: Run, fields: &[FieldRef]) -> Result<Vec<ArrayRef>, ExecError> {
     let mut parts: Vec<RecordBatch> = Vec::new();
     let mut left = run.rows;
-    for batch in
-        scan.batches(run.part, std::slice::from_ref(field)).map_err(|error| ExecError::Foreign(error.into()))?
-    {
+    for batch in scan.batches(run.part, fields).map_err(|error| ExecError::Foreign(error.into()))? {
         let batch = batch.map_err(|error| ExecError::Foreign(error.into()))?;
         let taken = batch.num_rows().min(left);
         parts.push(batch.slice(0, taken));
@@ -203,8 +223,11 @@ fn read_block(scan: &TableScan, run: Run, field: &FieldRef) -> Result<ArrayRef, 
             break;
         }
     }
-    let parts: Vec<&dyn Array> = parts.iter().map(|part| part.column(0).as_ref()).collect();
-    Ok(concat(&parts)?)
+    let column = |index: usize| -> Result<ArrayRef, ExecError> {
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| part.column(index).as_ref()).collect();
+        Ok(concat(&parts)?)
+    };
+    (0..fields.len()).map(column).collect()
 }
 
 #[cfg(test)]
