@@ -597,7 +597,24 @@ impl SerialRows {
     /// # Safety
     /// They must be rows of the layout with their hashes written and their long strings' pointers valid.
     pub unsafe fn scatter(&mut self, stage: &RowStage) -> Result<(), MemoryError> {
-        for row in 0..stage.rows() {
+        // SAFETY: the caller vouches for the rows.
+        unsafe { self.scatter_rows(stage, 0..stage.rows()) }
+    }
+
+    /// Appends `rows` of the staged rows.
+    ///
+    /// # Errors
+    /// As [`scatter`](Self::scatter).
+    ///
+    /// # Safety
+    /// As [`scatter`](Self::scatter).
+    pub unsafe fn scatter_rows(
+        &mut self,
+        stage: &RowStage,
+        rows: impl IntoIterator<Item = usize>,
+    ) -> Result<(), MemoryError> {
+        for row in rows {
+            assert!(row < stage.rows(), "rows are staged");
             // SAFETY: the caller vouches for the rows; staged rows are followed by a word.
             unsafe { self.push(stage.row(row))? };
         }

@@ -140,12 +140,19 @@ impl ProbeLocal {
         if later.is_empty() {
             return Ok(chunk);
         }
-        let part = chunk.select(&later);
-        let keys = self.keys.select(&later);
-        let _held = plan.probe.stage(&part, &keys, &mut self.stage)?;
         let kept = self.kept.get_or_insert_with(|| waiting_rows(&self.state.ctx, &plan.probe_form, absent.radix));
-        // SAFETY: the rows were staged just now; their strings are in `part`, `keys` and what is held.
-        unsafe { kept.scatter(&self.stage)? };
+        if valid.is_none() && later.len() > here.len() {
+            // Rows that stay are staged as well, which costs less than making a chunk of the others.
+            let _held = plan.probe.stage(&chunk, &self.keys, &mut self.stage)?;
+            // SAFETY: the rows were staged just now; their strings are in `chunk`, the keys and what is held.
+            unsafe { kept.scatter_rows(&self.stage, later.iter().map(|&row| row as usize))? };
+        } else {
+            let part = chunk.select(&later);
+            let keys = self.keys.select(&later);
+            let _held = plan.probe.stage(&part, &keys, &mut self.stage)?;
+            // SAFETY: as above, but in `part` and `keys`.
+            unsafe { kept.scatter(&self.stage)? };
+        }
         self.keys = self.keys.select(&here);
         Ok(chunk.select(&here))
     }
