@@ -2,13 +2,14 @@
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
     sync::{Arc, Mutex, OnceLock},
 };
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray, UInt8Array, cast::AsArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
-use ogee_vector::{ColumnRef, VectorError};
+use ogee_vector::{ColumnRef, VectorError, hash_bytes};
 
 use crate::RowView;
 
@@ -87,11 +88,28 @@ const LONG: usize = 512;
 /// An empty place: no value is as long as this view says.
 const EMPTY: u128 = u128::MAX;
 
+/// Hashes values as keys are: there are too few of them for collisions to matter, whoever chose them.
+#[derive(Debug, Default)]
+struct ValueHasher(u64);
+
+impl Hasher for ValueHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash_bytes(self.0, bytes);
+    }
+
+    /// The length, which the hash of the bytes has.
+    fn write_usize(&mut self, _: usize) {}
+}
+
 /// What a lane keeps of a dictionary, so that a value costs a few cycles.
 #[derive(Debug, Default)]
 pub struct CodeCache {
     /// Codes by value.
-    known: HashMap<Box<[u8]>, u8>,
+    known: HashMap<Box<[u8]>, u8, BuildHasherDefault<ValueHasher>>,
     short: Short,
     /// Values that are not in their views: a view means a value only within one array.
     long: Vec<Seen>,

@@ -12,6 +12,8 @@
 //! 3. Row `i` of a page is at `i * width`; nothing else encodes position.
 //! 4. Bytes of NULL values and padding are zero, so that keys without long strings are equal exactly if their bytes are.
 //!
+//! Rows that only wait to be read once have a narrower form (`serial`).
+//!
 //! After "Robust external hash aggregation in the solid state age", ICDE 2024.
 //! Not here: what a state means, comparison order, when to spill (the buffer manager's business).
 #![expect(unsafe_code, reason = "rows are raw bytes on pages of the buffer manager")]
