@@ -242,9 +242,11 @@ fn hash_collisions() {
         "joins",
         "keys_wide",
         "many_groups",
+        "predicates",
         "recursive",
         "sets",
         "tables",
+        "views_ctes",
     ];
     run_suite("hash_collisions", |file| base().hash_mask(if large.contains(&file) { 0xfff1_ffe0 } else { 0 }));
 }
