@@ -11,15 +11,18 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::{
-    arrow::{compute::kernels::numeric, datatypes::DataType},
+    arrow::{
+        compute::kernels::numeric,
+        datatypes::{DataType, Field, FieldRef},
+    },
     common::{
         DFSchema, Result, ScalarValue,
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, expr_rewriter::NamePreserver, lit,
+        BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+        ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, expr_rewriter::NamePreserver, lit,
         utils::merge_schema,
     },
     optimizer::AnalyzerRule,
@@ -190,6 +193,14 @@ fn function(operator: &'static str, args: usize) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(CheckedFunction { operator, args, signature }))
 }
 
+/// The field of what `function` gives, which may be NULL if an argument may: as that of the operator or cast that it stands for. Schemas of nodes above were made with
+/// that, and DataFusion refuses a plan that differs from them.
+pub(crate) fn as_nullable_as_args(function: &impl ScalarUDFImpl, args: &ReturnFieldArgs) -> Result<FieldRef> {
+    let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+    let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+    Ok(Arc::new(Field::new(function.name(), function.return_type(&types)?, nullable)))
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CheckedFunction {
     operator: &'static str,
@@ -208,6 +219,10 @@ impl ScalarUDFImpl for CheckedFunction {
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(arg_types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        as_nullable_as_args(self, &args)
     }
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {

@@ -2,7 +2,7 @@
 //!
 //! * It keeps the sum of a date and an interval a date, and drops the hours. The date becomes a timestamp where the interval has a time of day, or may have one. A sum
 //!   with whole days, months and years stays a date: its value is the same, and files are pruned by it.
-//! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float.
+//! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float; so it does where one of both is chosen (`float_types`).
 
 use datafusion::{
     arrow::datatypes::{DataType, TimeUnit},
@@ -17,13 +17,15 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
+use crate::float_types::{self, of_choices};
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct CommonTypes;
 
 impl AnalyzerRule for CommonTypes {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+        float_types::of_rows(plan)?.transform_up_with_subqueries(rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -49,7 +51,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&plan);
     let rewritten = plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        expr.transform_up(|expr| Ok(rewrite(expr, &schema)))
+        expr.transform_up(|expr| rewrite(expr, &schema).transform_data(|expr| of_choices(expr, &schema)))
             .map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
     })?;
     if !rewritten.transformed {

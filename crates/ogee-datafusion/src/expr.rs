@@ -27,7 +27,10 @@ use datafusion::{
 use ogee_exec::{CompareOp, DecimalArithmetic, DecimalOp, ExecError, Expr, ForeignExpr, Like};
 use ogee_vector::{normalize_array, normalize_type};
 
-use crate::error::{to_datafusion, to_exec};
+use crate::{
+    error::{to_datafusion, to_exec},
+    floats::in_one_form,
+};
 
 /// `expr` over rows of `input` (declared types), as the engine evaluates it for its value.
 pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
@@ -198,7 +201,8 @@ fn foreign(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
         .collect();
     let (is_volatile, can_fail) = (is_volatile(expr), can_fail(expr));
     let schema = Arc::new(Schema::new(fields));
-    Ok(Expr::Foreign(Arc::new(Foreign { expr: reindexed, columns, declared, schema, is_volatile, can_fail })))
+    let expr = in_one_form(reindexed, &schema)?;
+    Ok(Expr::Foreign(Arc::new(Foreign { expr, columns, declared, schema, is_volatile, can_fail })))
 }
 
 /// Whether some values may make `expr` fail. Comparisons, lists and what connects them take every value; of all else nothing is known.

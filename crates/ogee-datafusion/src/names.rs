@@ -218,9 +218,17 @@ impl VisitorMut for Names {
     }
 }
 
+/// `name(*)`.
+pub(crate) fn call_star(name: &str) -> Expr {
+    call_of(name, vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)])
+}
+
 /// `name(args)`.
 pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    call_of(name, args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect())
+}
+
+fn call_of(name: &str, args: Vec<FunctionArg>) -> Expr {
     let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),

@@ -19,18 +19,20 @@ use datafusion::{
         array::{Array, ArrayRef, AsArray, PrimitiveArray, StringViewBuilder},
         compute::{cast, kernels::numeric, unary},
         datatypes::{
-            DataType, Decimal128Type, Float32Type, Float64Type, Int64Type, IntervalMonthDayNano,
+            DataType, Decimal128Type, FieldRef, Float32Type, Float64Type, Int64Type, IntervalMonthDayNano,
             IntervalMonthDayNanoType, IntervalUnit,
         },
         util::display::{ArrayFormatter, FormatOptions},
     },
     common::{Result, ScalarValue, exec_datafusion_err, internal_err, plan_err},
     logical_expr::{
-        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         binary::comparison_coercion, expr::ScalarFunction,
     },
     physical_expr_common::datum::apply,
 };
+
+use crate::checked::as_nullable_as_args;
 
 /// The function that `//` becomes.
 pub(crate) const INTEGER_DIVIDE: &str = "ogee_integer_divide";
@@ -179,6 +181,10 @@ impl ScalarUDFImpl for MomentText {
         Ok(DataType::Utf8View)
     }
 
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        as_nullable_as_args(self, &args)
+    }
+
     /// A cast does not show in names.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         Ok(args[0].schema_name().to_string())
@@ -243,6 +249,10 @@ impl ScalarUDFImpl for RoundForCast {
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(arg_types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        as_nullable_as_args(self, &args)
     }
 
     /// A cast does not show in names.

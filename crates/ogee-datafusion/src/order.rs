@@ -5,22 +5,31 @@
 //! [`is_ordered`] tells where it reaches. Limits belong to the sort below them ([`LimitsOnSorts`]). DataFusion's rule that makes what operators rely
 //! on, in seven passes that build the plan anew, is applied to plans in which something is missing ([`Requirements`]).
 //!
+//! What the statement sorts stays sorted: that rule would drop a sort of rows that it takes for sorted already, by an order that our operators do not keep, or by a
+//! column that it takes for constant: a union of single rows, or a key of grouping sets, which is NULL in some of them. A limit above would then take
+//! any rows. While the rule runs, sorts are therefore nodes that it does not know ([`KeptSort`]).
+//!
 //! Not here: sorting.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, fmt, sync::Arc};
 
 use datafusion::{
-    common::tree_node::{Transformed, TransformedResult, TreeNode},
+    common::{
+        internal_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
     config::ConfigOptions,
     datasource::{
         physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder},
         source::DataSourceExec,
     },
     error::Result,
-    physical_expr::OrderingRequirements,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr, expressions::Column},
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ExecutionPlan, ExecutionPlanProperties,
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
+        PlanProperties, ReplaceChildrenOptions,
         limit::GlobalLimitExec,
         projection::ProjectionExec,
         replace_children_if_necessary,
@@ -127,14 +136,10 @@ impl Requirements {
     }
 }
 
-/// Whether all operators in `plan` have what they require: one partition everywhere, and orders that are there. No order is made twice, or
-/// merged out of several.
+/// Whether all operators in `plan` have what they require: one partition everywhere, and orders that are there. No order is merged out of several.
 fn has_requirements(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let inputs = plan.children();
-    // A sort may have its place below a projection, which then computes fewer rows.
-    let stays = |_: &SortExec| !inputs[0].is::<ProjectionExec>() && inputs[0].properties().output_ordering().is_none();
     plan.output_partitioning().partition_count() == 1
-        && plan.downcast_ref::<SortExec>().is_none_or(stays)
         && !plan.is::<SortPreservingMergeExec>()
         && plan.required_input_ordering().into_iter().zip(&inputs).all(|(required, input)| {
             let met = |required: OrderingRequirements| {
@@ -147,7 +152,17 @@ fn has_requirements(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 impl PhysicalOptimizerRule for Requirements {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        if has_requirements(&plan) { Ok(plan) } else { self.ensure.optimize(plan, config) }
+        let plan = plan.transform_up(below_projections).data()?;
+        if has_requirements(&plan) {
+            return Ok(plan);
+        }
+        let kept = plan.transform_up(|node| Ok(KeptSort::of(&node).map_or(Transformed::no(node), Transformed::yes)));
+        let made = self.ensure.optimize(kept.data()?, config)?;
+        let sort = |node: Arc<dyn ExecutionPlan>| match node.downcast_ref::<KeptSort>() {
+            Some(kept) => Transformed::yes(Arc::new(kept.sort.clone()) as Arc<dyn ExecutionPlan>),
+            None => Transformed::no(node),
+        };
+        made.transform_up(|node| Ok(sort(node))).data()
     }
 
     fn name(&self) -> &str {
@@ -159,10 +174,101 @@ impl PhysicalOptimizerRule for Requirements {
     }
 }
 
+/// A sort of a projection's rows by columns that it only passes on is one of the rows below: the projection then computes those that a limit leaves.
+fn below_projections(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(sort) = node.downcast_ref::<SortExec>().filter(|sort| !sort.preserve_partitioning()) else {
+        return Ok(Transformed::no(node));
+    };
+    let Some(projection) = sort.input().downcast_ref::<ProjectionExec>() else { return Ok(Transformed::no(node)) };
+    let passed_on = |by: &PhysicalSortExpr| {
+        let column = by.expr.downcast_ref::<Column>()?;
+        let below = &projection.expr().get(column.index())?.expr;
+        below.is::<Column>().then(|| PhysicalSortExpr::new(Arc::clone(below), by.options))
+    };
+    let Some(by) = sort.expr().iter().map(passed_on).collect::<Option<Vec<_>>>().and_then(LexOrdering::new) else {
+        return Ok(Transformed::no(node));
+    };
+    let sorted = Arc::new(SortExec::new(by, Arc::clone(projection.input())).with_fetch(sort.fetch())) as _;
+    let sorted = below_projections(sorted)?.data;
+    Ok(Transformed::yes(replace_children_if_necessary(Arc::clone(sort.input()), vec![sorted])?))
+}
+
+/// A sort that the rule which makes orders takes for any other node.
+#[derive(Debug)]
+struct KeptSort {
+    sort: SortExec,
+}
+
+impl KeptSort {
+    /// `node` if that is a sort.
+    fn of(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+        let sort = node.downcast_ref::<SortExec>().filter(|sort| !sort.preserve_partitioning())?;
+        Some(Arc::new(Self { sort: sort.clone() }))
+    }
+}
+
+impl DisplayAs for KeptSort {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        self.sort.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for KeptSort {
+    fn name(&self) -> &str {
+        "KeptSortExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.sort.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![self.sort.input()]
+    }
+
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        vec![Distribution::SinglePartition]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.sort.fetch()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(input) = children.pop() else { return internal_err!("a sort has an input") };
+        let sort = SortExec::new(self.sort.expr().clone(), input).with_fetch(self.sort.fetch());
+        Ok(Arc::new(Self { sort }))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.sort.apply_expressions(f)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.sort.execute(partition, context)
+    }
+}
+
 /// Whether the rows of `plan` come in an order that somebody may have asked for: it has one, or passes one on (a projection may have
-/// dropped the columns it is by).
+/// dropped the columns it is by). A sort by what DataFusion takes for constants declares none.
 pub(crate) fn is_ordered(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.properties().output_ordering().is_some()
+    plan.is::<SortExec>()
+        || plan.properties().output_ordering().is_some()
         || plan
             .maintains_input_order()
             .into_iter()

@@ -48,6 +48,8 @@ use crate::{
     engine::{Engine, StatementContext},
     explain::Explanation,
     files::FileTables,
+    filter_pushdown::with_filters_above_groups,
+    floats::FloatOrder,
     functions::functions,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
@@ -55,8 +57,10 @@ use crate::{
     null_equality::optimizer_rules,
     numbers,
     order::{ClearOrderings, LimitsOnSorts, Requirements},
+    ordered_mode,
     pool::{OgeePool, PoolFiles},
     scan_filters::ScanFilters,
+    series,
     set_operations::CountCopies,
     subqueries::Subqueries,
     syntax,
@@ -188,7 +192,7 @@ impl Session {
             .with_runtime_env(runtime)
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
-            .with_optimizer_rules(asof::with_left_filters(optimizer_rules()))
+            .with_optimizer_rules(with_filters_above_groups(asof::with_left_filters(optimizer_rules())))
             .with_query_planner(Arc::new(asof::Planner))
             .with_physical_optimizer_rules(rules)
             .build();
@@ -199,12 +203,15 @@ impl Session {
         files.serve(context.state_weak_ref());
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         functions().into_iter().for_each(|function| context.register_udaf(function));
+        context.register_udaf(ordered_mode::function());
+        series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
         context.register_udf(asof::marker());
         context.register_udf(named_cast());
         numbers::functions().into_iter().for_each(|function| context.register_udf(function));
         context.add_analyzer_rule(Arc::new(NamedCasts));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));
         context.add_analyzer_rule(Arc::new(Subqueries));
+        context.add_analyzer_rule(Arc::new(FloatOrder));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
         context.add_analyzer_rule(Arc::new(CountCopies));
         context.add_analyzer_rule(Arc::new(WindowFilters));

@@ -1,17 +1,20 @@
 //! A column compared with a constant.
 //!
 //! What filters ask for is rows. Of columns without a selection vector Arrow's kernels make bits fastest, of which rows are read; behind a selection
-//! vector, values are compared where they are.
+//! vector, values are compared where they are. Floats have an order that Arrow's kernels do not know (`ogee_vector::is_less`).
 
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, BooleanArray, PrimitiveArray, Scalar, cast::AsArray,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, Scalar,
+    cast::AsArray,
     downcast_primitive_array,
+    types::{Float32Type, Float64Type},
 };
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::cmp;
-use ogee_vector::{Column, ColumnRef, gather_array, keep_rows};
+use arrow_schema::DataType;
+use ogee_vector::{Column, ColumnRef, gather_array, is_less, is_same, keep_rows};
 
 use crate::ExecError;
 
@@ -29,6 +32,11 @@ pub enum CompareOp {
 
 impl CompareOp {
     fn of_arrays(self, values: &ArrayRef, literal: &ArrayRef) -> Result<BooleanArray, ExecError> {
+        match values.data_type() {
+            DataType::Float32 => return Ok(self.of_floats::<Float32Type>(values, literal)),
+            DataType::Float64 => return Ok(self.of_floats::<Float64Type>(values, literal)),
+            _ => {}
+        }
         let literal = Scalar::new(ArrayRef::clone(literal));
         Ok(match self {
             Self::Eq => cmp::eq(values, &literal),
@@ -38,6 +46,18 @@ impl CompareOp {
             Self::Gt => cmp::gt(values, &literal),
             Self::GtEq => cmp::gt_eq(values, &literal),
         }?)
+    }
+
+    fn of_floats<T: ArrowPrimitiveType>(self, values: &ArrayRef, literal: &ArrayRef) -> BooleanArray {
+        let (values, literal) = (values.as_primitive::<T>(), literal.as_primitive::<T>().value(0));
+        match self {
+            Self::Eq => BooleanArray::from_unary(values, |value| is_same(value, literal)),
+            Self::NotEq => BooleanArray::from_unary(values, |value| !is_same(value, literal)),
+            Self::Lt => BooleanArray::from_unary(values, |value| is_less(value, literal)),
+            Self::LtEq => BooleanArray::from_unary(values, |value| !is_less(literal, value)),
+            Self::Gt => BooleanArray::from_unary(values, |value| is_less(literal, value)),
+            Self::GtEq => BooleanArray::from_unary(values, |value| !is_less(value, literal)),
+        }
     }
 }
 
@@ -89,23 +109,23 @@ fn select_values<T: ArrowPrimitiveType>(
 ) {
     let values = array.values();
     macro_rules! keep {
-        ($is:ident) => {
+        ($is:expr) => {
             match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-                None => keep_rows(positions.len(), rows, |row| values[positions[row] as usize].$is(literal)),
+                None => keep_rows(positions.len(), rows, |row| $is(values[positions[row] as usize])),
                 Some(nulls) => keep_rows(positions.len(), rows, |row| {
                     let position = positions[row] as usize;
-                    nulls.is_valid(position) & values[position].$is(literal)
+                    nulls.is_valid(position) & $is(values[position])
                 }),
             }
         };
     }
     match op {
-        CompareOp::Eq => keep!(is_eq),
-        CompareOp::NotEq => keep!(is_ne),
-        CompareOp::Lt => keep!(is_lt),
-        CompareOp::LtEq => keep!(is_le),
-        CompareOp::Gt => keep!(is_gt),
-        CompareOp::GtEq => keep!(is_ge),
+        CompareOp::Eq => keep!(|value| is_same(value, literal)),
+        CompareOp::NotEq => keep!(|value| !is_same(value, literal)),
+        CompareOp::Lt => keep!(|value| is_less(value, literal)),
+        CompareOp::LtEq => keep!(|value| !is_less(literal, value)),
+        CompareOp::Gt => keep!(|value| is_less(literal, value)),
+        CompareOp::GtEq => keep!(|value| !is_less(value, literal)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, builder::BinaryViewBuilder};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, SortOptions};
-use ogee_vector::{PhysicalType, VectorError};
+use ogee_vector::{PhysicalType, VectorError, canonical_floats};
 
 /// Encodes lists, structs and other nested values to bytes that are equal and ordered as the values are, and back.
 pub struct NestedCodec {
@@ -66,7 +66,8 @@ impl NestedCodec {
     /// # Errors
     /// As Arrow fails.
     pub fn encode(&self, array: &ArrayRef) -> Result<ArrayRef, VectorError> {
-        let rows = self.converter.convert_columns(&[ArrayRef::clone(array)])?;
+        // Equal values have equal bytes.
+        let rows = self.converter.convert_columns(&[canonical_floats(array)])?;
         let mut bytes = BinaryViewBuilder::with_capacity(array.len());
         for (i, row) in rows.iter().enumerate() {
             if array.is_null(i) {

@@ -15,6 +15,7 @@
 mod chunk;
 mod dispatch;
 mod domain;
+mod floats;
 mod hash;
 mod integers;
 mod physical;
@@ -23,6 +24,7 @@ mod selection;
 pub use chunk::{Chunk, Column, ColumnRef};
 pub use dispatch::{Kernel, Level, dispatch, dispatch_at};
 pub use domain::{Domain, integer_range};
+pub use floats::{canonical_floats, has_floats, is_less, is_nan, is_same};
 pub use hash::{HashSeed, hash_bytes, hash_column, integer_values};
 pub use integers::{BitsUsed, Distances, Integer, Offset, Widened};
 pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type};

@@ -23,6 +23,7 @@ use ogee_exec::{
 };
 use ogee_vector::{normalize_array, normalize_type};
 
+use super::float_extremum;
 use crate::{
     error::to_exec,
     expr::{translate, translate_predicate},
@@ -215,6 +216,10 @@ impl CollectedAggregates for Functions {
 
 /// The function's own accumulator for many groups, or one for each group.
 fn accumulator(expr: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    let of = expr.field();
+    if let Some(extremum) = float_extremum::accumulator(expr.fun().name(), of.data_type()) {
+        return Ok(extremum);
+    }
     if expr.groups_accumulator_supported() {
         return expr.create_groups_accumulator();
     }

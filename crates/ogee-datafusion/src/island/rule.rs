@@ -14,10 +14,10 @@ use datafusion::{
         aggregates::AggregateExec,
         coalesce_partitions::CoalescePartitionsExec,
         coop::CooperativeExec,
-        filter::FilterExec,
+        filter::{FilterExec, FilterExecBuilder},
         limit::{GlobalLimitExec, LocalLimitExec},
         memory::LazyMemoryExec,
-        projection::ProjectionExec,
+        projection::{ProjectionExec, ProjectionExpr},
         recursive_query::RecursiveQueryExec,
         repartition::RepartitionExec,
         replace_children_if_necessary,
@@ -43,6 +43,7 @@ use super::{
 use crate::{
     asof::AsofExec,
     engine::Engine,
+    floats::in_one_form,
     join_order::{Estimates, Samples},
     order::{is_ordered, take_asked},
     recursion::{Recursion, RecursionExec, WorkScanExec},
@@ -143,7 +144,7 @@ impl OgeeRule {
                 self.place(child, reliance, true, estimates)
             })
             .collect::<Result<Vec<_>>>()?;
-        replace_children_if_necessary(Arc::clone(plan), children)
+        with_floats_in_one_form(replace_children_if_necessary(Arc::clone(plan), children)?)
     }
 
     /// `plan` as an operator of an island, whose rows come in the order of `plan` if somebody relies on it; `None` if the engine has no operator
@@ -259,6 +260,25 @@ impl PhysicalOptimizerRule for OgeeRule {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// `plan`, which DataFusion runs, with comparisons of floats in the engine's order.
+fn with_floats_in_one_form(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let input = projection.input();
+        let exprs = projection.expr().iter().map(|of| {
+            let expr = in_one_form(Arc::clone(&of.expr), &input.schema())?;
+            Ok(ProjectionExpr { expr, alias: of.alias.clone() })
+        });
+        return Ok(Arc::new(ProjectionExec::try_new(exprs.collect::<Result<Vec<_>>>()?, Arc::clone(input))?));
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let predicate = in_one_form(Arc::clone(filter.predicate()), &filter.input().schema())?;
+        if !Arc::ptr_eq(&predicate, filter.predicate()) {
+            return Ok(Arc::new(FilterExecBuilder::from(filter).with_predicate(predicate).build()?));
+        }
+    }
+    Ok(plan)
 }
 
 fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {

@@ -23,7 +23,7 @@ use std::{
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        Column, DFSchema, ExprSchema, NullEquality, Result, ScalarValue, Spans, exec_err,
+        Column, DFSchema, ExprSchema, NullEquality, Result, ScalarValue, Spans, exec_err, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
@@ -152,7 +152,8 @@ fn conjunct(expr: Expr, joined: &mut Joined, whole: bool) -> Result<Expr> {
             other => value(Expr::Not(Box::new(other)), joined, false),
         },
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-            let alone = !has_subquery(&expr);
+            // A constant is no key of a join.
+            let alone = !has_subquery(&expr) && expr.any_column_refs();
             // DataFusion's joins know about NULL where there is nothing else to join by.
             let outer = outer_references(&subquery.subquery);
             let can = !negated && are_within(&outer, joined.input.schema()) && can_pull_up(&subquery);
@@ -337,11 +338,13 @@ fn are_within(columns: &[Column], schema: &DFSchema) -> bool {
     columns.iter().all(|column| schema.has_column(column))
 }
 
-/// Whether nothing below a side of a join that may be missing from its rows refers to outer columns.
+/// Whether nothing below a side of a join that may be missing from its rows refers to outer columns, and nothing in or below a window: what is pulled up from there
+/// would be missing from its partitions.
 fn is_plain(plan: &LogicalPlan) -> bool {
     let found = plan.exists(|node| {
         let join = match node {
             LogicalPlan::Join(join) => join,
+            LogicalPlan::Window(_) => return Ok(!outer_references(node).is_empty()),
             // The side of a lateral join within.
             LogicalPlan::Subquery(subquery) => return Ok(!outer_references(&subquery.subquery).is_empty()),
             _ => return Ok(false),
@@ -425,8 +428,10 @@ fn mark(exists: Exists, joined: &mut Joined) -> Result<Expr> {
 fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
     let outer = outer_references(&subquery.subquery);
     if outer.is_empty() {
-        return Ok(Expr::ScalarSubquery(subquery));
+        return Ok(Expr::ScalarSubquery(may_be_null(subquery)?));
     }
+    refuse_outer_aggregates(&subquery.subquery)?;
+    let subquery = may_be_null(subquery)?;
     let subquery = match gives_one_row(&subquery.subquery) {
         true => subquery,
         false => Subquery { subquery: Arc::new(checked(&subquery.subquery)?), ..subquery },
@@ -452,6 +457,76 @@ fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
     joined.input = plan;
     joined.changed = true;
     Ok(Expr::Column(Column::new(Some(alias), value_name)))
+}
+
+/// An aggregate of nothing but outer columns is one of the outer query's rows. DataFusion would aggregate the rows of the subquery.
+fn refuse_outer_aggregates(plan: &LogicalPlan) -> Result<()> {
+    let is_outer = |call: &Expr| call.contains_outer() && !call.any_column_refs();
+    let found = plan.exists(|node| match node {
+        LogicalPlan::Aggregate(aggregate) => Ok(aggregate.aggr_expr.iter().any(is_outer)),
+        _ => Ok(false),
+    })?;
+    if found {
+        return plan_err!(
+            "an aggregate of outer columns only, in a subquery, belongs to the outer query and is not supported here; \
+             compute it in the outer query, or name a column of the subquery in it"
+        );
+    }
+    Ok(())
+}
+
+/// Whether `plan` gives a row whatever there is.
+fn has_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_row(&alias.input),
+        LogicalPlan::Sort(sort) => sort.fetch.is_none() && has_row(&sort.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    }
+}
+
+/// `subquery` with a value that may be NULL, unless it gives a row whatever there is. DataFusion takes the value of a query without a row for what its rows would have, and
+/// finds that `(SELECT 1 WHERE false) IS NULL` is false.
+fn may_be_null(subquery: Subquery) -> Result<Subquery> {
+    let plan = &subquery.subquery;
+    if plan.schema().field(0).is_nullable() || has_row(plan) {
+        return Ok(subquery);
+    }
+    let (relation, field) = plan.schema().qualified_field(0);
+    let column = Expr::Column(Column::from((relation, field)));
+    let value = maybe().call(vec![column]).alias_qualified(relation.cloned(), field.name());
+    let plan = LogicalPlanBuilder::from(plan.as_ref().clone()).project([value])?.build()?;
+    Ok(Subquery { subquery: Arc::new(plan), ..subquery })
+}
+
+/// `ogee_maybe(value)`: the value, which may be NULL for all that is known. It is called volatile so that none is found out earlier.
+fn maybe() -> ScalarUDF {
+    ScalarUDF::new_from_impl(Maybe { signature: Signature::any(1, Volatility::Volatile) })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Maybe {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Maybe {
+    fn name(&self) -> &str {
+        "ogee_maybe"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args[0].clone())
+    }
 }
 
 fn gives_one_row(plan: &LogicalPlan) -> bool {

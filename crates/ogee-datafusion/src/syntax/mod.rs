@@ -1,11 +1,16 @@
 //! What is written in DuckDB's or PostgreSQL's way, put in the words that DataFusion plans.
 //!
 //! All of it is done in the parsed text, before anything is known of tables and types: names of types and functions, windows that go on from others (`windows`),
-//! joins with `USING` whose columns are not just the left side's (`using`), and, where a column was not found, outputs that are used by name (`aliases`).
+//! joins with `USING` whose columns are not just the left side's (`using`), rows among the rows of a query (`rows`), groupings of all rows (`grouping`), aggregates whose
+//! choice an order decides (`ordered`) or that are of an outer query (`outer_aggregates`), and, where a column was not found, outputs that are used by name (`aliases`).
 //!
 //! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
 
 mod aliases;
+mod grouping;
+mod ordered;
+mod outer_aggregates;
+mod rows;
 mod using;
 mod windows;
 
@@ -16,9 +21,9 @@ use datafusion::sql::{
     sqlparser::{
         ast::{
             ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function,
-            FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, JoinOperator, LimitClause, ObjectName,
-            OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins,
-            Value, VisitMut, VisitorMut, helpers::attached_token::AttachedToken,
+            FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinOperator, LimitClause, ObjectName, OrderByExpr,
+            OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut,
+            VisitorMut, helpers::attached_token::AttachedToken,
         },
         parser::Parser,
         tokenizer::{Token, TokenWithSpan},
@@ -136,11 +141,9 @@ impl VisitorMut for Words {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         select.from.iter_mut().for_each(in_joins);
-        if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by
-            && matches!(exprs.as_slice(), [Expr::Tuple(none)] if none.is_empty())
-        {
-            exprs.clear();
-        }
+        grouping::in_select(select);
+        windows::keep_apart(select);
+        [&mut select.selection, &mut select.having].into_iter().flatten().for_each(rows::in_condition);
         ControlFlow::Continue(())
     }
 
@@ -161,11 +164,8 @@ impl VisitorMut for Words {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::InSubquery { expr: row, subquery, negated } = expr
-            && let Expr::Tuple(values) = &**row
-            && let Some(exists) = row_among(values, subquery, *negated)
-        {
-            *expr = exists;
+        if let Some(value) = rows::value_of(expr) {
+            *expr = value;
         }
         ControlFlow::Continue(())
     }
@@ -199,6 +199,11 @@ impl VisitorMut for Words {
                 let count = std::mem::replace(&mut *interval.value, text("1"));
                 *expr = call(crate::numbers::INTERVAL_TIMES, vec![expr.clone(), count]);
             }
+            Expr::Subquery(query) => {
+                if let Some(value) = outer_aggregates::value_of(query) {
+                    *expr = value;
+                }
+            }
             Expr::Function(function) => {
                 if let Some(other) = in_function(function) {
                     *expr = other;
@@ -208,20 +213,6 @@ impl VisitorMut for Words {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// `(a, b) IN (SELECT x, y ...)` as `EXISTS`. As a value, it is not NULL where that cannot be told.
-fn row_among(values: &[Expr], subquery: &Query, negated: bool) -> Option<Expr> {
-    let columns: Vec<String> = (1..=values.len()).map(|column| format!("ogee_column_{column}")).collect();
-    let equal: Vec<String> =
-        values.iter().zip(&columns).map(|(value, column)| format!("{column} = ({value})")).collect();
-    let (not, unless) = if negated { ("NOT ", " IS NOT FALSE") } else { ("", "") };
-    let text = format!(
-        "{not}EXISTS (SELECT 1 FROM ({subquery}) AS ogee_row({}) WHERE ({}){unless})",
-        columns.join(", "),
-        equal.join(" AND ")
-    );
-    Parser::new(&OgeeDialect).try_with_sql(&text).ok()?.parse_expr().ok()
 }
 
 /// `ORDER BY ALL` is by all outputs, where they are known from the text.
@@ -339,6 +330,7 @@ const DATE_PARTS: &[&str] =
 fn in_function(function: &mut Function) -> Option<Expr> {
     let [name] = function.name.0.as_slice() else { return None };
     let name = name.as_ident().filter(|name| name.quote_style.is_none())?.value.to_ascii_lowercase();
+    ordered::in_function(&name, function);
     if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == name) {
         function.name = ObjectName::from(vec![Ident::new(*new)]);
         return None;

@@ -1,10 +1,42 @@
-//! Windows that go on from windows with names: `OVER (w ROWS 2 PRECEDING)`, and such ones in `QUALIFY` and `ORDER BY`.
+//! Windows that go on from windows with names: `OVER (w ROWS 2 PRECEDING)`, and such ones in `QUALIFY` and `ORDER BY`. Windows that are written alike, and are not.
+
+use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, VisitMut, WindowSpec, WindowType,
+    Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr, Value, VisitMut, WindowSpec,
+    WindowType,
 };
 
 use super::for_each_outside_queries;
+use crate::{casts::NAMED_CAST, names::call};
+
+/// Functions that give another value each time.
+const VOLATILE: &[&str] = &["gen_random_uuid", "rand", "random", "uuid"];
+
+/// Tells calls over windows apart that are written alike: `first_value(uuid()) OVER (), first_value(uuid()) OVER ()` are two values. DataFusion computes those of one name
+/// once, so what varies in the second gets another name (`casts`).
+pub(super) fn keep_apart(select: &mut Select) {
+    let mut seen = HashSet::new();
+    for_each_outside_queries(&mut select.projection, |expr| {
+        let Expr::Function(Function { over: Some(_), .. }) = expr else { return };
+        let text = expr.to_string();
+        if !VOLATILE.iter().any(|name| text.to_ascii_lowercase().contains(&format!("{name}("))) || seen.insert(text) {
+            return;
+        }
+        let number = seen.len();
+        let mut apart = 0;
+        let Expr::Function(function) = expr else { unreachable!("matched above") };
+        for_each_outside_queries(&mut function.args, |arg| {
+            let Expr::Function(of) = &*arg else { return };
+            if VOLATILE.contains(&of.name.to_string().to_ascii_lowercase().as_str()) {
+                apart += 1;
+                let name = Expr::value(Value::SingleQuotedString(format!("{number}, {apart}")));
+                *arg = call(NAMED_CAST, vec![name, arg.clone()]);
+            }
+        });
+        seen.insert(expr.to_string());
+    });
+}
 
 /// Writes out the windows of the `SELECT` that `query` is.
 pub(super) fn in_query(query: &mut Query) {

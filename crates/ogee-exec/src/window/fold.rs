@@ -2,11 +2,10 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use arrow_array::{
-    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, PrimitiveArray, cast::AsArray, downcast_primitive, types,
-};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, cast::AsArray, downcast_primitive, types};
 use arrow_buffer::{NullBuffer, i256};
 use arrow_schema::DataType;
+use ogee_vector::is_less;
 
 use super::{
     Extent, Frame, Which, WindowCall, WindowFunction as F,
@@ -356,7 +355,7 @@ impl<T: ArrowPrimitiveType, const MAX: bool> Clone for Extremum<T, MAX> {
 
 impl<T: ArrowPrimitiveType, const MAX: bool> Extremum<T, MAX> {
     fn take(&mut self, value: T::Native) {
-        if self.0.is_none_or(|best| if MAX { value.is_gt(best) } else { value.is_lt(best) }) {
+        if self.0.is_none_or(|best| if MAX { is_less(best, value) } else { is_less(value, best) }) {
             self.0 = Some(value);
         }
     }

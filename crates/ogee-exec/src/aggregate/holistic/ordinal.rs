@@ -102,7 +102,8 @@ unsigned!(UInt8Type, UInt16Type, UInt32Type, UInt64Type);
 
 impl WithType for Float64Type {
     fn to_ordinal(value: f64) -> u64 {
-        let bits = value.to_bits();
+        // One NaN and one zero.
+        let bits = if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() };
         // Negative numbers order the other way round.
         if bits & SIGN == 0 { bits | SIGN } else { !bits }
     }
@@ -114,7 +115,7 @@ impl WithType for Float64Type {
 
 impl WithType for Float32Type {
     fn to_ordinal(value: f32) -> u64 {
-        let bits = value.to_bits();
+        let bits = if value.is_nan() { f32::NAN.to_bits() } else { (value + 0.0).to_bits() };
         u64::from(if bits >> 31 == 0 { bits | 1 << 31 } else { !bits })
     }
 
