@@ -6,7 +6,7 @@
 //!
 //! The same rule has casts to whole numbers round, and floats compared with zero take the negative one for it, which has another place in Arrow's order.
 //!
-//! Not here: sums (see `checked_sum`), decimals and floats, which Arrow treats as SQL wants.
+//! Not here: sums (see `checked_sum`), arithmetic of decimals (`decimals`) and shifts (`bits`), though the rule puts these in as well; floats, which Arrow treats as SQL wants.
 
 use std::sync::{Arc, LazyLock};
 
@@ -30,7 +30,10 @@ use datafusion::{
 };
 
 use crate::{
+    bits::shifted,
     common_types::has_expressions,
+    decimals,
+    list_casts::to_list,
     numbers::{moment_text, round_for_cast},
 };
 
@@ -74,16 +77,49 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 Operator::Plus => &*ADD,
                 Operator::Minus => &*SUBTRACT,
                 Operator::Multiply => &*MULTIPLY,
+                // Those whose types were not known before.
+                Operator::BitwiseShiftLeft | Operator::BitwiseShiftRight
+                    if left.get_type(schema).is_ok_and(|left| left.is_integer()) =>
+                {
+                    return Ok(match shifted((*left).clone(), op, (*right).clone()) {
+                        Some(shifted) => Transformed::yes(shifted),
+                        None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+                    });
+                }
                 _ => return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
             };
             // Both sides were coerced to one type, except for dates and intervals, which wrap nowhere. Outer references have types
             // that this plan's schema does not know; their subquery is planned again with them resolved.
-            let integer = matches!((left.get_type(schema), right.get_type(schema)),
-                (Ok(l), Ok(r)) if l == r && l.is_integer());
-            if !integer {
+            let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
                 return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            };
+            if left_type == right_type && left_type.is_integer() {
+                return Ok(call(function, vec![*left, *right]));
             }
-            call(function, vec![*left, *right])
+            match decimals::checked(*left, op, *right, (&left_type, &right_type)) {
+                Ok(checked) => Transformed::yes(checked),
+                Err((left, right)) => Transformed::no(Expr::BinaryExpr(BinaryExpr::new(left.into(), op, right.into()))),
+            }
+        }
+        Expr::Cast(cast) if cast.field.data_type().is_nested() => {
+            let to = cast.field.data_type();
+            match cast.expr.get_type(schema).map(|from| to_list(&cast.expr, &from, to, false)) {
+                Ok(list) => match list? {
+                    Some(list) => Transformed::yes(list),
+                    None => Transformed::no(Expr::Cast(cast)),
+                },
+                Err(_) => Transformed::no(Expr::Cast(cast)),
+            }
+        }
+        Expr::TryCast(cast) if cast.field.data_type().is_nested() => {
+            let to = cast.field.data_type();
+            match cast.expr.get_type(schema).map(|from| to_list(&cast.expr, &from, to, true)) {
+                Ok(list) => match list? {
+                    Some(list) => Transformed::yes(list),
+                    None => Transformed::no(Expr::TryCast(cast)),
+                },
+                Err(_) => Transformed::no(Expr::TryCast(cast)),
+            }
         }
         // Casts cut off fractions.
         Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {

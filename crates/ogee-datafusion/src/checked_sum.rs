@@ -12,11 +12,11 @@ use datafusion::{
         array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, PrimitiveArray, UInt64Array},
         datatypes::{ArrowPrimitiveType, DataType, FieldRef, Int64Type, UInt64Type},
     },
-    common::{Result, ScalarValue, not_impl_err},
+    common::{Result, ScalarValue, not_impl_err, plan_err},
     functions_aggregate::sum::sum_udaf,
     logical_expr::{
         Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
-        SetMonotonicity, Signature, StatisticsArgs,
+        SetMonotonicity, Signature, StatisticsArgs, Volatility,
         function::{AccumulatorArgs, StateFieldsArgs},
         utils::AggregateOrderSensitivity,
     },
@@ -27,12 +27,16 @@ use crate::error::to_datafusion;
 
 /// The `sum` to register in a session.
 pub(crate) fn checked_sum() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(CheckedSum { inner: sum_udaf() }))
+    Arc::new(AggregateUDF::new_from_impl(CheckedSum {
+        inner: sum_udaf(),
+        signature: Signature::user_defined(Volatility::Immutable),
+    }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CheckedSum {
     inner: Arc<AggregateUDF>,
+    signature: Signature,
 }
 
 fn wraps(data_type: &DataType) -> bool {
@@ -45,7 +49,7 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
@@ -53,7 +57,19 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arg_types)
+        let [value] = arg_types else { return plan_err!("sum takes one argument, not {}", arg_types.len()) };
+        Ok(vec![match value {
+            DataType::Dictionary(_, values) => return self.coerce_types(&[values.as_ref().clone()]),
+            DataType::Null | DataType::Boolean => DataType::Int64,
+            value if value.is_unsigned_integer() => DataType::UInt64,
+            value if value.is_integer() => DataType::Int64,
+            DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
+                value.clone()
+            }
+            DataType::Duration(_) | DataType::Interval(_) => value.clone(),
+            value if value.is_floating() => DataType::Float64,
+            value => return plan_err!("sum takes numbers, not values of type {value}; cast the argument"),
+        }])
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {

@@ -3,6 +3,7 @@
 //! * It keeps the sum of a date and an interval a date, and drops the hours. The date becomes a timestamp where the interval has a time of day, or may have one. A sum
 //!   with whole days, months and years stays a date: its value is the same, and files are pruned by it.
 //! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float; so it does where one of both is chosen (`float_types`).
+//! * It divides decimals as decimals (see `quotients`).
 
 use datafusion::{
     arrow::datatypes::{DataType, TimeUnit},
@@ -17,7 +18,12 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::float_types::{self, of_choices};
+use crate::{
+    float_types::{self, of_choices},
+    lists::check_text,
+    offsets,
+    quotients::{divides_decimals, to_float},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -51,8 +57,18 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&plan);
     let rewritten = plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        expr.transform_up(|expr| rewrite(expr, &schema).transform_data(|expr| of_choices(expr, &schema)))
-            .map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
+        expr.transform_up(|expr| {
+            if let Expr::ScalarFunction(call) = &expr {
+                check_text(call, &schema)?;
+            }
+            if let Expr::WindowFunction(mut call) = expr {
+                let changed = offsets::checked(&mut call, &schema)?;
+                let call = Expr::WindowFunction(call);
+                return Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) });
+            }
+            rewrite(expr, &schema).transform_data(|expr| of_choices(expr, &schema))
+        })
+        .map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
     })?;
     if !rewritten.transformed {
         return Ok(rewritten);
@@ -66,7 +82,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_float = |expr: &Expr| matches!(type_of(expr), Some(DataType::Float32 | DataType::Float64));
     let is_decimal = |expr: &Expr| matches!(type_of(expr), Some(DataType::Decimal128(..) | DataType::Decimal256(..)));
     // Of the width of the other side.
-    let to_float = |expr: &mut Expr, other: &Expr| {
+    let to_type_of = |expr: &mut Expr, other: &Expr| {
         let data_type = type_of(other).unwrap_or(DataType::Float64);
         *expr = cast(std::mem::take(expr), data_type);
     };
@@ -76,18 +92,24 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             return Transformed::no(Expr::BinaryExpr(binary));
         }
         Expr::BinaryExpr(mut binary) if is_float(&binary.left) && is_decimal(&binary.right) => {
-            to_float(&mut binary.right, &binary.left);
+            to_type_of(&mut binary.right, &binary.left);
             return Transformed::yes(Expr::BinaryExpr(binary));
         }
         Expr::BinaryExpr(mut binary) if is_decimal(&binary.left) && is_float(&binary.right) => {
-            to_float(&mut binary.left, &binary.right);
+            to_type_of(&mut binary.left, &binary.right);
+            return Transformed::yes(Expr::BinaryExpr(binary));
+        }
+        Expr::BinaryExpr(mut binary)
+            if binary.op == Operator::Divide && divides_decimals(&binary.left, &binary.right, schema) =>
+        {
+            [&mut *binary.left, &mut *binary.right].into_iter().for_each(to_float);
             return Transformed::yes(Expr::BinaryExpr(binary));
         }
         Expr::Between(mut between) if is_float(&between.expr) => {
             let mut changed = false;
             for end in [&mut between.low, &mut between.high] {
                 if is_decimal(end) {
-                    to_float(end, &between.expr);
+                    to_type_of(end, &between.expr);
                     changed = true;
                 }
             }
@@ -95,7 +117,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             return if changed { Transformed::yes(between) } else { Transformed::no(between) };
         }
         Expr::InList(mut list) if is_float(&list.expr) && list.list.iter().any(is_decimal) => {
-            list.list.iter_mut().filter(|item| is_decimal(item)).for_each(|item| to_float(item, &list.expr));
+            list.list.iter_mut().filter(|item| is_decimal(item)).for_each(|item| to_type_of(item, &list.expr));
             return Transformed::yes(Expr::InList(list));
         }
         _ => {}

@@ -1,18 +1,29 @@
-//! The dialect of SQL: the parser's generic one, but for what `IS [NOT] DISTINCT FROM` takes on its right.
+//! The dialect of SQL: the parser's generic one, but for how operators bind, which is as in DuckDB.
 //!
-//! The parser reads all that follows as the right operand, so that `a IS DISTINCT FROM b AND c` would be `a IS DISTINCT FROM (b AND c)`. As in
-//! PostgreSQL and DuckDB, `NOT`, `AND` and `OR` bind less than it.
+//! * The parser reads all that follows `IS [NOT] DISTINCT FROM` as its right operand, so that `a IS DISTINCT FROM b AND c` would be `a IS DISTINCT FROM
+//!   (b AND c)`. As in PostgreSQL and DuckDB, `NOT`, `AND` and `OR` bind less than it.
+//! * From least to most: comparisons; `LIKE`, `IN` and `BETWEEN`; `||` and operators of lists; `|`, `&`, `<<` and `>>`; `+` and `-`; `*`, `/`, `//` and `%`; powers;
+//!   signs. To the parser `^` is an exclusive or, which binds less than `+`, and a sign less than it.
+//! * `x ISNULL` and `x NOTNULL` are conditions. The parser would take the word for a name of the output.
 //!
 //! Not here: what statements mean.
 
 use std::any::TypeId;
 
 use datafusion::sql::sqlparser::{
-    ast::Expr,
-    dialect::{Dialect, GenericDialect},
+    ast::{Expr, UnaryOperator},
+    dialect::{Dialect, GenericDialect, Precedence},
     keywords::Keyword,
     parser::{Parser, ParserError},
+    tokenizer::Token,
 };
+
+/// Where operators are among the parser's precedences, of which those of comparisons are 20, of sums 30 and of products 40.
+const CONDITIONS: u8 = 22;
+const CONCATENATION: u8 = 24;
+const BITS: u8 = 26;
+const POWER: u8 = 42;
+const TIME_ZONE: u8 = 43;
 
 /// See the module.
 #[derive(Debug)]
@@ -44,8 +55,48 @@ impl Dialect for OgeeDialect {
         GenericDialect.is_identifier_part(ch)
     }
 
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        match precedence {
+            Precedence::Between | Precedence::Like => CONDITIONS,
+            Precedence::Ampersand | Precedence::Caret | Precedence::Pipe => BITS,
+            Precedence::AtTz => TIME_ZONE,
+            other => GenericDialect.prec_value(other),
+        }
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        match &parser.peek_token_ref().token {
+            Token::Caret => Some(Ok(POWER)),
+            Token::StringConcat | Token::AtArrow | Token::ArrowAt | Token::Overlap | Token::CaretAt => {
+                Some(Ok(CONCATENATION))
+            }
+            token if null_test(token).is_some() => Some(Ok(self.prec_value(Precedence::Is))),
+            _ => None,
+        }
+    }
+
+    /// Signs bind more than powers.
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let op = match &parser.peek_token_ref().token {
+            Token::Minus => UnaryOperator::Minus,
+            Token::Plus => UnaryOperator::Plus,
+            _ => return None,
+        };
+        parser.advance_token();
+        Some(parser.parse_subexpr(POWER).map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) }))
+    }
+
+    fn supports_numeric_literal_underscores(&self) -> bool {
+        true
+    }
+
     fn parse_infix(&self, parser: &mut Parser, left: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
         use Keyword::{DISTINCT, FROM, IS, NOT};
+        if let Some(is_null) = null_test(&parser.peek_token_ref().token) {
+            parser.advance_token();
+            let left = Box::new(left.clone());
+            return Some(Ok(if is_null { Expr::IsNull(left) } else { Expr::IsNotNull(left) }));
+        }
         let same = parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]);
         if !same && !parser.parse_keywords(&[IS, DISTINCT, FROM]) {
             return None;
@@ -134,6 +185,19 @@ impl Dialect for OgeeDialect {
     }
 }
 
+/// Whether `token` asks for NULL, or for anything else.
+fn null_test(token: &Token) -> Option<bool> {
+    let Token::Word(word) = token else { return None };
+    if word.quote_style.is_some() {
+        return None;
+    }
+    match word.value.as_str() {
+        value if value.eq_ignore_ascii_case("ISNULL") => Some(true),
+        value if value.eq_ignore_ascii_case("NOTNULL") => Some(false),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -161,5 +225,20 @@ mod tests {
         assert_eq!(nested("a IS DISTINCT FROM b + 1 * c OR d"), "((a <> (b + (1 * c))) OR d)");
         assert_eq!(nested("a IS NOT DISTINCT FROM b = c"), "(a == (b = c))");
         assert_eq!(nested("a IS NULL AND b IS NOT TRUE"), "(a IS NULL AND b IS NOT TRUE)");
+    }
+
+    #[test]
+    fn operators_bind_as_in_duckdb() {
+        assert_eq!(nested("2 ^ 2 + 1"), "((2 ^ 2) + 1)");
+        assert_eq!(nested("2 * 3 ^ 2 ^ 2 / 4"), "((2 * ((3 ^ 2) ^ 2)) / 4)");
+        assert_eq!(nested("-2 ^ -2"), "((- 2) ^ (- 2))");
+        assert_eq!(nested("-a::int ^ 2 - -1"), "(((- a::INT) ^ 2) - (- 1))");
+        assert_eq!(nested("1 | 2 << 1 & 3"), "(((1 | 2) << 1) & 3)");
+        assert_eq!(nested("1 | 2 + 3"), "(1 | (2 + 3))");
+        assert_eq!(nested("'a' || 1 + 2 || 3 << 1"), "(('a' || (1 + 2)) || (3 << 1))");
+        assert_eq!(nested("a @> b = c && d"), "((a @> b) = (c && d))");
+        assert_eq!(nested("a LIKE b || c"), "a LIKE b || c");
+        assert_eq!(nested("a LIKE b = c AND d"), "((a LIKE b = c) AND d)");
+        assert_eq!(nested("a ISNULL AND b + 1 NOTNULL"), "(a IS NULL AND b + 1 IS NOT NULL)");
     }
 }

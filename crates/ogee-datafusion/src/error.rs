@@ -140,7 +140,7 @@ impl From<&DataFusionError> for Error {
             DataFusionError::External(inner) => from_any(&**inner),
             DataFusionError::ArrowError(inner, _) => Self::from(&**inner),
             DataFusionError::SQL(inner, _) => Self::Parse(parse_message(&inner.to_string())),
-            DataFusionError::Plan(message) => Self::Plan(without_trace(message)),
+            DataFusionError::Plan(message) => Self::Plan(plan_message(&without_trace(message))),
             DataFusionError::SchemaError(inner, _) => Self::Plan(without_trace(&inner.to_string())),
             DataFusionError::NotImplemented(message) => Self::Unsupported(without_trace(message)),
             DataFusionError::Configuration(message) => Self::Setting(without_trace(message)),
@@ -186,6 +186,19 @@ fn parse_message(message: &str) -> String {
     format!("not understood as SQL: {bare}")
 }
 
+/// What is wrong with the arguments of a function, said once: DataFusion tells how each signature failed to match, calls that an internal error, and then says what the
+/// function takes.
+fn plan_message(message: &str) -> String {
+    let Some(at) = message.find("No function matches") else { return message.to_owned() };
+    // Functions of ours say it in their own words.
+    if let Some((_, own)) = message[..at].split_once("user-defined coercion failed with: ") {
+        let own = own.trim_end().trim_end_matches('.');
+        return own.strip_prefix("Error during planning: ").unwrap_or(own).to_owned();
+    }
+    let is_list = message[..at].contains("failed to match any signature") || message[..at].contains("Internal error");
+    if is_list { message[at..].to_owned() } else { message.to_owned() }
+}
+
 /// Messages without the stack trace that DataFusion may append.
 fn without_trace(message: &str) -> String {
     message.split(DataFusionError::BACK_TRACE_SEP).next().unwrap_or(message).trim_end().to_owned()
@@ -219,6 +232,17 @@ mod tests {
         let error = Error::from(through_arrow);
         assert_eq!(error.code(), "OGEE_X001");
         assert!(error.to_string().starts_with("sum overflows Int64"));
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_no_internal_errors() {
+        let of = |message: &str| Error::from(DataFusionError::Plan(message.to_owned())).to_string();
+        let long = "Internal error: Function 'f' failed to match any signature, errors: a,b. No function matches the given name and \
+                    argument types 'f(Utf8)'.";
+        assert_eq!(of(long), "No function matches the given name and argument types 'f(Utf8)'.");
+        let own = "Execution error: Function 'sum' user-defined coercion failed with: Error during planning: sum takes numbers. No \
+                   function matches the given name and argument types 'sum(Utf8)'.";
+        assert_eq!(of(own), "sum takes numbers");
     }
 
     #[test]

@@ -28,6 +28,7 @@ use ogee_exec::{CompareOp, DecimalArithmetic, DecimalOp, ExecError, Expr, Foreig
 use ogee_vector::{normalize_array, normalize_type};
 
 use crate::{
+    decimals,
     error::{to_datafusion, to_exec},
     floats::in_one_form,
 };
@@ -54,21 +55,22 @@ pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<
 
 /// Arithmetic of decimals whose exact result has the type that was planned; `None` for anything else.
 fn decimal(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Option<Expr>> {
-    let Some(binary) = expr.downcast_ref::<BinaryExpr>() else { return Ok(None) };
-    let op = match binary.op() {
+    let binary = expr.downcast_ref::<BinaryExpr>().map(|binary| (binary.left(), *binary.op(), binary.right()));
+    let Some((left, op, right)) = binary.or_else(|| decimals::operator(expr)) else { return Ok(None) };
+    let op = match op {
         Operator::Plus => DecimalOp::Add,
         Operator::Minus => DecimalOp::Subtract,
         Operator::Multiply => DecimalOp::Multiply,
         _ => return Ok(None),
     };
     let type_of = |expr: &Arc<dyn PhysicalExpr>| expr.data_type(input);
-    let (left, right, output) = (type_of(binary.left())?, type_of(binary.right())?, type_of(expr)?);
+    let types = (type_of(left)?, type_of(right)?, type_of(expr)?);
     let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
-    if !is_decimal(&left) || !is_decimal(&right) || !is_decimal(&output) {
+    if !is_decimal(&types.0) || !is_decimal(&types.1) || !is_decimal(&types.2) {
         return Ok(None);
     }
-    let sides = (translate(binary.left(), input)?, translate(binary.right(), input)?);
-    let arithmetic = DecimalArithmetic::new(op, (sides.0, &left), (sides.1, &right), &output);
+    let sides = (translate(left, input)?, translate(right, input)?);
+    let arithmetic = DecimalArithmetic::new(op, (sides.0, &types.0), (sides.1, &types.1), &types.2);
     Ok(arithmetic.map(|arithmetic| Expr::Decimal(Box::new(arithmetic))))
 }
 

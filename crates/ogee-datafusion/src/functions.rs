@@ -31,8 +31,9 @@ pub(crate) fn functions() -> Vec<AggregateUDF> {
         let aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();
         AggregateUDF::new_from_impl(ArgExtremum { name, aliases, most, signature: two() })
     };
-    let counting =
-        |result| AggregateUDF::new_from_impl(Counting { result, signature: Signature::any(1, Volatility::Immutable) });
+    let counting = |result| {
+        AggregateUDF::new_from_impl(Counting { result, signature: Signature::user_defined(Volatility::Immutable) })
+    };
     vec![
         arg("arg_min", &["argmin", "min_by"], false),
         arg("arg_max", &["argmax", "max_by"], true),
@@ -167,6 +168,15 @@ impl AggregateUDFImpl for Counting {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match (arg_types, self.result) {
+            // Keys of maps are never NULL, and have a type.
+            ([DataType::Null], OfCounts::Histogram) => Ok(vec![DataType::Int64]),
+            ([value], _) => Ok(vec![value.clone()]),
+            _ => plan_err!("{} takes one argument, not {}", self.name(), arg_types.len()),
+        }
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {

@@ -12,11 +12,14 @@
 //! Not here: operators.
 
 mod asof;
+mod averages;
+mod bits;
 mod casts;
 mod checked;
 mod checked_sum;
 mod common_types;
 mod ctes;
+mod decimals;
 mod dialect;
 mod engine;
 mod error;
@@ -29,15 +32,22 @@ mod floats;
 mod functions;
 mod island;
 mod join_order;
+mod list_casts;
+mod lists;
+mod maps;
 mod names;
 mod node;
 mod null_equality;
 mod numbers;
+mod offsets;
 mod order;
 mod ordered_mode;
 mod page_chain;
 mod pool;
+mod quantified;
+mod quotients;
 mod recursion;
+mod rounding;
 mod scan_filters;
 mod series;
 mod session;

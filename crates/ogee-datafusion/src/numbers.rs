@@ -1,6 +1,6 @@
 //! Functions that stand for what DataFusion has no operator for, or one that gives another answer.
 //!
-//! * [`INTEGER_DIVIDE`] is `//`: the quotient of whole numbers, and that of others without its fraction.
+//! * [`INTEGER_DIVIDE`] is `//`: the quotient of whole numbers without its fraction, and that of others with it, as in DuckDB; 0 divides none of them.
 //! * [`INTERVAL_TIMES`] is an interval multiplied by a whole number.
 //! * [`round_for_cast`] goes below casts of numbers with a fraction to whole ones, which round, as in PostgreSQL and DuckDB: floats to the nearest even, decimals away from
 //!   zero. Arrow's casts would cut the fraction off.
@@ -22,6 +22,7 @@ use datafusion::{
             DataType, Decimal128Type, FieldRef, Float32Type, Float64Type, Int64Type, IntervalMonthDayNano,
             IntervalMonthDayNanoType, IntervalUnit,
         },
+        error::ArrowError,
         util::display::{ArrayFormatter, FormatOptions},
     },
     common::{Result, ScalarValue, exec_datafusion_err, internal_err, plan_err},
@@ -133,14 +134,21 @@ impl ScalarUDFImpl for IntegerDivide {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let quotient = apply(&args.args[0], &args.args[1], numeric::div)?;
-        each(&quotient, |array| {
-            Ok(match array.data_type() {
-                DataType::Float64 => {
-                    Arc::new(unary::<_, _, Float64Type>(array.as_primitive::<Float64Type>(), f64::trunc))
-                }
-                _ => Arc::clone(array),
-            })
+        if *args.return_field.data_type() != DataType::Float64 {
+            return apply(&args.args[0], &args.args[1], numeric::div);
+        }
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [left, right] = [0, 1].map(|side: usize| arrays[side].as_primitive::<Float64Type>());
+        let quotients = left.iter().zip(right).map(|sides| match sides {
+            (Some(_), Some(0.0)) => Err(ArrowError::DivideByZero),
+            (Some(left), Some(right)) => Ok(Some(left / right)),
+            _ => Ok(None),
+        });
+        let quotients: ArrayRef = Arc::new(quotients.collect::<Result<PrimitiveArray<Float64Type>, _>>()?);
+        let all_scalars = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        Ok(match all_scalars {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&quotients, 0)?),
+            false => ColumnarValue::Array(quotients),
         })
     }
 }
@@ -261,27 +269,30 @@ impl ScalarUDFImpl for RoundForCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        each(&args.args[0], |array| {
-            Ok(match array.data_type() {
-                DataType::Float32 => {
-                    Arc::new(unary::<_, _, Float32Type>(array.as_primitive::<Float32Type>(), f32::round_ties_even))
-                }
-                DataType::Float64 => {
-                    Arc::new(unary::<_, _, Float64Type>(array.as_primitive::<Float64Type>(), f64::round_ties_even))
-                }
-                DataType::Decimal128(_, scale) => {
-                    let Some(one) = u32::try_from(*scale).ok().and_then(|scale| 10i128.checked_pow(scale)) else {
-                        return Ok(Arc::clone(array));
-                    };
-                    let rounded = unary::<_, _, Decimal128Type>(array.as_primitive::<Decimal128Type>(), |value| {
-                        let (whole, rest) = (value / one, value % one);
-                        let away = rest.abs() >= one - rest.abs();
-                        (whole + if away { rest.signum() } else { 0 }).wrapping_mul(one)
-                    });
-                    Arc::new(rounded.with_data_type(array.data_type().clone()))
-                }
-                other => return internal_err!("{other} has no fraction"),
-            })
-        })
+        each(&args.args[0], rounded)
     }
+}
+
+/// `array`, of floats or decimals, rounded to whole numbers of their type.
+pub(crate) fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::Float32 => {
+            Arc::new(unary::<_, _, Float32Type>(array.as_primitive::<Float32Type>(), f32::round_ties_even))
+        }
+        DataType::Float64 => {
+            Arc::new(unary::<_, _, Float64Type>(array.as_primitive::<Float64Type>(), f64::round_ties_even))
+        }
+        DataType::Decimal128(_, scale) => {
+            let Some(one) = u32::try_from(*scale).ok().and_then(|scale| 10i128.checked_pow(scale)) else {
+                return Ok(Arc::clone(array));
+            };
+            let rounded = unary::<_, _, Decimal128Type>(array.as_primitive::<Decimal128Type>(), |value| {
+                let (whole, rest) = (value / one, value % one);
+                let away = rest.abs() >= one - rest.abs();
+                (whole + if away { rest.signum() } else { 0 }).wrapping_mul(one)
+            });
+            Arc::new(rounded.with_data_type(array.data_type().clone()))
+        }
+        other => return internal_err!("{other} has no fraction"),
+    })
 }

@@ -39,6 +39,8 @@ use futures::TryStreamExt;
 
 use crate::{
     Error, Result, asof,
+    averages::average,
+    bits::Bits,
     casts::{NamedCasts, named_cast},
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
@@ -53,12 +55,17 @@ use crate::{
     functions::functions,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
+    lists::{self, ListOperators},
+    maps::MapAccess,
     names::{is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
     numbers,
     order::{ClearOrderings, LimitsOnSorts, Requirements},
     ordered_mode,
     pool::{OgeePool, PoolFiles},
+    quantified,
+    quotients::Quotients,
+    rounding,
     scan_filters::ScanFilters,
     series,
     set_operations::CountCopies,
@@ -132,7 +139,7 @@ impl Statement {
 /// [`Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (tokens, asof_joins) = asof::tokens(sql)?;
-    let tokens = syntax::without_hints(tokens);
+    let tokens = syntax::in_tokens(syntax::without_hints(tokens));
     let mut statements = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).build()?.parse_statements()?;
     statements.iter_mut().for_each(syntax::translate);
     asof::mark(statements.iter_mut(), asof_joins)?;
@@ -190,6 +197,7 @@ impl Session {
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
+            .with_expr_planners(vec![Arc::new(Quotients), Arc::new(Bits), Arc::new(ListOperators), Arc::new(MapAccess)])
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(with_filters_above_groups(asof::with_left_filters(optimizer_rules())))
@@ -202,12 +210,15 @@ impl Session {
         let context = SessionContext::new_with_state(state);
         files.serve(context.state_weak_ref());
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
+        context.register_udaf(average());
         functions().into_iter().for_each(|function| context.register_udaf(function));
         context.register_udaf(ordered_mode::function());
         series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
         context.register_udf(asof::marker());
         context.register_udf(named_cast());
-        numbers::functions().into_iter().for_each(|function| context.register_udf(function));
+        context.register_udf(quantified::function());
+        let scalar_functions = numbers::functions().into_iter().chain(rounding::functions()).chain(lists::functions());
+        scalar_functions.for_each(|function| context.register_udf(function));
         context.add_analyzer_rule(Arc::new(NamedCasts));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));
         context.add_analyzer_rule(Arc::new(Subqueries));

@@ -7,7 +7,7 @@ use arrow_json::WriterBuilder;
 use arrow_json::writer::{JsonArray, LineDelimited};
 use arrow_schema::SchemaRef;
 
-use super::{ResultWriter, to_io};
+use super::{ResultWriter, map_keys::with_text_keys, to_io};
 
 fn builder() -> WriterBuilder {
     WriterBuilder::new().with_explicit_nulls(true)
@@ -22,7 +22,8 @@ impl ResultWriter for Ndjson {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> io::Result<()> {
-        builder().build::<_, LineDelimited>(out).write(batch).map_err(to_io)
+        let batch = with_text_keys(batch).map_err(to_io)?;
+        builder().build::<_, LineDelimited>(out).write(&batch).map_err(to_io)
     }
 
     fn end(&mut self, _: &mut dyn Write) -> io::Result<()> {
@@ -51,7 +52,7 @@ impl ResultWriter for Json {
         // The library writes whole arrays; the brackets of each batch are taken off again.
         let mut bytes = Vec::new();
         let mut writer = builder().build::<_, JsonArray>(&mut bytes);
-        writer.write(batch).map_err(to_io)?;
+        writer.write(&with_text_keys(batch).map_err(to_io)?).map_err(to_io)?;
         writer.finish().map_err(to_io)?;
         drop(writer);
         let inner = bytes.strip_prefix(b"[").and_then(|bytes| bytes.strip_suffix(b"]")).unwrap_or(&bytes);

@@ -7,6 +7,7 @@
 mod csv;
 mod json;
 mod line;
+mod map_keys;
 mod markdown;
 mod sink;
 mod table;

@@ -7,7 +7,9 @@
 //! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
 
 mod aliases;
+mod firsts;
 mod grouping;
+mod literals;
 mod ordered;
 mod outer_aggregates;
 mod rows;
@@ -30,8 +32,8 @@ use datafusion::sql::{
     },
 };
 
-pub(crate) use self::aliases::write_out_alias;
-use crate::{dialect::OgeeDialect, names::call};
+pub(crate) use self::{aliases::write_out_alias, literals::in_tokens};
+use crate::{dialect::OgeeDialect, names::call, quantified};
 
 /// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own.
 fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
@@ -140,6 +142,7 @@ impl VisitorMut for Words {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        firsts::name_outputs(select);
         select.from.iter_mut().for_each(in_joins);
         grouping::in_select(select);
         windows::keep_apart(select);
@@ -179,7 +182,7 @@ impl VisitorMut for Words {
                 let args = args.into_iter().map(|arg| *arg).collect();
                 *expr = call(crate::numbers::INTEGER_DIVIDE, args);
             }
-            Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if is_far(number)) => {
+            Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if has_exponent(number)) => {
                 let Value::Number(number, _) = &value.value else { unreachable!("matched above") };
                 *expr = to_double(Box::new(text(number)));
             }
@@ -187,6 +190,16 @@ impl VisitorMut for Words {
             Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {
                 let [base, exponent] = [left, right].map(|side| to_double(std::mem::replace(side, null())));
                 *expr = call("power", vec![base, exponent]);
+            }
+            Expr::AnyOp { left, compare_op, right, .. } => {
+                if let Some(other) = quantified::in_other_words(left, compare_op, right, false) {
+                    *expr = other;
+                }
+            }
+            Expr::AllOp { left, compare_op, right } => {
+                if let Some(other) = quantified::in_other_words(left, compare_op, right, true) {
+                    *expr = other;
+                }
             }
             Expr::BinaryOp { left, op: BinaryOperator::Multiply, right } if is_interval(left) || is_interval(right) => {
                 let (interval, count) = if is_interval(left) { (left, right) } else { (right, left) };
@@ -205,7 +218,7 @@ impl VisitorMut for Words {
                 }
             }
             Expr::Function(function) => {
-                if let Some(other) = in_function(function) {
+                if let Some(other) = firsts::in_other_words(function).or_else(|| in_function(function)) {
                     *expr = other;
                 }
             }
@@ -236,10 +249,9 @@ fn null() -> Box<Expr> {
     Box::new(Expr::value(Value::Null))
 }
 
-/// Whether `number` has an exponent that no decimal has.
-fn is_far(number: &str) -> bool {
-    let exponent = number.to_ascii_lowercase().split_once('e').map(|(_, exponent)| exponent.parse::<i32>());
-    matches!(exponent, Some(Ok(exponent)) if exponent.abs() > 18)
+/// Whether `number` has an exponent: it is a float then, not a decimal, whose scale might be negative.
+fn has_exponent(number: &str) -> bool {
+    number.contains(['e', 'E'])
 }
 
 fn to_double(expr: Box<Expr>) -> Expr {
@@ -357,6 +369,22 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         ("weekofyear", 1) => Some(call("date_part", vec![text("week"), args.next()??.clone()])),
         ("dayname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%A")])),
         ("monthname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%B")])),
+        // Without a list of keys or of values there is no map.
+        ("map", 2) => {
+            let is_null = |arg: Option<Option<&mut Expr>>| matches!(arg, Some(Some(Expr::Value(value))) if matches!(value.value, Value::Null));
+            (is_null(args.next()) || is_null(args.next())).then(|| *null())
+        }
+        // NULL goes last where it does so in ORDER BY.
+        ("array_sort" | "list_sort", 1) => {
+            Some(call("array_sort", vec![args.next()??.clone(), text("ASC"), text("NULLS LAST")]))
+        }
+        ("array_sort" | "list_sort", 2) => {
+            let (list, order) = (args.next()??, args.next()??);
+            let is_ascending =
+                |value: &Value| matches!(value, Value::SingleQuotedString(order) if order.eq_ignore_ascii_case("asc"));
+            let ascending = matches!(&*order, Expr::Value(value) if is_ascending(&value.value));
+            ascending.then(|| call("array_sort", vec![list.clone(), text("ASC"), text("NULLS LAST")]))
+        }
         ("xor", 2) => {
             let [left, right] = [args.next()??, args.next()??].map(|arg| Box::new(arg.clone()));
             Some(Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right })

@@ -218,7 +218,7 @@ impl Accumulator for SumDecimal {
     }
 }
 
-/// Average of decimals: the exact sum, divided at the end.
+/// Average of decimals as a float: the exact sum, divided at the end. In the place of its type stands that of the sum, of which it needs the scale.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 pub(crate) struct AvgDecimal {
@@ -247,31 +247,17 @@ impl Accumulator for AvgDecimal {
         self.count += other.count;
     }
 
-    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
-        let DataType::Decimal128(precision, scale) = output else {
-            unreachable!("averages of decimals are typed by `supports`");
-        };
-        let factor = i256::from_i128(10i128.pow(AVG_EXTRA_SCALE));
-        let average = |s: &Self| {
-            if s.count == 0 {
-                return Ok(None);
-            }
-            let scaled = { s.sum }.checked_mul(factor).ok_or_else(|| overflow("avg", output))?;
-            let value = scaled.wrapping_div(i256::from_i128(i128::from(s.count))).to_i128();
-            match value {
-                Some(v) if types::Decimal128Type::is_valid_decimal_precision(v, *precision) => Ok(Some(v)),
-                _ => Err(overflow("avg", output)),
-            }
-        };
-        let averages = states.iter().map(average).collect::<Result<Decimal128Array, ExecError>>()?;
-        Ok(Arc::new(averages.with_precision_and_scale(*precision, *scale)?))
+    fn results(states: &[Self], summed: &DataType) -> Result<ArrayRef, ExecError> {
+        let scale = scale_of(summed);
+        let average = |s: &Self| (s.count > 0).then(|| average_of_decimals(s.sum, s.count, scale));
+        Ok(Arc::new(states.iter().map(average).collect::<Float64Array>()))
     }
 
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+    fn to_columns(states: &[Self], summed: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
         let counts = states.iter().map(|s| Some(s.count)).collect::<UInt64Array>();
-        let sum = |s: &Self| { s.sum }.to_i128().ok_or_else(|| overflow("avg", output));
+        let sum = |s: &Self| { s.sum }.to_i128().ok_or_else(|| overflow("avg", summed));
         let sums = states.iter().map(|s| sum(s).map(Some)).collect::<Result<Decimal128Array, _>>()?;
-        Ok(vec![Arc::new(counts), Arc::new(sums.with_data_type(summed(output)))])
+        Ok(vec![Arc::new(counts), Arc::new(sums.with_data_type(summed.clone()))])
     }
 
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
@@ -317,14 +303,14 @@ impl Accumulator for ShortAvg {
         self.count += other.count;
     }
 
-    fn results(states: &[Self], output: &DataType) -> Result<ArrayRef, ExecError> {
-        AvgDecimal::results(&states.iter().map(Self::wide).collect::<Vec<_>>(), output)
+    fn results(states: &[Self], summed: &DataType) -> Result<ArrayRef, ExecError> {
+        AvgDecimal::results(&states.iter().map(Self::wide).collect::<Vec<_>>(), summed)
     }
 
-    fn to_columns(states: &[Self], output: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
+    fn to_columns(states: &[Self], summed: &DataType) -> Result<Vec<ArrayRef>, ExecError> {
         let counts = states.iter().map(|s| Some(s.count)).collect::<UInt64Array>();
         let sums = states.iter().map(|s| Some(i128::from(s.sum))).collect::<Decimal128Array>();
-        Ok(vec![Arc::new(counts), Arc::new(sums.with_data_type(summed(output)))])
+        Ok(vec![Arc::new(counts), Arc::new(sums.with_data_type(summed.clone()))])
     }
 
     fn from_columns(columns: &[ArrayRef], row: usize) -> Option<Self> {
@@ -393,16 +379,31 @@ impl<T: WideInteger> Accumulator for AvgInteger<T> {
 /// The type of the sum of which an average of integers is made.
 pub(crate) const SUMMED_INTEGERS: DataType = DataType::Decimal128(38, 0);
 
-/// The type of the sum of which an average of type `output` is made.
-fn summed(output: &DataType) -> DataType {
-    let DataType::Decimal128(_, scale) = *output else {
-        unreachable!("averages of decimals are typed by `supports`");
-    };
-    DataType::Decimal128(38, scale - AVG_EXTRA_SCALE as i8)
+/// The type of the sum of which an average of decimals of type `value` is made.
+pub(crate) fn summed_decimals(value: &DataType) -> DataType {
+    DataType::Decimal128(38, scale_of(value))
 }
 
-/// Digits after the point that an average of decimals has beyond its argument.
-pub(crate) const AVG_EXTRA_SCALE: u32 = 4;
+fn scale_of(data_type: &DataType) -> i8 {
+    let DataType::Decimal128(_, scale) = *data_type else {
+        unreachable!("averages of decimals are typed by `supports`");
+    };
+    scale
+}
+
+/// The average of `count` decimals with `scale` digits after the point, whose sum without the point is `sum`.
+///
+/// The divisor takes the point in: where the sum and it have at most 53 bits, the result is the float that is nearest to the average.
+pub fn average_of_decimals(sum: i256, count: u64, scale: i8) -> f64 {
+    let sum = match sum.to_i128() {
+        Some(sum) => sum as f64,
+        None => {
+            let (low, high) = sum.to_parts();
+            high as f64 * 2f64.powi(128) + low as f64
+        }
+    };
+    sum / (count as f64 * 10f64.powi(i32::from(scale)))
+}
 
 /// Sum and average of 64-bit floats.
 #[derive(Clone, Copy)]

@@ -37,8 +37,9 @@ mod totals;
 
 use std::sync::Arc;
 
-pub(crate) use self::{accumulators::AVG_EXTRA_SCALE, generations::has_few_values};
+pub(crate) use self::generations::has_few_values;
 pub use self::{
+    accumulators::average_of_decimals,
     function::{
         AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, Collected, CollectedAggregates,
         GroupAccumulators, GroupKey, GroupingSet, RegrKind,

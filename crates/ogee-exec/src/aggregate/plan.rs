@@ -13,9 +13,9 @@ use ogee_vector::{Chunk, Column, Domain, PhysicalType, VectorError};
 use super::{
     AggregateCall, AggregateFunction as F, AggregateMode, AggregateSpec, Collected, RegrKind,
     accumulators::{
-        AVG_EXTRA_SCALE, AvgDecimal, AvgInteger, BITS_AND, BITS_OR, BITS_XOR, Bits, SHORT_VALUES, STDDEV_POPULATION,
-        STDDEV_SAMPLE, ShortAvg, ShortSum, ShortSumFloat, SumDecimal, SumFloat, SumInteger, VAR_POPULATION, VAR_SAMPLE,
-        Variance,
+        AvgDecimal, AvgInteger, BITS_AND, BITS_OR, BITS_XOR, Bits, SHORT_VALUES, STDDEV_POPULATION, STDDEV_SAMPLE,
+        SUMMED_INTEGERS, ShortAvg, ShortSum, ShortSumFloat, SumDecimal, SumFloat, SumInteger, VAR_POPULATION,
+        VAR_SAMPLE, Variance, summed_decimals,
     },
     arg_extremum::{ArgExtremum, supports_pair},
     counts::{BooleanKernel, CountKernel},
@@ -141,7 +141,7 @@ pub(crate) fn may_be_short(call: &AggregateCall, spec: &AggregateSpec, domain: D
     }
     let is_sum = match call.function {
         F::Sum => true,
-        F::Avg => matches!(call.output, DataType::Decimal128(..)),
+        F::Avg => matches!(call.arg_types.last(), Some(DataType::Decimal128(..))),
         _ => false,
     };
     let wide = matches!(call.arg_types.last(), Some(DataType::Decimal128(19.., _)));
@@ -223,10 +223,7 @@ pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
         (F::Avg, [DataType::UInt64, DataType::Float64]) => {
             mode == AggregateMode::Final && call.output == DataType::Float64
         }
-        (F::Avg, [DataType::Decimal128(_, scale)]) => {
-            mode == AggregateMode::Single
-                && matches!(call.output, DataType::Decimal128(_, out) if i32::from(out) == i32::from(*scale) + AVG_EXTRA_SCALE as i32)
-        }
+        (F::Avg, [DataType::Decimal128(..)]) => mode == AggregateMode::Single && call.output == DataType::Float64,
         (F::BitAnd | F::BitOr | F::BitXor, [value]) => value.is_integer() && *value == call.output,
         (F::VarSample | F::VarPopulation | F::StddevSample | F::StddevPopulation, values) => match mode {
             AggregateMode::Final => {
@@ -555,12 +552,12 @@ fn with_accumulator<V: WithAccumulator>(call: &AggregateCall, short: bool, visit
         (F::Avg, DataType::Float64) if value.is_some_and(|value| value.is_integer() && call.arg_types.len() == 1) => {
             over_integers!(value, visitor, AvgInteger)
         }
-        // States, which are the same whatever the integers were.
-        (F::Avg, DataType::Float64) if matches!(value, Some(DataType::Decimal128(..))) => {
+        // States of integers, which are the same whatever these were.
+        (F::Avg, _) if call.arg_types.len() == 2 && value == Some(&SUMMED_INTEGERS) => {
             visitor.with::<AvgInteger<types::Int64Type>>()
         }
-        (F::Avg, DataType::Float64) => visitor.with::<SumFloat<true>>(),
-        (F::Avg, _) => visitor.with::<AvgDecimal>(),
+        (F::Avg, _) if matches!(value, Some(DataType::Decimal128(..))) => visitor.with::<AvgDecimal>(),
+        (F::Avg, _) => visitor.with::<SumFloat<true>>(),
         (F::BitAnd, _) => over_integers!(value, visitor, Bits, BITS_AND),
         (F::BitOr, _) => over_integers!(value, visitor, Bits, BITS_OR),
         (F::BitXor, _) => over_integers!(value, visitor, Bits, BITS_XOR),
@@ -614,6 +611,12 @@ fn bind(call: &AggregateCall, short: bool, offset: usize) -> Box<dyn Kernel> {
         F::CovarSample | F::CovarPopulation | F::Correlation | F::Regression(_) => {
             Box::new(PairKernel { offset, function: call.function })
         }
-        _ => with_accumulator(call, short, Bind { offset, output: &call.output }),
+        _ => {
+            let summed = match (call.function, call.arg_types.last()) {
+                (F::Avg, Some(value @ DataType::Decimal128(..))) => Some(summed_decimals(value)),
+                _ => None,
+            };
+            with_accumulator(call, short, Bind { offset, output: summed.as_ref().unwrap_or(&call.output) })
+        }
     }
 }

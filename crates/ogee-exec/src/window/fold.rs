@@ -15,7 +15,7 @@ use super::{
     state::{Piece, WindowState, stretches},
     text::TextExtremum,
 };
-use crate::{ExecError, aggregate::AVG_EXTRA_SCALE};
+use crate::{ExecError, aggregate::average_of_decimals};
 
 /// A running aggregate.
 pub(super) trait Fold: Default + Clone + Send {
@@ -51,11 +51,7 @@ pub(crate) fn state(call: &WindowCall, extent: Extent) -> Option<Box<dyn WindowS
             folded::<SumInteger<types::Decimal128Type>>(call, extent)
         }
         (F::Avg(_), DataType::Float64, DataType::Float64) => folded::<AvgFloat>(call, extent),
-        (F::Avg(_), DataType::Decimal128(_, from), DataType::Decimal128(_, to))
-            if i32::from(*to) == i32::from(*from) + AVG_EXTRA_SCALE as i32 =>
-        {
-            folded::<AvgDecimal>(call, extent)
-        }
+        (F::Avg(_), DataType::Decimal128(..), DataType::Float64) => folded::<AvgDecimal>(call, extent),
         (F::Min(_) | F::Max(_), arg, output) if arg == output => {
             let max = matches!(call.function, F::Max(_));
             let frame = match extent {
@@ -310,11 +306,13 @@ impl Fold for AvgFloat {
 #[derive(Clone, Default)]
 struct AvgDecimal {
     sum: i256,
-    count: i64,
+    count: u64,
+    /// Of the values; 0 as long as there are none.
+    scale: i8,
 }
 
 impl Fold for AvgDecimal {
-    type Output = types::Decimal128Type;
+    type Output = types::Float64Type;
     type Column<'a> = &'a PrimitiveArray<types::Decimal128Type>;
 
     fn open(columns: &[ArrayRef]) -> &PrimitiveArray<types::Decimal128Type> {
@@ -325,22 +323,18 @@ impl Fold for AvgDecimal {
         if column.is_valid(row) {
             self.sum = self.sum.wrapping_add(i256::from_i128(column.value(row)));
             self.count += 1;
+            self.scale = column.scale();
         }
         Ok(())
     }
 
-    fn value(&self) -> Result<Option<i128>, ExecError> {
-        if self.count == 0 {
-            return Ok(None);
-        }
-        let overflow = || ExecError::Overflow { operation: "avg", data_type: types::Decimal128Type::NAME.to_owned() };
-        let scaled = self.sum.checked_mul(i256::from_i128(10i128.pow(AVG_EXTRA_SCALE))).ok_or_else(overflow)?;
-        let value = scaled.wrapping_div(i256::from_i128(self.count.into())).to_i128().ok_or_else(overflow)?;
-        types::Decimal128Type::narrow(value).map(Some).ok_or_else(overflow)
+    fn value(&self) -> Result<Option<f64>, ExecError> {
+        Ok((self.count > 0).then(|| average_of_decimals(self.sum, self.count, self.scale)))
     }
 
     fn merge(&self, other: &Self) -> Result<Self, ExecError> {
-        Ok(Self { sum: self.sum.wrapping_add(other.sum), count: self.count + other.count })
+        let scale = if self.count > 0 { self.scale } else { other.scale };
+        Ok(Self { sum: self.sum.wrapping_add(other.sum), count: self.count + other.count, scale })
     }
 }
 
