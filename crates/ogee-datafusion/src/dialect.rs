@@ -18,6 +18,8 @@ use datafusion::sql::sqlparser::{
     tokenizer::Token,
 };
 
+use crate::chains;
+
 /// Where operators are among the parser's precedences, of which those of comparisons are 20, of sums 30 and of products 40.
 const CONDITIONS: u8 = 22;
 const CONCATENATION: u8 = 24;
@@ -92,6 +94,9 @@ impl Dialect for OgeeDialect {
 
     fn parse_infix(&self, parser: &mut Parser, left: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
         use Keyword::{DISTINCT, FROM, IS, NOT};
+        if let Some(chain) = chains::parse_infix(parser, left, precedence) {
+            return Some(chain);
+        }
         if let Some(is_null) = null_test(&parser.peek_token_ref().token) {
             parser.advance_token();
             let left = Box::new(left.clone());

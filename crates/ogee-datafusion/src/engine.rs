@@ -2,7 +2,10 @@
 //!
 //! Not here: SQL.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use ogee_exec::{ExecContext, ExecSettings, QueryCounters};
 use ogee_memory::BufferManager;
@@ -12,6 +15,8 @@ use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::watch,
 };
+
+use crate::{Error, Result, large_stack::StatementThreads};
 
 /// Threads of the runtime on which DataFusion's own operators run.
 const RUNTIME_THREADS: usize = 2;
@@ -23,6 +28,7 @@ pub struct Engine {
     settings: RwLock<ExecSettings>,
     release: Option<fn()>,
     runtime: OnceLock<Runtime>,
+    statements: Arc<StatementThreads>,
 }
 
 impl Engine {
@@ -30,7 +36,8 @@ impl Engine {
     /// `release`, if there is one, makes the allocator give memory back that nobody uses.
     pub fn new(memory: Arc<BufferManager>, settings: ExecSettings, release: Option<fn()>) -> Arc<Self> {
         let scheduler = Scheduler::new(settings.threads);
-        Arc::new(Self { memory, scheduler, settings: RwLock::new(settings), release, runtime: OnceLock::new() })
+        let (settings, runtime, statements) = (RwLock::new(settings), OnceLock::new(), Arc::default());
+        Arc::new(Self { memory, scheduler, settings, release, runtime, statements })
     }
 
     /// The pool.
@@ -67,7 +74,7 @@ impl Engine {
                 // Files are written by blocking tasks; more of them would only add memory.
                 .max_blocking_threads(2 * RUNTIME_THREADS)
                 .thread_name_fn(|| {
-                    use std::sync::atomic::{AtomicUsize, Ordering};
+                    use std::sync::atomic::AtomicUsize;
                     static NUMBER: AtomicUsize = AtomicUsize::new(0);
                     format!("ogee-df-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
                 })
@@ -78,6 +85,16 @@ impl Engine {
                 .expect("the system has room for two threads")
         };
         self.runtime.get_or_init(start).handle()
+    }
+
+    /// Has a thread with a large stack do what is to be done about a statement of so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::Resources`] if the system has no room for a thread.
+    pub fn run_statement(&self, statement_bytes: usize, job: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.statements
+            .run(statement_bytes, Box::new(job))
+            .map_err(|error| Error::Resources(format!("no thread for the statement: {error}")))
     }
 
     /// What the operators of one island may use.
@@ -107,11 +124,12 @@ pub struct StatementContext {
     islands: Mutex<Vec<Arc<QueryCounters>>>,
     /// How many islands still hold memory.
     live: Arc<watch::Sender<usize>>,
+    interrupted: AtomicBool,
 }
 
 impl Default for StatementContext {
     fn default() -> Self {
-        Self { islands: Mutex::default(), live: Arc::new(watch::Sender::new(0)) }
+        Self { islands: Mutex::default(), live: Arc::new(watch::Sender::new(0)), interrupted: AtomicBool::new(false) }
     }
 }
 
@@ -142,6 +160,15 @@ impl StatementContext {
         LiveIsland { live: Some(Arc::clone(&self.live)) }
     }
 
+    /// Nobody waits for the statement any more: planning ends where it asks.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// Waits until every island of the statement has given its memory back, also those that were left in the middle. Only a lane
     /// in the middle of a chunk is ever waited for.
     pub async fn settled(&self) {
@@ -151,11 +178,7 @@ impl StatementContext {
 
     /// Rows that pipelines of the engine began with so far.
     pub fn rows_scanned(&self) -> u64 {
-        self.islands
-            .lock()
-            .iter()
-            .map(|counters| counters.rows_scanned.load(std::sync::atomic::Ordering::Relaxed))
-            .sum()
+        self.islands.lock().iter().map(|counters| counters.rows_scanned.load(Ordering::Relaxed)).sum()
     }
 
     /// Decisions that the operators took so far, e.g. the strategies of aggregations.

@@ -44,8 +44,11 @@ use crate::{
     casts::{NamedCasts, named_cast},
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
+    checkpoint,
     common_types::CommonTypes,
     ctes,
+    deep_expressions::{self, DeepExpressions},
+    depth,
     dialect::OgeeDialect,
     engine::{Engine, StatementContext},
     explain::Explanation,
@@ -90,6 +93,9 @@ const SORT_RESERVATION: usize = 10 << 20;
 
 /// How often a statement is put in other words, one output a time, before it is refused.
 const REWRITES: usize = 32;
+
+/// Calls of the parser's within one another: some for each of the levels that are let in, which [`depth::check`] counts.
+const PARSER_DEPTH_MAX: usize = 4 * depth::DEPTH_MAX;
 
 /// Rows of a row group that `COPY` writes: a morsel for those who read it, and what the writer holds at a time.
 const ROW_GROUP_ROWS: usize = 122_880;
@@ -140,7 +146,10 @@ impl Statement {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (tokens, asof_joins) = asof::tokens(sql)?;
     let tokens = syntax::in_tokens(syntax::without_hints(tokens));
-    let mut statements = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).build()?.parse_statements()?;
+    depth::check(&tokens)?;
+    let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
+    let mut statements = parser.build()?.parse_statements()?;
+    statements.iter().try_for_each(syntax::check_limits)?;
     statements.iter_mut().for_each(syntax::translate);
     asof::mark(statements.iter_mut(), asof_joins)?;
     Ok(statements.into_iter().map(Statement).collect())
@@ -194,6 +203,8 @@ impl Session {
 
         let mut analyzer_rules = Analyzer::new().rules;
         analyzer_rules.insert(0, Arc::new(CommonTypes));
+        let pieces = deep_expressions::Planner::default();
+        analyzer_rules.insert(0, Arc::new(DeepExpressions::new(pieces.clone())));
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
@@ -209,6 +220,7 @@ impl Session {
         let state = SessionStateBuilder::from(state).with_catalog_list(catalogs).build();
         let context = SessionContext::new_with_state(state);
         files.serve(context.state_weak_ref());
+        pieces.serve(context.state_weak_ref());
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         context.register_udaf(average());
         functions().into_iter().for_each(|function| context.register_udaf(function));
@@ -239,7 +251,7 @@ impl Session {
         &self.engine
     }
 
-    /// Plans and starts `statement`; islands report to `context`. Call on the engine's runtime.
+    /// Plans and starts `statement`; islands report to `context`. Call within the engine's runtime, on a thread of [`Engine::run_statement`].
     ///
     /// # Errors
     /// Those of planning, and of running where the outcome is not rows.
@@ -251,6 +263,7 @@ impl Session {
         let mut explanation = Explanation::of(&statement.0, state.config().options());
         let tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
         let plan = plan(&state, statement.0).await?;
+        checkpoint::check()?;
         let outcome = self.run_plan(state, plan).await?;
         // What was planned keeps its rows.
         drop(tables);
@@ -352,6 +365,7 @@ impl Session {
         let foreseen = foresee(&self.samples, plan);
         let physical = state.create_physical_plan(plan).await;
         foreseen.end().await;
+        checkpoint::check()?;
         Ok(physical?)
     }
 

@@ -5,16 +5,16 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use futures::{FutureExt, StreamExt};
-use ogee_datafusion::{Error as StatementError, Outcome, Statement, StatementContext, parse, rows};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use ogee_datafusion::{Error as StatementError, Outcome, Statement, StatementContext, on_large_stack, parse, rows};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    Error, QueryResult, Result,
+    QueryResult, Result,
     database::Inner,
     monitor::Monitor,
-    result::{Event, Rows},
+    result::{Event, Rows, Switch},
     settings::Command,
 };
 
@@ -28,7 +28,7 @@ pub struct Connection {
 }
 
 /// Switches of the statements that run. They are gone when the statements are.
-type Running = Arc<Mutex<Vec<Weak<watch::Sender<bool>>>>>;
+type Running = Arc<Mutex<Vec<Weak<Switch>>>>;
 
 /// Interrupts the statements of a connection, from any thread.
 #[derive(Clone)]
@@ -41,8 +41,7 @@ impl InterruptHandle {
     pub fn interrupt(&self) {
         for switch in self.running.lock().drain(..) {
             if let Some(switch) = switch.upgrade() {
-                // Nobody listens any more: the statement is over.
-                let _ = switch.send(true);
+                switch.throw();
             }
         }
     }
@@ -59,26 +58,20 @@ impl Connection {
     /// Those of parsing and planning, and of statements without rows.
     pub fn execute(&self, sql: &str) -> Result<QueryResult> {
         let monitor = Monitor::start(&self.inner);
-        let mut statements = parse(sql)?;
-        let statement = match (statements.pop(), statements.len()) {
-            (None, _) => return Ok(QueryResult::done(monitor, None)),
-            (Some(statement), 0) => statement,
-            (Some(_), more) => {
-                return Err(StatementError::Parse(format!(
-                    "{} statements where one is expected; split them with Connection::statements",
-                    more + 1
-                ))
-                .into());
-            }
-        };
-        match Command::of(&statement)? {
-            Some(Command::ShowAll) => self.show_all(monitor),
-            Some(command) => {
-                let rows = self.inner.settings.run(&command, &self.inner)?;
-                Ok(QueryResult::ready(monitor, rows))
-            }
-            None => self.start(statement, monitor),
+        let context = monitor.context();
+        let switch = Arc::new(Switch::new(Arc::clone(&context)));
+        let interrupted = switch.watch();
+        {
+            let mut running = self.running.lock();
+            running.retain(|switch| switch.strong_count() > 0);
+            running.push(Arc::downgrade(&switch));
         }
+        let (sender, receiver) = mpsc::channel(RESULT_CAPACITY);
+        let (inner, text) = (Arc::clone(&self.inner), sql.to_owned());
+        let engine = self.inner.session.engine();
+        let runtime = engine.runtime().clone();
+        engine.run_statement(sql.len(), move || runtime.block_on(drive(inner, text, context, sender, interrupted)))?;
+        QueryResult::streaming(monitor, Rows::new(receiver, switch))
     }
 
     /// Splits a script into its statements.
@@ -86,71 +79,71 @@ impl Connection {
     /// # Errors
     /// If any of them does not parse.
     pub fn statements(sql: &str) -> Result<Vec<String>> {
-        Ok(parse(sql)?.iter().map(ToString::to_string).collect())
+        Ok(on_large_stack(|| Ok(parse(sql)?.iter().map(ToString::to_string).collect::<Vec<_>>()))
+            .map_err(|error: StatementError| error)?)
     }
 
     /// A handle that interrupts what this connection runs.
     pub fn interrupt_handle(&self) -> InterruptHandle {
         InterruptHandle { running: Arc::clone(&self.running) }
     }
-
-    /// The engine's settings, then the planner's.
-    fn show_all(&self, monitor: Monitor) -> Result<QueryResult> {
-        let own = self.inner.settings.run(&Command::ShowAll, &self.inner)?;
-        let mut batches = own;
-        let all = parse("SHOW ALL")?.pop().expect("one statement");
-        let planner = self.start(all, Monitor::start(&self.inner))?;
-        for batch in planner {
-            let columns = batch?.columns().to_vec();
-            batches.push(crate::settings::show_batch(columns[..2].to_vec())?);
-        }
-        Ok(QueryResult::ready(monitor, batches))
-    }
-
-    fn start(&self, statement: Statement, monitor: Monitor) -> Result<QueryResult> {
-        let (switch, interrupted) = watch::channel(false);
-        let switch = Arc::new(switch);
-        {
-            let mut running = self.running.lock();
-            running.retain(|switch| switch.strong_count() > 0);
-            running.push(Arc::downgrade(&switch));
-        }
-        let (sender, receiver) = mpsc::channel(RESULT_CAPACITY);
-        let context = monitor.context();
-        let inner = Arc::clone(&self.inner);
-        let runtime = self.inner.session.engine().runtime();
-        runtime.spawn(drive(inner, statement, context, sender, interrupted));
-        QueryResult::streaming(monitor, Rows::new(receiver, switch))
-    }
 }
 
-/// Runs `statement` to its end, whatever that is, and says so in the last event.
+/// Runs the statement of `sql` to its end, whatever that is, and says so in the last event. On a thread with a large stack, where all of the statement is dropped, too.
 async fn drive(
     inner: Arc<Inner>,
-    statement: Statement,
+    sql: String,
     context: Arc<StatementContext>,
     sender: mpsc::Sender<Event>,
     mut interrupted: watch::Receiver<bool>,
 ) {
+    let _planned = context.enter();
     let result = tokio::select! {
         biased;
-        _ = interrupted.wait_for(|interrupted| *interrupted) => Err(StatementError::Interrupted),
-        result = AssertUnwindSafe(produce(&inner, statement, &context, &sender)).catch_unwind() => {
-            result.unwrap_or_else(|panic| Err(panicked(&*panic)))
+        _ = interrupted.wait_for(|interrupted| *interrupted) => Err(StatementError::Interrupted.into()),
+        result = AssertUnwindSafe(produce(&inner, &sql, &context, &sender)).catch_unwind() => {
+            result.unwrap_or_else(|panic| Err(panicked(&*panic).into()))
         }
     };
     // The streams are gone, but lanes may still be in the middle of a chunk. The statement is over when they are not.
     context.settled().await;
     drop(inner);
-    let _ = sender.send(Event::End(result.map_err(Error::from))).await;
+    let _ = sender.send(Event::End(result)).await;
+}
+
+/// The one statement of `sql`, if it has any.
+fn single(sql: &str) -> Result<Option<Statement>> {
+    let mut statements = parse(sql)?;
+    let statement = statements.pop();
+    match statements.len() {
+        0 => Ok(statement),
+        more => Err(StatementError::Parse(format!(
+            "{} statements where one is expected; split them with Connection::statements",
+            more + 1
+        ))
+        .into()),
+    }
 }
 
 async fn produce(
-    inner: &Inner,
-    statement: Statement,
+    inner: &Arc<Inner>,
+    sql: &str,
     context: &Arc<StatementContext>,
     sender: &mpsc::Sender<Event>,
-) -> ogee_datafusion::Result<()> {
+) -> Result<()> {
+    // Whoever reads the events may be gone; then there is nothing more to do.
+    let Some(statement) = single(sql)? else {
+        let _ = sender.send(Event::Done(None)).await;
+        return Ok(());
+    };
+    if let Some(command) = Command::of(&statement)? {
+        let mut batches = inner.settings.run(&command, inner)?;
+        if let Command::ShowAll = command {
+            batches.extend(planner_settings(inner, context).await?);
+        }
+        let _ = sender.send(Event::Ready(batches)).await;
+        return Ok(());
+    }
     match inner.session.run(statement, context).await? {
         Outcome::Done(affected) => {
             let _ = sender.send(Event::Done(affected)).await;
@@ -168,6 +161,17 @@ async fn produce(
         }
     }
     Ok(())
+}
+
+/// What `SHOW ALL` shows behind the engine's settings.
+async fn planner_settings(
+    inner: &Inner,
+    context: &Arc<StatementContext>,
+) -> Result<Vec<datafusion::arrow::array::RecordBatch>> {
+    let all = parse("SHOW ALL")?.pop().expect("one statement");
+    let Outcome::Rows(stream) = inner.session.run(all, context).await? else { return Ok(Vec::new()) };
+    let batches: Vec<_> = rows(stream).try_collect().await?;
+    batches.into_iter().map(|batch| crate::settings::show_batch(batch.columns()[..2].to_vec())).collect()
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> StatementError {

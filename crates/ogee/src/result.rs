@@ -1,12 +1,18 @@
 //! Results: batches as they come, and what it took.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use datafusion::arrow::{
     array::RecordBatch,
     datatypes::{Schema, SchemaRef},
 };
 use futures::executor::block_on;
+use ogee_datafusion::StatementContext;
 use tokio::sync::{mpsc, watch};
 
 use crate::{Error, Result, StatementStats, monitor::Monitor};
@@ -17,35 +23,88 @@ pub(crate) enum Event {
     Schema(SchemaRef),
     /// There are no rows, only an effect.
     Done(Option<u64>),
+    /// All of the rows, or, without any, just an effect.
+    Ready(Vec<RecordBatch>),
     /// Rows.
     Batch(RecordBatch),
     /// Nothing comes after this.
     End(Result<(), Error>),
 }
 
+/// How long one who waits for a statement that was interrupted goes on to wait: for all but a statement in the middle of planning it is over by then.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// Ends a statement when it is thrown.
+pub(crate) struct Switch {
+    thrown: watch::Sender<bool>,
+    context: Arc<StatementContext>,
+}
+
+impl Switch {
+    /// Of the statement of `context`.
+    pub(crate) fn new(context: Arc<StatementContext>) -> Self {
+        Self { thrown: watch::Sender::new(false), context }
+    }
+
+    /// Ends the statement.
+    pub(crate) fn throw(&self) {
+        self.context.interrupt();
+        self.thrown.send_replace(true);
+    }
+
+    /// Tells whether it was thrown.
+    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
+        self.thrown.subscribe()
+    }
+}
+
 /// Rows of a running statement.
 pub(crate) struct Rows {
     events: mpsc::Receiver<Event>,
+    interrupted: watch::Receiver<bool>,
     /// Ends the statement when it is dropped or thrown.
-    switch: Arc<watch::Sender<bool>>,
+    switch: Arc<Switch>,
 }
 
 impl Rows {
-    pub(crate) fn new(events: mpsc::Receiver<Event>, switch: Arc<watch::Sender<bool>>) -> Self {
-        Self { events, switch }
+    pub(crate) fn new(events: mpsc::Receiver<Event>, switch: Arc<Switch>) -> Self {
+        Self { events, interrupted: switch.watch(), switch }
     }
 
     fn next(&mut self) -> Event {
-        block_on(self.events.recv()).unwrap_or_else(|| {
-            // The runtime ended before the statement did: the handle was dropped.
-            Event::End(Err(ogee_datafusion::Error::Interrupted.into()))
-        })
+        let event = block_on(async {
+            tokio::select! {
+                biased;
+                event = self.events.recv() => Some(event),
+                _ = self.interrupted.wait_for(|interrupted| *interrupted) => None,
+            }
+        });
+        // The thread ended before the statement did: the handle was dropped.
+        event.unwrap_or_else(|| self.last_events()).unwrap_or_else(interrupted)
     }
+
+    /// What comes once the statement was interrupted. It ends by itself unless it is in the middle of a long computation, such as planning, of which nothing will
+    /// be seen any more: its thread ends when it next asks.
+    fn last_events(&mut self) -> Option<Event> {
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until {
+            match self.events.try_recv() {
+                Ok(event) => return Some(event),
+                Err(mpsc::error::TryRecvError::Disconnected) => return None,
+                Err(mpsc::error::TryRecvError::Empty) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        None
+    }
+}
+
+fn interrupted() -> Event {
+    Event::End(Err(ogee_datafusion::Error::Interrupted.into()))
 }
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        let _ = self.switch.send(true);
+        self.switch.throw();
     }
 }
 
@@ -87,6 +146,10 @@ impl QueryResult {
                 Event::End(Err(error)) => Err(error),
                 _ => Ok(Self::done(monitor, affected)),
             },
+            Event::Ready(batches) => match rows.next() {
+                Event::End(Err(error)) => Err(error),
+                _ => Ok(Self::ready(monitor, batches)),
+            },
             Event::End(Err(error)) => Err(error),
             Event::Batch(_) | Event::End(Ok(())) => unreachable!("a statement begins with its schema or its effect"),
         }
@@ -126,7 +189,7 @@ impl Iterator for QueryResult {
                 self.monitor.finish();
                 result.err().map(Err)
             }
-            Event::Schema(_) | Event::Done(_) => unreachable!("sent once, at the beginning"),
+            Event::Schema(_) | Event::Done(_) | Event::Ready(_) => unreachable!("sent once, at the beginning"),
         }
     }
 }

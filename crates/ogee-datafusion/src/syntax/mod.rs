@@ -33,7 +33,7 @@ use datafusion::sql::{
 };
 
 pub(crate) use self::{aliases::write_out_alias, literals::in_tokens};
-use crate::{dialect::OgeeDialect, names::call, quantified};
+use crate::{Result, dialect::OgeeDialect, grouping_limit, names::call, quantified};
 
 /// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own.
 fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
@@ -94,6 +94,20 @@ pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     tokens.into_iter().zip(dropped).filter_map(|(token, dropped)| (!dropped).then_some(token)).collect()
+}
+
+/// # Errors
+/// Where `statement` has more of something than is planned.
+pub(crate) fn check_limits(statement: &Parsed) -> Result<()> {
+    match statement {
+        Parsed::Statement(statement) => grouping_limit::check(statement),
+        Parsed::Explain(explain) => check_limits(&explain.statement),
+        Parsed::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => grouping_limit::check(query),
+            CopyToSource::Relation(_) => Ok(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => Ok(()),
+    }
 }
 
 /// Puts `statement` in DataFusion's words.
