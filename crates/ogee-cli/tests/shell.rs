@@ -174,6 +174,18 @@ fn output_goes_to_a_file() {
 }
 
 #[test]
+fn json_has_each_key_once() {
+    let sql = "SELECT * FROM (SELECT 1 AS a) AS x, (SELECT 2 AS a, 3 AS a_1) AS y, (SELECT 4 AS a) AS z";
+    let expected = serde_json::json!({"a": 1, "a_2": 2, "a_1": 3, "a_3": 4});
+    let place = Place::new();
+    for format in ["json", "ndjson"] {
+        let text = stdout(&place.run(&["--format", format, "-c", sql]));
+        let value: Value = serde_json::from_str(text.trim_start_matches('[').trim_end().trim_end_matches(']')).unwrap();
+        assert_eq!(value, expected, "{text}");
+    }
+}
+
+#[test]
 fn statistics_are_one_line_of_json_per_statement() {
     let place = Place::new();
     place.parquet("t.parquet", 5000);

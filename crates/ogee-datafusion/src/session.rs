@@ -20,20 +20,27 @@ use datafusion::{
         SchemaError, TableReference,
         config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
     },
+    datasource::{TableType, ViewTable},
     error::DataFusionError,
     execution::{
         SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
         cache::cache_manager::CacheManagerConfig, disk_manager::DiskManagerBuilder, memory_pool::MemoryPool,
         runtime_env::RuntimeEnvBuilder,
     },
-    logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan},
+    logical_expr::{
+        CreateMemoryTable, CreateView, DdlStatement, Deallocate, LogicalPlan, Statement as PlannedStatement,
+    },
     optimizer::Analyzer,
     physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
     },
     prelude::{SessionConfig, SessionContext},
-    sql::parser::{DFParserBuilder, Statement as ParsedStatement},
+    sql::{
+        parser::{DFParserBuilder, Statement as ParsedStatement},
+        planner::object_name_to_table_reference,
+        sqlparser::ast::Statement as SqlStatement,
+    },
 };
 use futures::TryStreamExt;
 
@@ -41,6 +48,7 @@ use crate::{
     Error, Result, asof,
     averages::average,
     bits::Bits,
+    calls,
     casts::{NamedCasts, named_cast},
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
@@ -56,6 +64,7 @@ use crate::{
     filter_pushdown::with_filters_above_groups,
     floats::FloatOrder,
     functions::functions,
+    inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     lists::{self, ListOperators},
@@ -66,15 +75,18 @@ use crate::{
     order::{ClearOrderings, LimitsOnSorts, Requirements},
     ordered_mode,
     pool::{OgeePool, PoolFiles},
+    prepared::{self, Prepared},
     quantified,
     quotients::Quotients,
     rounding,
     scan_filters::ScanFilters,
     series,
     set_operations::CountCopies,
+    stars,
     subqueries::Subqueries,
     syntax,
     table::PagedTable,
+    views::{self, Binder, ViewCatalogs, ViewText, name_columns},
     window_filters::WindowFilters,
 };
 
@@ -107,6 +119,7 @@ pub struct Session {
     samples: Arc<Samples>,
     /// Common table expressions whose rows became tables so far: names for the next ones.
     computed: AtomicU64,
+    prepared: Prepared,
 }
 
 /// The table of a common table expression, known by name while its statement is planned.
@@ -145,11 +158,16 @@ impl Statement {
 /// [`Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (tokens, asof_joins) = asof::tokens(sql)?;
-    let tokens = syntax::in_tokens(syntax::without_hints(tokens));
+    syntax::refusals::check_words(&tokens)?;
+    let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
+    let tokens = syntax::samples::in_usual_words(tokens)?;
     depth::check(&tokens)?;
     let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
     let mut statements = parser.build()?.parse_statements()?;
+    statements.iter_mut().try_for_each(syntax::tidy)?;
+    statements.iter().try_for_each(syntax::refusals::check)?;
     statements.iter().try_for_each(syntax::check_limits)?;
+    statements.iter_mut().try_for_each(syntax::schemas::tell_apart)?;
     statements.iter_mut().for_each(syntax::translate);
     asof::mark(statements.iter_mut(), asof_joins)?;
     Ok(statements.into_iter().map(Statement).collect())
@@ -213,14 +231,18 @@ impl Session {
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(with_filters_above_groups(asof::with_left_filters(optimizer_rules())))
             .with_query_planner(Arc::new(asof::Planner))
+            .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner)])
             .with_physical_optimizer_rules(rules)
             .build();
         let files = Arc::new(FileTables::default());
         let catalogs = Arc::new(DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&files) as _));
+        let binder = Arc::new(Binder::default());
+        let catalogs = Arc::new(ViewCatalogs::new(catalogs, Arc::clone(&binder)));
         let state = SessionStateBuilder::from(state).with_catalog_list(catalogs).build();
         let context = SessionContext::new_with_state(state);
         files.serve(context.state_weak_ref());
         pieces.serve(context.state_weak_ref());
+        binder.serve(context.state_weak_ref());
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         context.register_udaf(average());
         functions().into_iter().for_each(|function| context.register_udaf(function));
@@ -238,7 +260,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
         context.add_analyzer_rule(Arc::new(CountCopies));
         context.add_analyzer_rule(Arc::new(WindowFilters));
-        Ok(Self { engine, context, samples, computed: AtomicU64::new(0) })
+        Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 
     /// DataFusion's session, e.g. to register tables and functions in it.
@@ -260,11 +282,33 @@ impl Session {
         state.config_mut().set_extension(Arc::clone(context));
         fit_to_limit(state.config_mut().options_mut(), self.engine.memory().limit());
         name_apart(&mut statement.0);
+        if let Some(name) = views::unless_exists(&mut statement.0)
+            && self.table_exists(&object_name_to_table_reference(name, true)?)?
+        {
+            return Ok(Outcome::Done(None));
+        }
+        let view = ViewText::of(&statement.0);
+        let prepared = prepared::Use::of(&statement.0).map(|of| (of, statement.0.clone()));
         let mut explanation = Explanation::of(&statement.0, state.config().options());
-        let tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
-        let plan = plan(&state, statement.0).await?;
+        calls::check(&statement.0, &state)?;
+        let (tables, plan) = views::bound(async {
+            stars::write_out(&state, &mut statement.0).await?;
+            let inserted = self.plan_inserted(&state, &mut statement.0).await?;
+            let mut tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
+            tables.extend(inserted);
+            Ok::<_, Error>((tables, plan(&state, statement.0).await?))
+        })
+        .await?;
         checkpoint::check()?;
-        let outcome = self.run_plan(state, plan).await?;
+        let outcome = match (plan, view) {
+            (LogicalPlan::Ddl(DdlStatement::CreateView(create)), Some(view)) => {
+                self.create_view(&state, create, view).await?
+            }
+            (plan, _) => match prepared {
+                Some((of, written)) => self.run_prepared(state, plan, of, written).await?,
+                None => self.run_plan(state, plan).await?,
+            },
+        };
         // What was planned keeps its rows.
         drop(tables);
         Ok(match (outcome, explanation) {
@@ -337,6 +381,62 @@ impl Session {
         Ok(computed)
     }
 
+    /// Plans the query of an `INSERT` by itself where it has to be, and has the statement read what that gives.
+    async fn plan_inserted(
+        &self,
+        state: &SessionState,
+        statement: &mut ParsedStatement,
+    ) -> Result<Option<Computed<'_>>> {
+        let Some(query) = inserted::query_apart(statement) else { return Ok(None) };
+        let source = ParsedStatement::Statement(Box::new(SqlStatement::Query(query.clone())));
+        let planned = name_columns(plan(state, source).await?, &[])?;
+        let name = format!("ogee_inserted_{}", self.computed.fetch_add(1, Ordering::Relaxed));
+        let all = parse(&format!("SELECT * FROM {name}"))?.pop().map(|statement| statement.0);
+        let Some(ParsedStatement::Statement(all)) = all else { return Ok(None) };
+        let SqlStatement::Query(all) = *all else { return Ok(None) };
+        *query = all;
+        self.context.register_table(name.as_str(), Arc::new(ViewTable::new(planned, None)))?;
+        Ok(Some(Computed { context: &self.context, name }))
+    }
+
+    /// Runs `plan` of a statement, `written`, that makes, runs or drops a prepared one.
+    async fn run_prepared(
+        &self,
+        state: SessionState,
+        plan: LogicalPlan,
+        of: prepared::Use,
+        written: ParsedStatement,
+    ) -> Result<Outcome> {
+        let mut kept = self.prepared.lock().await;
+        match of {
+            prepared::Use::Prepare(name) => {
+                let outcome = self.run_plan(state, plan).await?;
+                kept.insert(name, written);
+                Ok(outcome)
+            }
+            prepared::Use::Deallocate(name) => {
+                let outcome = self.run_plan(state, plan).await?;
+                kept.remove(&name);
+                Ok(outcome)
+            }
+            prepared::Use::Execute(name) => {
+                if let Some(mut written) = kept.get(&name).cloned() {
+                    let again = views::bound(async {
+                        stars::write_out(&state, &mut written).await?;
+                        self::plan(&state, written).await
+                    })
+                    .await?;
+                    let gone = LogicalPlan::Statement(PlannedStatement::Deallocate(Deallocate { name }));
+                    self.context.execute_logical_plan(gone).await?;
+                    self.context.execute_logical_plan(again).await?;
+                }
+                let frame = self.context.execute_logical_plan(plan).await?;
+                drop(kept);
+                self.run_plan(state, frame.logical_plan().clone()).await
+            }
+        }
+    }
+
     async fn run_plan(&self, state: SessionState, plan: LogicalPlan) -> Result<Outcome> {
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => self.create_table(&state, create).await,
@@ -388,6 +488,11 @@ impl Session {
                 "table '{name}' exists already; use CREATE OR REPLACE TABLE to replace it"
             )));
         }
+        self.must_be(state, &name, exists, TableType::Base).await?;
+        let input = match &*input {
+            LogicalPlan::EmptyRelation(_) => input,
+            _ => Arc::new(name_columns(Arc::unwrap_or_clone(input), &[])?),
+        };
         let mut names = std::collections::HashSet::new();
         if let Some(field) = input.schema().fields().iter().find(|field| !names.insert(field.name().as_str())) {
             return Err(Error::Plan(format!(
@@ -402,7 +507,8 @@ impl Session {
             LogicalPlan::EmptyRelation(_) => Arc::clone(input.schema().inner()),
             _ => nullable(&physical.schema()),
         };
-        let table = PagedTable::new(schema, Arc::clone(self.engine.memory()), constraints, column_defaults);
+        let table = PagedTable::new(schema, Arc::clone(self.engine.memory()));
+        let table = table.with_keys(&constraints, column_defaults)?;
         let context = task_context(state, &physical);
         let rows = affected(&drain(execute_stream(table.sink(physical, false), context)?).await?);
         if exists {
@@ -410,6 +516,42 @@ impl Session {
         }
         self.context.register_table(name, Arc::new(table))?;
         Ok(Outcome::Done(rows))
+    }
+
+    /// `CREATE VIEW`: what is kept is its query.
+    async fn create_view(&self, state: &SessionState, create: CreateView, text: ViewText) -> Result<Outcome> {
+        let CreateView { name, input: _, or_replace, definition, temporary } = create;
+        if temporary {
+            return Err(Error::Unsupported("CREATE TEMPORARY VIEW is not supported; use CREATE VIEW".to_owned()));
+        }
+        let exists = self.table_exists(&name)?;
+        if exists && !or_replace {
+            return Err(Error::Plan(format!("'{name}' exists already; use CREATE OR REPLACE VIEW to replace it")));
+        }
+        self.must_be(state, &name, exists, TableType::View).await?;
+        let view = views::bound(text.make(state, definition)).await?;
+        if exists {
+            self.context.deregister_table(name.clone())?;
+        }
+        self.context.register_table(name, Arc::new(view))?;
+        Ok(Outcome::Done(None))
+    }
+
+    /// A table is not replaced by a view, nor a view by a table.
+    async fn must_be(&self, state: &SessionState, name: &TableReference, exists: bool, kind: TableType) -> Result<()> {
+        if !exists {
+            return Ok(());
+        }
+        let found = state.schema_for_ref(name.clone())?.table_type(name.table()).await?;
+        match (found, kind) {
+            (Some(TableType::View), TableType::Base) => {
+                Err(Error::Plan(format!("'{name}' is a view; use DROP VIEW before a table takes its name")))
+            }
+            (Some(TableType::Base), TableType::View) => {
+                Err(Error::Plan(format!("'{name}' is a table; use DROP TABLE before a view takes its name")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn table_exists(&self, name: &TableReference) -> Result<bool> {
@@ -420,7 +562,7 @@ impl Session {
 }
 
 /// The plan of `statement`, put in other words where DataFusion refuses it as it is.
-async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
+pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
     let refused = match state.statement_to_plan(statement.clone()).await {
         Ok(plan) => return Ok(plan),
         Err(error) => error,

@@ -43,6 +43,7 @@ use ogee_vector::{Chunk, normalize_array, normalize_schema};
 use parking_lot::RwLock;
 
 use crate::{
+    keys::Keys,
     node::{Node, Work},
     page_chain::{ChainReader, PageChain},
 };
@@ -62,7 +63,7 @@ const BLOCK_PART: usize = 8;
 pub(crate) struct PagedTable {
     schema: SchemaRef,
     memory: Arc<BufferManager>,
-    constraints: Constraints,
+    keys: Option<Arc<Keys>>,
     defaults: Vec<(String, Expr)>,
     blocks: Arc<RwLock<Vec<Arc<Block>>>>,
     cte: Option<Arc<Cte>>,
@@ -109,13 +110,17 @@ impl Block {
 
 impl PagedTable {
     /// A table without rows.
-    pub(crate) fn new(
-        schema: SchemaRef,
-        memory: Arc<BufferManager>,
-        constraints: Constraints,
-        defaults: Vec<(String, Expr)>,
-    ) -> Self {
-        Self { schema, memory, constraints, defaults, blocks: Arc::default(), cte: None }
+    pub(crate) fn new(schema: SchemaRef, memory: Arc<BufferManager>) -> Self {
+        Self { schema, memory, keys: None, defaults: Vec::new(), blocks: Arc::default(), cte: None }
+    }
+
+    /// The same, with the keys that `constraints` name, and values for columns that an `INSERT` leaves out.
+    ///
+    /// # Errors
+    /// A key has a column that cannot be compared.
+    pub(crate) fn with_keys(self, constraints: &Constraints, defaults: Vec<(String, Expr)>) -> Result<Self> {
+        let keys = Keys::new(constraints, &self.schema, &self.memory)?;
+        Ok(Self { keys, defaults, ..self })
     }
 
     /// The table of common table expression `name`. `planned_rows`: how many rows are expected of it, if it is not run.
@@ -126,7 +131,7 @@ impl PagedTable {
         planned_rows: Option<f64>,
     ) -> Self {
         let cte = Some(Arc::new(Cte { name, planned_rows }));
-        Self { cte, ..Self::new(schema, memory, Constraints::default(), Vec::new()) }
+        Self { cte, ..Self::new(schema, memory) }
     }
 
     /// The plan that appends the rows of `input`, or replaces the table's by them. Its one row is their number.
@@ -135,6 +140,7 @@ impl PagedTable {
             schema: Arc::clone(&self.schema),
             memory: Arc::clone(&self.memory),
             blocks: Arc::clone(&self.blocks),
+            keys: self.keys.clone(),
             replaces,
         };
         Arc::new(DataSinkExec::new(input, Arc::new(sink), None))
@@ -145,10 +151,6 @@ impl PagedTable {
 impl TableProvider for PagedTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
-    }
-
-    fn constraints(&self) -> Option<&Constraints> {
-        Some(&self.constraints)
     }
 
     fn table_type(&self) -> TableType {
@@ -198,6 +200,7 @@ struct PagedSink {
     schema: SchemaRef,
     memory: Arc<BufferManager>,
     blocks: Arc<RwLock<Vec<Arc<Block>>>>,
+    keys: Option<Arc<Keys>>,
     replaces: bool,
 }
 
@@ -216,6 +219,7 @@ impl DataSink for PagedSink {
     async fn write_all(&self, mut rows: SendableRecordBatchStream, _context: &Arc<TaskContext>) -> Result<u64> {
         let mut writer = BlockWriter::sharing_out(&self.schema, &self.memory);
         let mut coalescer = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
+        let mut keys = self.keys.as_ref().map(Keys::begin);
         while let Some(batch) = rows.next().await.transpose()? {
             // The input's field names and nullability may differ from the table's.
             let columns = batch.columns().to_vec();
@@ -225,6 +229,9 @@ impl DataSink for PagedSink {
                 }
             }
             let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
+            if let Some(keys) = &mut keys {
+                keys.add(&batch)?;
+            }
             coalescer.push_batch(batch)?;
             while let Some(batch) = coalescer.next_completed_batch() {
                 writer.write(&batch)?;
@@ -236,11 +243,17 @@ impl DataSink for PagedSink {
         }
         let new = writer.finish()?;
         let count = new.iter().map(|block| block.rows as u64).sum();
-        let mut blocks = self.blocks.write();
-        if self.replaces {
-            blocks.clear();
+        let publish = || {
+            let mut blocks = self.blocks.write();
+            if self.replaces {
+                blocks.clear();
+            }
+            blocks.extend(new);
+        };
+        match keys {
+            Some(keys) => keys.join(self.replaces, publish)?,
+            None => publish(),
         }
-        blocks.extend(new);
         Ok(count)
     }
 }

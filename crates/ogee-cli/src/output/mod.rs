@@ -47,7 +47,7 @@ pub fn writer(style: &Style) -> Box<dyn ResultWriter> {
     match style.format {
         Format::Table => Box::new(table::Table::new(style.rows_max, style.width)),
         Format::Csv => Box::new(csv::Csv),
-        Format::Ndjson => Box::new(json::Ndjson),
+        Format::Ndjson => Box::new(json::Ndjson::default()),
         Format::Json => Box::new(json::Json::default()),
         Format::Markdown => Box::new(markdown::Markdown),
         Format::Line => Box::new(line::Line::default()),

@@ -1,6 +1,6 @@
 //! From the text to joins whose conditions are marked.
 //!
-//! To the parser a join's `GLOBAL` (ClickHouse's, which means nothing here) may stand where `ASOF` may, so the one word takes the place of the other among
+//! To the parser a join's `GLOBAL` (ClickHouse's, which is refused here) may stand where `ASOF` may, so the one word takes the place of the other among
 //! the tokens. In what is parsed such a join gets its condition wrapped in the function [`MARK`], and becomes an ordinary one.
 //!
 //! Not here: `USING`, which has become `ON` before (`syntax`), since DataFusion would take columns of one name for equal ones.
@@ -38,7 +38,7 @@ fn is_join<'a>(tokens: impl Iterator<Item = &'a Token>) -> bool {
 /// The tokens of `sql` for the parser, and how many `ASOF` joins there are among them.
 ///
 /// # Errors
-/// [`Error::Parse`] where there is no token.
+/// [`Error::Parse`] where there is no token, [`Error::Unsupported`] for `GLOBAL`.
 pub(crate) fn tokens(sql: &str) -> Result<(Vec<TokenWithSpan>, usize)> {
     let found = Tokenizer::new(&OgeeDialect, sql).tokenize_with_location().map_err(ParserError::from);
     let all = found.map_err(datafusion::error::DataFusionError::from)?;
@@ -53,7 +53,9 @@ pub(crate) fn tokens(sql: &str) -> Result<(Vec<TokenWithSpan>, usize)> {
                 joins += 1;
                 kept.push(TokenWithSpan { token: Token::make_keyword("GLOBAL"), span: token.span });
             }
-            Keyword::GLOBAL if before_join => {}
+            Keyword::GLOBAL if before_join => {
+                return Err(Error::Unsupported("GLOBAL JOIN is not supported; use JOIN".to_owned()));
+            }
             _ => kept.push(token.clone()),
         }
     }
@@ -158,7 +160,7 @@ mod tests {
                 "SELECT * FROM (a LEFT ANTI JOIN b ON ogee_asof(a.t < b.t)) WHERE EXISTS \
                  (SELECT 1 FROM a JOIN b ON ogee_asof(a.t < b.t))",
             ),
-            ("SELECT asof, a.asof FROM a GLOBAL JOIN b ON true", "SELECT asof, a.asof FROM a JOIN b ON true"),
+            ("SELECT asof, a.asof FROM a, b asof", "SELECT asof, a.asof FROM a, b asof"),
         ] {
             let statement = parse(sql).unwrap().pop().unwrap();
             let plain = parse(marked).unwrap().pop().unwrap();

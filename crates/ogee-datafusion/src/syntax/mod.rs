@@ -8,11 +8,15 @@
 
 mod aliases;
 mod firsts;
+pub(crate) mod from_first;
 mod grouping;
 mod literals;
 mod ordered;
 mod outer_aggregates;
+pub(crate) mod refusals;
 mod rows;
+pub(crate) mod samples;
+pub(crate) mod schemas;
 mod using;
 mod windows;
 
@@ -23,17 +27,31 @@ use datafusion::sql::{
     sqlparser::{
         ast::{
             ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function,
-            FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinOperator, LimitClause, ObjectName, OrderByExpr,
-            OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut,
-            VisitorMut, helpers::attached_token::AttachedToken,
+            FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident, JoinOperator,
+            LimitClause, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier,
+            Statement, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+            helpers::attached_token::AttachedToken,
         },
+        keywords::Keyword,
         parser::Parser,
         tokenizer::{Token, TokenWithSpan},
     },
 };
 
-pub(crate) use self::{aliases::write_out_alias, literals::in_tokens};
-use crate::{Result, dialect::OgeeDialect, grouping_limit, names::call, quantified};
+pub(crate) use self::{
+    aliases::write_out_alias,
+    literals::in_tokens,
+    using::{constraint, name_of, name_tables},
+};
+use crate::{Error, Result, dialect::OgeeDialect, grouping_limit, names::call, quantified};
+
+/// The keyword that `token` is.
+fn keyword(token: &Token) -> Keyword {
+    match token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    }
+}
 
 /// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own.
 fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
@@ -110,18 +128,63 @@ pub(crate) fn check_limits(statement: &Parsed) -> Result<()> {
     }
 }
 
+/// Puts what is another way to write something in the usual one.
+///
+/// # Errors
+/// A sample that is not supported.
+pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
+    struct Tidy;
+
+    impl VisitorMut for Tidy {
+        type Break = Error;
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+            from_first::in_select(select);
+            with_rollup(select);
+            match samples::in_select(select) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+    }
+
+    visit(statement, &mut Tidy).break_value().map_or(Ok(()), Err)
+}
+
 /// Puts `statement` in DataFusion's words.
 pub(crate) fn translate(statement: &mut Parsed) {
-    let visited = match statement {
-        Parsed::Statement(statement) => statement.visit(&mut Words),
-        Parsed::Explain(explain) => return translate(&mut explain.statement),
+    let visited = visit(statement, &mut Words);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+/// Writes out joins that have got their `USING` only now.
+pub(crate) fn write_out_using(statement: &mut Parsed) {
+    struct Joins;
+
+    impl VisitorMut for Joins {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            using::in_query(query);
+            ControlFlow::Continue(())
+        }
+    }
+
+    let visited = visit(statement, &mut Joins);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+/// Shows `visitor` all of `statement`.
+pub(crate) fn visit<V: VisitorMut>(statement: &mut Parsed, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Parsed::Statement(statement) => statement.visit(visitor),
+        Parsed::Explain(explain) => visit(&mut explain.statement, visitor),
         Parsed::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Words),
+            CopyToSource::Query(query) => query.visit(visitor),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
-    };
-    debug_assert!(visited.is_continue(), "the visitor never stops");
+    }
 }
 
 struct Words;
@@ -200,6 +263,11 @@ impl VisitorMut for Words {
                 let Value::Number(number, _) = &value.value else { unreachable!("matched above") };
                 *expr = to_double(Box::new(text(number)));
             }
+            Expr::SimilarTo { negated, expr: text, pattern, escape_char: None } => {
+                let [text, pattern] = [text, pattern].map(|side| std::mem::replace(side, null()));
+                *expr = similar(*text, *pattern, *negated);
+            }
+            Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, *null()),
             // A power, where others have the exclusive or.
             Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {
                 let [base, exponent] = [left, right].map(|side| to_double(std::mem::replace(side, null())));
@@ -242,20 +310,51 @@ impl VisitorMut for Words {
     }
 }
 
-/// `ORDER BY ALL` is by all outputs, where they are known from the text.
-fn order_by_all(query: &mut Query) {
-    let SetExpr::Select(select) = &*query.body else { return };
-    let all = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
-    if let Some(order) = &mut query.order_by
-        && let OrderByKind::All(options) = &order.kind
-        && select.projection.iter().all(all)
+/// `GROUP BY a, b WITH ROLLUP` is `GROUP BY ROLLUP (a, b)`.
+fn with_rollup(select: &mut Select) {
+    if let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by
+        && let [modifier @ (GroupByWithModifier::Rollup | GroupByWithModifier::Cube)] = modifiers.as_slice()
+        && !exprs.is_empty()
     {
+        let sets = std::mem::take(exprs).into_iter().map(|expr| vec![expr]).collect();
+        exprs.push(if *modifier == GroupByWithModifier::Rollup { Expr::Rollup(sets) } else { Expr::Cube(sets) });
+        modifiers.clear();
+    }
+}
+
+/// How many outputs `body` has, where that is known from the text.
+fn width(body: &SetExpr) -> Option<usize> {
+    let one = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    match body {
+        SetExpr::Select(select) => select.projection.iter().all(one).then_some(select.projection.len()),
+        SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
+        SetExpr::Query(query) => width(&query.body),
+        SetExpr::SetOperation { left, right, set_quantifier, .. } => match set_quantifier {
+            SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName => None,
+            _ => width(left).or_else(|| width(right)),
+        },
+        _ => None,
+    }
+}
+
+/// `ORDER BY ALL` is by all outputs, where they are known from the text. The planner knows the others of a `SELECT`; of other queries it would leave the
+/// order out, so that these are selected from.
+fn order_by_all(query: &mut Query) {
+    let Some(order) = &mut query.order_by else { return };
+    let OrderByKind::All(options) = &order.kind else { return };
+    if let Some(width) = width(&query.body) {
         let by = |position: usize| OrderByExpr {
             expr: Expr::value(Value::Number(position.to_string(), false)),
             options: *options,
             with_fill: None,
         };
-        order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(by).collect());
+        order.kind = OrderByKind::Expressions((1..=width).map(by).collect());
+    } else if !matches!(&*query.body, SetExpr::Select(_)) {
+        // `SELECT * FROM (body)`
+        let text = format!("SELECT * FROM ({})", query.body);
+        if let Ok(Ok(all)) = Parser::new(&OgeeDialect).try_with_sql(&text).map(|mut parser| parser.parse_query()) {
+            query.body = all.body;
+        }
     }
 }
 
@@ -266,6 +365,15 @@ fn null() -> Box<Expr> {
 /// Whether `number` has an exponent: it is a float then, not a decimal, whose scale might be negative.
 fn has_exponent(number: &str) -> bool {
     number.contains(['e', 'E'])
+}
+
+/// `SIMILAR TO` is a regular expression for all of the text, as in DuckDB; DataFusion would look for it anywhere within.
+fn similar(whole: Expr, pattern: Expr, negated: bool) -> Expr {
+    let concat =
+        |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::StringConcat, right: Box::new(right) };
+    let pattern = concat(concat(text("^(?:"), Expr::Nested(Box::new(pattern))), text(")$"));
+    let like = call("regexp_like", vec![whole, pattern]);
+    if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(like) } } else { like }
 }
 
 fn to_double(expr: Box<Expr>) -> Expr {

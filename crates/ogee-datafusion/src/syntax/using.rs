@@ -4,35 +4,23 @@
 //! equal and shows the left one. An `ASOF` join has an inequality for the last of them. These become joins with `ON`, and the column, where its name
 //! stands without a table's, the expression that it is.
 //!
-//! Not here: `NATURAL` joins, whose columns are known only to the planner.
+//! Not here: `NATURAL` joins, whose columns are known only to the planner (`stars`).
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
     OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
+    SetExpr, TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
 use super::for_each_outside_queries;
 use crate::names::{call, normal_name};
 
-/// Writes out the joins of the `SELECT` that `query` is, and what its clauses say of their columns.
+/// Writes out the joins of the `SELECT`s that `query` is made of, and what its clauses say of their columns.
 pub(super) fn in_query(query: &mut Query) {
-    let SetExpr::Select(select) = &mut *query.body else { return };
-    if !select.from.iter_mut().any(is_affected) {
-        return;
-    }
-    let mut columns = Columns::default();
-    let mut tables = Vec::new();
-    for table in &mut select.from {
-        if is_affected(table) {
-            in_joins(table, &mut columns, &mut tables);
-        } else {
-            tables.extend(
-                std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)).map(name_of),
-            );
-        }
-    }
-    in_select(select, &columns, &tables);
+    let SetExpr::Select(select) = &mut *query.body else {
+        return in_set(&mut query.body);
+    };
+    let Some(columns) = in_select_with_joins(select) else { return };
     let shown = |name: &str| {
         select.projection.iter().any(|item| match item {
             SelectItem::ExprWithAlias { alias, .. } => normal_name(alias) == name,
@@ -50,8 +38,81 @@ pub(super) fn in_query(query: &mut Query) {
     }
 }
 
+/// The same in the parts of a set operation, which see no order.
+fn in_set(set: &mut SetExpr) {
+    match set {
+        SetExpr::Select(select) => {
+            in_select_with_joins(select);
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            in_set(left);
+            in_set(right);
+        }
+        // Queries in brackets are visited by themselves.
+        _ => {}
+    }
+}
+
+/// Writes out the joins of `select`, if there is one that DataFusion would show another column of.
+fn in_select_with_joins(select: &mut Select) -> Option<Columns> {
+    for (at, table) in select.from.iter_mut().enumerate() {
+        flatten(table);
+        if table.joins.iter_mut().any(is_affected) {
+            name_tables(table, at);
+        }
+    }
+    if !select.from.iter_mut().any(are_affected) {
+        return None;
+    }
+    let mut columns = Columns::default();
+    let mut tables = Vec::new();
+    for table in &mut select.from {
+        if are_affected(table) {
+            in_joins(table, &mut columns, &mut tables);
+        } else {
+            tables.extend(
+                std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)).map(name_of),
+            );
+        }
+    }
+    in_select(select, &columns, &tables);
+    Some(columns)
+}
+
+/// `(a JOIN b ..) JOIN c ..` is `a JOIN b .. JOIN c ..`.
+fn flatten(table: &mut TableWithJoins) {
+    while let TableFactor::NestedJoin { table_with_joins, alias: None } = &mut table.relation {
+        let inner = std::mem::replace(
+            &mut **table_with_joins,
+            TableWithJoins {
+                relation: TableFactor::TableFunction { expr: Expr::value(Value::Null), alias: None },
+                joins: Vec::new(),
+            },
+        );
+        let joins = std::mem::replace(&mut table.joins, inner.joins);
+        table.joins.extend(joins);
+        table.relation = inner.relation;
+    }
+}
+
+/// Gives names to the tables of `table`, the one at `at`, that have none.
+pub(crate) fn name_tables(table: &mut TableWithJoins, at: usize) {
+    let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+    for (nth, factor) in std::iter::once(&mut table.relation).chain(joined).enumerate() {
+        let (TableFactor::Derived { alias: alias @ None, .. }
+        | TableFactor::Function { alias: alias @ None, .. }
+        | TableFactor::UNNEST { alias: alias @ None, .. }
+        | TableFactor::Table { alias: alias @ None, args: Some(_), .. }) = factor
+        else {
+            continue;
+        };
+        let name = Ident::new(format!("ogee_table_{at}_{nth}"));
+        *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    }
+}
+
 /// What `join` is `ON` or `USING`.
-fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
+pub(crate) fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
     use JoinOperator as J;
     match &mut join.join_operator {
         J::Join(on)
@@ -77,17 +138,22 @@ fn using(join: &mut Join) -> Option<&[ObjectName]> {
     }
 }
 
-/// Whether DataFusion would show another column.
-fn is_affected(table: &mut TableWithJoins) -> bool {
+/// Whether DataFusion would show another column of `join`.
+fn is_affected(join: &mut Join) -> bool {
     use JoinOperator as J;
-    let takes_right = |join: &Join| matches!(join.join_operator, J::Right(_) | J::RightOuter(_) | J::FullOuter(_));
-    table.joins.iter_mut().any(|join| (takes_right(join) || join.global) && using(join).is_some())
+    let takes_right = matches!(join.join_operator, J::Right(_) | J::RightOuter(_) | J::FullOuter(_));
+    (takes_right || join.global) && using(join).is_some()
+}
+
+/// Whether there is such a join among tables with names.
+fn are_affected(table: &mut TableWithJoins) -> bool {
+    table.joins.iter_mut().any(is_affected)
         && table.joins.iter().all(|join| name_of(&join.relation).is_some())
         && name_of(&table.relation).is_some()
 }
 
 /// What the columns of a table are called by.
-fn name_of(table: &TableFactor) -> Option<Ident> {
+pub(crate) fn name_of(table: &TableFactor) -> Option<Ident> {
     let (alias, name) = match table {
         TableFactor::Table { name, alias, .. } => (alias, name.0.last().and_then(|part| part.as_ident())),
         TableFactor::Derived { alias, .. }

@@ -1,0 +1,508 @@
+//! What only the columns of tables can tell: which are joined by `NATURAL`, and which `* REPLACE` and `* ILIKE` mean.
+//!
+//! The planner makes `NATURAL` joins as if the columns of both sides were equal, also where a `RIGHT` or `FULL` join has none on the left; takes tables without a common column for
+//! a cross join; shows a column of `USING` where the first table by the alphabet has it; leaves `REPLACE` of a column that is not there out, and all of `ILIKE`. So the tables concerned are planned by themselves first, for the names of their
+//! columns: the join gets its `USING` (`syntax::using` knows the rest), and `ILIKE` becomes an `EXCLUDE`. Statements without these words are not looked at twice.
+//!
+//! Not here: what the planner knows well, such as `* EXCLUDE`.
+
+use std::{collections::HashSet, ops::ControlFlow};
+
+use datafusion::{
+    execution::SessionState,
+    sql::{
+        parser::Statement as Parsed,
+        sqlparser::ast::{
+            ExcludeSelectItem, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, ReplaceSelectItem, Select,
+            SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, VisitorMut,
+            WildcardAdditionalOptions, With,
+        },
+    },
+};
+
+use crate::{Error, Result, names::normal_name, session::parse, syntax};
+
+/// Writes out the joins and stars of `statement` that depend on the columns of tables.
+///
+/// # Errors
+/// Those of planning the tables; a column that is not there.
+pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> Result<()> {
+    let mut written = false;
+    // Each join that is found is gone when it is written out.
+    while let Some(site) = find(statement, Kind::Join, 0) {
+        let mut names = Vec::with_capacity(site.len());
+        for query in site {
+            names.push(columns(state, query).await?);
+        }
+        put(statement, Kind::Join, 0, &names)?;
+        written = true;
+    }
+    if written {
+        syntax::write_out_using(statement);
+    }
+    let mut nth = 0;
+    while let Some(site) = find(statement, Kind::Using, nth) {
+        let mut names = Vec::with_capacity(site.len());
+        for query in site {
+            // What is wrong with a table is told when the whole is planned.
+            let Ok(columns) = columns(state, query).await else { break };
+            names.push(columns);
+        }
+        if !put(statement, Kind::Using, nth, &names)? {
+            nth += 1;
+        }
+    }
+    nth = 0;
+    while let Some(site) = find(statement, Kind::Star, nth) {
+        let mut names = Vec::with_capacity(site.len());
+        for query in site {
+            names.push(columns(state, query).await?);
+        }
+        put(statement, Kind::Star, nth, &names)?;
+        nth += 1;
+    }
+    Ok(())
+}
+
+/// The names of what `query` gives.
+async fn columns(state: &SessionState, query: Query) -> Result<Vec<String>> {
+    let statement = Parsed::Statement(Box::new(Statement::Query(Box::new(query))));
+    let plan = state.statement_to_plan(statement).await?;
+    Ok(plan.schema().fields().iter().map(|field| field.name().clone()).collect())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// A `NATURAL` join.
+    Join,
+    /// A star over a join with `USING`.
+    Using,
+    /// A star with `REPLACE` or `ILIKE`.
+    Star,
+}
+
+/// What to do at a place that is found.
+enum Task<'a> {
+    /// Say which tables' columns it depends on.
+    Ask,
+    /// Write it out with these.
+    Put(&'a [Vec<String>]),
+}
+
+enum Found {
+    Asked(Vec<Query>),
+    Put,
+    /// It stays as it is.
+    Left,
+    Failed(Error),
+}
+
+fn find(statement: &mut Parsed, kind: Kind, nth: usize) -> Option<Vec<Query>> {
+    let mut places = Places { kind, nth, task: Task::Ask, frames: Vec::new() };
+    match syntax::visit(statement, &mut places) {
+        ControlFlow::Break(Found::Asked(queries)) => Some(queries),
+        _ => None,
+    }
+}
+
+/// Whether it was written out.
+fn put(statement: &mut Parsed, kind: Kind, nth: usize, names: &[Vec<String>]) -> Result<bool> {
+    let mut places = Places { kind, nth, task: Task::Put(names), frames: Vec::new() };
+    match syntax::visit(statement, &mut places) {
+        ControlFlow::Break(Found::Failed(error)) => Err(error),
+        found => Ok(matches!(found, ControlFlow::Break(Found::Put))),
+    }
+}
+
+/// A `WITH` around the place that the visitor is at.
+struct Frame {
+    with: With,
+    /// Where its queries are.
+    queries: Vec<*const Query>,
+    /// How many of them are known here.
+    known: usize,
+}
+
+struct Places<'a> {
+    kind: Kind,
+    /// So many places are passed by.
+    nth: usize,
+    task: Task<'a>,
+    frames: Vec<Frame>,
+}
+
+impl Places<'_> {
+    /// `SELECT * FROM from`, with the queries that are known here.
+    fn query(&self, from: &str, star: &str) -> Result<Query> {
+        let text = format!("SELECT {star} FROM {from}");
+        let Some(Parsed::Statement(statement)) = parse(&text)?.pop().map(|statement| statement.0) else {
+            return Err(Error::Internal(format!("'{text}' is no statement")));
+        };
+        let Statement::Query(mut query) = *statement else {
+            return Err(Error::Internal(format!("'{text}' is no query")));
+        };
+        for frame in self.frames.iter().rev() {
+            let cte_tables = frame.with.cte_tables[..frame.known].to_vec();
+            if cte_tables.is_empty() {
+                continue;
+            }
+            let with = With { cte_tables, ..frame.with.clone() };
+            if query.with.is_none() {
+                query.with = Some(with);
+            } else {
+                let mut outer = Query::clone(&query);
+                (outer.with, outer.body) = (Some(with), Box::new(SetExpr::Query(query)));
+                query = Box::new(outer);
+            }
+        }
+        Ok(*query)
+    }
+
+    fn in_select(&mut self, select: &mut Select) -> Result<Option<Found>> {
+        if self.kind == Kind::Join {
+            for table in &mut select.from {
+                if !table.joins.iter_mut().any(is_natural) {
+                    continue;
+                }
+                match self.task {
+                    Task::Ask => {
+                        let factors =
+                            std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation));
+                        let queries = factors.map(|factor| self.query(&factor.to_string(), "*"));
+                        return Ok(Some(Found::Asked(queries.collect::<Result<_>>()?)));
+                    }
+                    Task::Put(names) => {
+                        in_joins(table, names)?;
+                        return Ok(Some(Found::Put));
+                    }
+                }
+            }
+            return Ok(None);
+        }
+        if self.kind == Kind::Using {
+            return self.in_using(select);
+        }
+        let from: Vec<String> = select.from.iter().map(ToString::to_string).collect();
+        for item in &mut select.projection {
+            let star = match &item {
+                SelectItem::Wildcard(_) => "*".to_owned(),
+                SelectItem::QualifiedWildcard(table, _) => table.to_string(),
+                _ => continue,
+            };
+            let (SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options)) = item else { continue };
+            if options.opt_replace.is_none() && options.opt_ilike.is_none() {
+                continue;
+            }
+            if self.nth > 0 {
+                self.nth -= 1;
+                continue;
+            }
+            match self.task {
+                Task::Ask => return Ok(Some(Found::Asked(vec![self.query(&from.join(", "), &star)?]))),
+                Task::Put(names) => {
+                    in_star(options, names.first().map_or(&[], Vec::as_slice), &star)?;
+                    return Ok(Some(Found::Put));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Places<'_> {
+    fn in_using(&mut self, select: &mut Select) -> Result<Option<Found>> {
+        let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+        let has_using = |table: &mut TableWithJoins| table.joins.iter_mut().any(|join| using(join).is_some());
+        if !select.projection.iter().any(is_star) || !select.from.iter_mut().any(has_using) {
+            return Ok(None);
+        }
+        if self.nth > 0 {
+            self.nth -= 1;
+            return Ok(None);
+        }
+        let joined = |table: &TableWithJoins| {
+            let factors = std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation));
+            factors.map(|factor| (factor.to_string(), lateral(factor))).collect::<Vec<_>>()
+        };
+        match self.task {
+            Task::Ask => {
+                let all: Vec<String> = select.from.iter().map(ToString::to_string).collect();
+                let all = all.join(", ");
+                let factors: Vec<_> = select.from.iter().flat_map(joined).collect();
+                let queries = factors.into_iter().map(|(factor, lateral)| match lateral {
+                    // It is known only with the tables beside it.
+                    Some(name) => self.query(&all, &format!("{name}.*")),
+                    None => self.query(&factor, "*"),
+                });
+                Ok(Some(Found::Asked(queries.collect::<Result<_>>()?)))
+            }
+            Task::Put(names) => {
+                let Some(tables) = tables(select, names) else { return Ok(Some(Found::Left)) };
+                let items = std::mem::take(&mut select.projection);
+                for item in items {
+                    match item {
+                        SelectItem::Wildcard(options) if are_known(&options, &tables) => {
+                            select.projection.extend(tables.iter().filter_map(|table| table.star(&options)));
+                        }
+                        other => select.projection.push(other),
+                    }
+                }
+                // A star that is still there would be found again.
+                Ok(Some(if select.projection.iter().any(is_star) { Found::Left } else { Found::Put }))
+            }
+        }
+    }
+}
+
+/// The name of a table that may use columns of those before it.
+fn lateral(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
+            syntax::name_of(factor)
+        }
+        TableFactor::UNNEST { .. } => syntax::name_of(factor),
+        _ => None,
+    }
+}
+
+/// A table of a `FROM`, and which of its columns a star shows.
+struct Shown {
+    name: Ident,
+    columns: Vec<String>,
+    /// Columns of `USING` that a table before it shows.
+    merged: HashSet<String>,
+}
+
+impl Shown {
+    /// What of a star with `options` is of this table.
+    fn star(&self, options: &WildcardAdditionalOptions) -> Option<SelectItem> {
+        let chosen: HashSet<String> = excluded(options).iter().map(normal_name).collect();
+        let mut without: Vec<&String> =
+            self.columns.iter().filter(|name| self.merged.contains(*name) || chosen.contains(*name)).collect();
+        if without.len() == self.columns.len() {
+            return None;
+        }
+        without.dedup();
+        let quoted = |name: &&String| ObjectName::from(vec![Ident::with_quote('"', (*name).clone())]);
+        let without: Vec<_> = without.iter().map(quoted).collect();
+        let opt_replace = options.opt_replace.as_ref().and_then(|replace| {
+            let here = |name: &Ident| {
+                let name = normal_name(name);
+                self.columns.contains(&name) && !self.merged.contains(&name)
+            };
+            let items: Vec<_> = replace.items.iter().filter(|item| here(&item.column_name)).cloned().collect();
+            (!items.is_empty()).then_some(ReplaceSelectItem { items })
+        });
+        let options = WildcardAdditionalOptions {
+            opt_exclude: (!without.is_empty()).then_some(ExcludeSelectItem::Multiple(without)),
+            opt_replace,
+            ..WildcardAdditionalOptions::default()
+        };
+        let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![self.name.clone()]));
+        Some(SelectItem::QualifiedWildcard(name, options))
+    }
+}
+
+/// Whether all columns that `options` name are there, and there are no other options than those of [`Shown::star`].
+fn are_known(options: &WildcardAdditionalOptions, tables: &[Shown]) -> bool {
+    let known = |name: &Ident| tables.iter().any(|table| table.columns.contains(&normal_name(name)));
+    options.opt_ilike.is_none()
+        && options.opt_except.is_none()
+        && options.opt_rename.is_none()
+        && excluded(options).iter().all(known)
+        && options.opt_replace.iter().flat_map(|replace| &replace.items).all(|item| known(&item.column_name))
+}
+
+/// The tables of `select`, whose columns are `names`; nothing if one of them cannot be called by a name.
+fn tables(select: &mut Select, names: &[Vec<String>]) -> Option<Vec<Shown>> {
+    let mut names = names.iter();
+    let mut all = Vec::new();
+    for (at, table) in select.from.iter_mut().enumerate() {
+        syntax::name_tables(table, at);
+        let before = all.len();
+        all.push(Shown {
+            name: syntax::name_of(&table.relation)?,
+            columns: names.next()?.clone(),
+            merged: HashSet::new(),
+        });
+        for join in &mut table.joins {
+            let (name, columns) = (syntax::name_of(&join.relation)?, names.next()?.clone());
+            if matches!(
+                join.join_operator,
+                JoinOperator::LeftSemi(_) | JoinOperator::LeftAnti(_) | JoinOperator::Semi(_) | JoinOperator::Anti(_)
+            ) {
+                continue;
+            }
+            let merged = using(join).unwrap_or_default().into_iter().collect();
+            all.push(Shown { name, columns, merged });
+        }
+        let known = |name: &String, tables: &[Shown]| tables.iter().any(|table| table.columns.contains(name));
+        for at in before + 1..all.len() {
+            if !all[at].merged.iter().all(|name| known(name, &all[before..at])) {
+                return None;
+            }
+        }
+    }
+    Some(all)
+}
+
+/// The columns of `USING`.
+fn using(join: &mut Join) -> Option<Vec<String>> {
+    match syntax::constraint(join)? {
+        JoinConstraint::Using(names) => Some(
+            names.iter().filter_map(|name| name.0.last().and_then(|part| part.as_ident()).map(normal_name)).collect(),
+        ),
+        _ => None,
+    }
+}
+
+impl VisitorMut for Places<'_> {
+    type Break = Found;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Found> {
+        let here = std::ptr::from_ref::<Query>(query);
+        if let Some(frame) = self.frames.last_mut()
+            && let Some(at) = frame.queries.iter().position(|query| *query == here)
+            && !frame.with.recursive
+        {
+            frame.known = at;
+        }
+        if let Some(with) = &query.with {
+            let queries: Vec<_> = with.cte_tables.iter().map(|cte| std::ptr::from_ref::<Query>(&cte.query)).collect();
+            self.frames.push(Frame { with: with.clone(), known: queries.len(), queries });
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Found> {
+        if query.with.is_some() {
+            self.frames.pop();
+        }
+        let here = std::ptr::from_ref::<Query>(query);
+        if let Some(frame) = self.frames.last_mut()
+            && frame.queries.contains(&here)
+        {
+            frame.known = frame.queries.len();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Found> {
+        match self.in_select(select) {
+            Ok(None) => ControlFlow::Continue(()),
+            Ok(Some(found)) => ControlFlow::Break(found),
+            Err(error) => ControlFlow::Break(Found::Failed(error)),
+        }
+    }
+}
+
+fn is_natural(join: &mut Join) -> bool {
+    syntax::constraint(join).is_some_and(|on| matches!(on, JoinConstraint::Natural))
+}
+
+/// Gives the `NATURAL` joins of `table` the columns that both sides have; `names` are those of each of its tables.
+fn in_joins(table: &mut TableWithJoins, names: &[Vec<String>]) -> Result<()> {
+    let mut left: Vec<&String> = names.first().map_or(Vec::new(), |names| names.iter().collect());
+    for (join, right) in table.joins.iter_mut().zip(&names[1..]) {
+        if is_natural(join) {
+            let right: HashSet<&String> = right.iter().collect();
+            let mut seen = HashSet::new();
+            let both: Vec<ObjectName> = left
+                .iter()
+                .filter(|name| right.contains(*name) && seen.insert(**name))
+                .map(|name| ObjectName::from(vec![Ident::with_quote('"', (*name).clone())]))
+                .collect();
+            if both.is_empty() {
+                return Err(Error::Plan(format!(
+                    "NATURAL JOIN has no column that both sides have; use CROSS JOIN, or JOIN .. ON, with {}",
+                    shown(&join.relation)
+                )));
+            }
+            if let Some(constraint) = syntax::constraint(join) {
+                *constraint = JoinConstraint::Using(both);
+            }
+        }
+        let known: HashSet<&String> = left.iter().copied().collect();
+        left.extend(right.iter().filter(|name| !known.contains(name)));
+    }
+    Ok(())
+}
+
+fn shown(factor: &TableFactor) -> String {
+    match factor {
+        TableFactor::Table { name, .. } => name.to_string(),
+        _ => "this table".to_owned(),
+    }
+}
+
+/// Checks and writes out the options of a star that stands for `columns`.
+fn in_star(options: &mut WildcardAdditionalOptions, columns: &[String], star: &str) -> Result<()> {
+    let mut seen = HashSet::new();
+    for item in options.opt_replace.iter().flat_map(|replace| &replace.items) {
+        let name = normal_name(&item.column_name);
+        if !columns.contains(&name) {
+            let known = columns.join(", ");
+            return Err(Error::Plan(format!("{star} has no column '{name}' to REPLACE; it has {known}")));
+        }
+        if !seen.insert(name.clone()) {
+            return Err(Error::Plan(format!("column '{name}' is there twice in REPLACE")));
+        }
+    }
+    let excluded: HashSet<String> = excluded(options).iter().map(normal_name).collect();
+    if let Some(name) = seen.iter().find(|name| excluded.contains(*name)) {
+        return Err(Error::Plan(format!("column '{name}' is in both EXCLUDE and REPLACE")));
+    }
+    if let Some(ilike) = options.opt_ilike.take() {
+        let pattern: Vec<char> = ilike.pattern.to_lowercase().chars().collect();
+        let is_like = |name: &String| like(&name.to_lowercase().chars().collect::<Vec<_>>(), &pattern);
+        let mut others: Vec<&String> =
+            columns.iter().filter(|name| !is_like(name) && !excluded.contains(*name)).collect();
+        others.sort_unstable();
+        others.dedup();
+        if columns.iter().all(|name| !is_like(name) || excluded.contains(name)) {
+            return Err(Error::Plan(format!("no column of {star} is like '{}'", ilike.pattern)));
+        }
+        let name = |name: Ident| ObjectName::from(vec![name]);
+        let quoted = |other: &&String| name(Ident::with_quote('"', (*other).clone()));
+        let mut all: Vec<ObjectName> = options_excluded(options);
+        all.extend(others.iter().map(quoted));
+        options.opt_exclude = (!all.is_empty()).then_some(ExcludeSelectItem::Multiple(all));
+    }
+    Ok(())
+}
+
+fn options_excluded(options: &WildcardAdditionalOptions) -> Vec<ObjectName> {
+    match &options.opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => vec![name.clone()],
+        Some(ExcludeSelectItem::Multiple(names)) => names.clone(),
+        None => Vec::new(),
+    }
+}
+
+fn excluded(options: &WildcardAdditionalOptions) -> Vec<Ident> {
+    let names = options_excluded(options);
+    names.iter().filter_map(|name| name.0.last().and_then(|part| part.as_ident()).cloned()).collect()
+}
+
+/// Whether `text` is like `pattern`, with `%` and `_`.
+fn like(text: &[char], pattern: &[char]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        ['%', rest @ ..] => (0..=text.len()).any(|at| like(&text[at..], rest)),
+        ['_', rest @ ..] => !text.is_empty() && like(&text[1..], rest),
+        [c, rest @ ..] => text.first() == Some(c) && like(&text[1..], rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::like;
+
+    #[test]
+    fn patterns_of_names() {
+        let is =
+            |text: &str, pattern: &str| like(&text.chars().collect::<Vec<_>>(), &pattern.chars().collect::<Vec<_>>());
+        assert!(is("abc", "a%") && is("abc", "%b%") && is("abc", "a_c") && is("", "%") && is("a_c", "a_c"));
+        assert!(!is("abc", "b%") && !is("abc", "a_") && !is("", "_") && !is("abc", "ab"));
+    }
+}
