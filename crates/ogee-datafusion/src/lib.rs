@@ -68,6 +68,7 @@ mod stars;
 mod subqueries;
 mod syntax;
 mod table;
+mod times;
 mod views;
 mod window_filters;
 

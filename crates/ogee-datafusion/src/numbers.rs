@@ -1,7 +1,6 @@
 //! Functions that stand for what DataFusion has no operator for, or one that gives another answer.
 //!
 //! * [`INTEGER_DIVIDE`] is `//`: the quotient of whole numbers without its fraction, and that of others with it, as in DuckDB; 0 divides none of them.
-//! * [`INTERVAL_TIMES`] is an interval multiplied by a whole number.
 //! * [`round_for_cast`] goes below casts of numbers with a fraction to whole ones, which round, as in PostgreSQL and DuckDB: floats to the nearest even, decimals away from
 //!   zero. Arrow's casts would cut the fraction off.
 //!
@@ -16,16 +15,13 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, PrimitiveArray, StringViewBuilder},
+        array::{Array, ArrayRef, AsArray, StringViewBuilder},
         compute::{cast, kernels::numeric, unary},
-        datatypes::{
-            DataType, Decimal128Type, FieldRef, Float32Type, Float64Type, Int64Type, IntervalMonthDayNano,
-            IntervalMonthDayNanoType, IntervalUnit,
-        },
+        datatypes::{DataType, Decimal128Type, FieldRef, Float32Type, Float64Type},
         error::ArrowError,
         util::display::{ArrayFormatter, FormatOptions},
     },
-    common::{Result, ScalarValue, exec_datafusion_err, internal_err, plan_err},
+    common::{Result, ScalarValue, internal_err, plan_err},
     logical_expr::{
         ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         binary::comparison_coercion, expr::ScalarFunction,
@@ -40,62 +36,7 @@ pub(crate) const INTEGER_DIVIDE: &str = "ogee_integer_divide";
 
 /// The functions that statements may name.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    vec![
-        ScalarUDF::new_from_impl(IntegerDivide { signature: Signature::user_defined(Volatility::Immutable) }),
-        ScalarUDF::new_from_impl(IntervalTimes {
-            signature: Signature::exact(
-                vec![DataType::Interval(IntervalUnit::MonthDayNano), DataType::Int64],
-                Volatility::Immutable,
-            ),
-        }),
-    ]
-}
-
-/// The function that the product of an interval and a number becomes.
-pub(crate) const INTERVAL_TIMES: &str = "ogee_interval_times";
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct IntervalTimes {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for IntervalTimes {
-    fn name(&self) -> &str {
-        INTERVAL_TIMES
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(arg_types[0].clone())
-    }
-
-    fn display_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(format!("{} * {}", args[0], args[1]))
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(format!("{} * {}", args[0].schema_name(), args[1].schema_name()))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let intervals = arrays[0].as_primitive::<IntervalMonthDayNanoType>();
-        let times = |(interval, count): (Option<IntervalMonthDayNano>, Option<i64>)| {
-            let (Some(interval), Some(count)) = (interval, count) else { return Ok(None) };
-            let short = |value: i32| i64::from(value).checked_mul(count).and_then(|value| i32::try_from(value).ok());
-            let product = short(interval.months)
-                .zip(short(interval.days))
-                .zip(interval.nanoseconds.checked_mul(count))
-                .map(|((months, days), nanos)| IntervalMonthDayNano::new(months, days, nanos));
-            product.map(Some).ok_or_else(|| exec_datafusion_err!("an interval times {count} is too long"))
-        };
-        let products = intervals.iter().zip(arrays[1].as_primitive::<Int64Type>()).map(times);
-        let products = products.collect::<Result<Vec<_>>>()?;
-        Ok(ColumnarValue::Array(Arc::new(PrimitiveArray::<IntervalMonthDayNanoType>::from_iter(products))))
-    }
+    vec![ScalarUDF::new_from_impl(IntegerDivide { signature: Signature::user_defined(Volatility::Immutable) })]
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

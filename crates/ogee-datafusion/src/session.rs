@@ -86,6 +86,7 @@ use crate::{
     subqueries::Subqueries,
     syntax,
     table::PagedTable,
+    times,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
     window_filters::WindowFilters,
 };
@@ -221,12 +222,20 @@ impl Session {
 
         let mut analyzer_rules = Analyzer::new().rules;
         analyzer_rules.insert(0, Arc::new(CommonTypes));
+        analyzer_rules.insert(1, Arc::new(times::IntervalWindows));
         let pieces = deep_expressions::Planner::default();
         analyzer_rules.insert(0, Arc::new(DeepExpressions::new(pieces.clone())));
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
-            .with_expr_planners(vec![Arc::new(Quotients), Arc::new(Bits), Arc::new(ListOperators), Arc::new(MapAccess)])
+            .with_expr_planners(vec![
+                Arc::new(times::TimePlanner),
+                Arc::new(Quotients),
+                Arc::new(Bits),
+                Arc::new(ListOperators),
+                Arc::new(MapAccess),
+            ])
+            .with_type_planner(Arc::new(times::TimeTypes))
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(with_filters_above_groups(asof::with_left_filters(optimizer_rules())))
@@ -252,14 +261,16 @@ impl Session {
         context.register_udf(named_cast());
         context.register_udf(quantified::function());
         let scalar_functions = numbers::functions().into_iter().chain(rounding::functions()).chain(lists::functions());
-        scalar_functions.for_each(|function| context.register_udf(function));
+        scalar_functions.chain(times::functions()).for_each(|function| context.register_udf(function));
         context.add_analyzer_rule(Arc::new(NamedCasts));
+        context.add_analyzer_rule(Arc::new(times::ZoneRule));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));
         context.add_analyzer_rule(Arc::new(Subqueries));
         context.add_analyzer_rule(Arc::new(FloatOrder));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
         context.add_analyzer_rule(Arc::new(CountCopies));
         context.add_analyzer_rule(Arc::new(WindowFilters));
+        context.add_analyzer_rule(Arc::new(times::IntervalOrder));
         Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 
@@ -445,7 +456,8 @@ impl Session {
                 drain(self.start(&state, frame.logical_plan()).await?).await?;
                 Ok(Outcome::Done(None))
             }
-            LogicalPlan::Statement(_) => {
+            LogicalPlan::Statement(statement) => {
+                let plan = LogicalPlan::Statement(times::with_known_zone(statement)?);
                 let frame = self.context.execute_logical_plan(plan).await?;
                 let plan = frame.logical_plan();
                 // SET and the like leave an empty plan, EXECUTE the statement that was prepared.
@@ -472,7 +484,7 @@ impl Session {
     async fn start(&self, state: &SessionState, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
         let physical = self.physical_plan(state, plan).await?;
         let context = task_context(state, &physical);
-        Ok(execute_stream(physical, context)?)
+        Ok(times::in_zone(execute_stream(physical, context)?, state.config().options()))
     }
 
     /// `CREATE TABLE`, empty or `AS` a query: the rows become pages of the pool, and the table is there when all of them are.
@@ -667,6 +679,7 @@ fn config() -> SessionConfig {
         .with_default_catalog_and_schema("ogee", "public")
         .with_batch_size(BATCH_ROWS);
     let options = config.options_mut();
+    options.execution.time_zone = Some("UTC".to_owned());
     options.sql_parser.parse_float_as_decimal = true;
     options.sql_parser.default_null_ordering = "nulls_max".to_owned();
     options.sql_parser.dialect = Dialect::Generic;

@@ -43,7 +43,7 @@ pub(crate) use self::{
     literals::in_tokens,
     using::{constraint, name_of, name_tables},
 };
-use crate::{Error, Result, dialect::OgeeDialect, grouping_limit, names::call, quantified};
+use crate::{Error, Result, dialect::OgeeDialect, grouping_limit, names::call, quantified, times};
 
 /// The keyword that `token` is.
 fn keyword(token: &Token) -> Keyword {
@@ -283,16 +283,11 @@ impl VisitorMut for Words {
                     *expr = other;
                 }
             }
-            Expr::BinaryOp { left, op: BinaryOperator::Multiply, right } if is_interval(left) || is_interval(right) => {
-                let (interval, count) = if is_interval(left) { (left, right) } else { (right, left) };
-                let args = [interval, count].map(|arg| *std::mem::replace(arg, null()));
-                *expr = call(crate::numbers::INTERVAL_TIMES, args.into());
-            }
-            Expr::Interval(interval)
-                if !matches!(&*interval.value, Expr::Value(_)) && interval.leading_field.is_some() =>
-            {
-                let count = std::mem::replace(&mut *interval.value, text("1"));
-                *expr = call(crate::numbers::INTERVAL_TIMES, vec![expr.clone(), count]);
+            Expr::Interval(_) => times::in_interval(expr),
+            Expr::UnaryOp { .. } => times::in_minus(expr),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let args = [time_zone, timestamp].map(|arg| *std::mem::replace(arg, null()));
+                *expr = call(times::TIMEZONE, args.into());
             }
             Expr::Subquery(query) => {
                 if let Some(value) = outer_aggregates::value_of(query) {
@@ -381,14 +376,6 @@ fn to_double(expr: Box<Expr>) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
-fn is_interval(expr: &Expr) -> bool {
-    match expr {
-        Expr::Interval(_) => true,
-        Expr::Nested(inner) => is_interval(inner),
-        _ => false,
-    }
-}
-
 fn text(text: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(text.to_owned()))
 }
@@ -448,8 +435,6 @@ const RENAMED: &[(&str, &str)] = &[
     ("listagg", "string_agg"),
     ("list_transform", "array_transform"),
     ("list_apply", "array_transform"),
-    ("strftime", "to_char"),
-    ("strptime", "to_timestamp"),
     ("struct_extract", "get_field"),
     ("unicode", "ascii"),
     ("ord", "ascii"),
@@ -511,11 +496,15 @@ fn in_function(function: &mut Function) -> Option<Expr> {
             let [left, right] = [args.next()??, args.next()??].map(|arg| Box::new(arg.clone()));
             Some(Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right })
         }
-        ("to_seconds" | "to_minutes" | "to_hours" | "to_days" | "to_weeks" | "to_months" | "to_years", 1) => {
+        (
+            "to_microseconds" | "to_milliseconds" | "to_seconds" | "to_minutes" | "to_hours" | "to_days" | "to_weeks"
+            | "to_months" | "to_years",
+            1,
+        ) => {
             let unit = name.trim_start_matches("to_").trim_end_matches('s').to_ascii_uppercase();
             let one =
                 Parser::new(&OgeeDialect).try_with_sql(&format!("INTERVAL '1' {unit}")).ok()?.parse_expr().ok()?;
-            Some(call(crate::numbers::INTERVAL_TIMES, vec![one, args.next()??.clone()]))
+            Some(call(times::INTERVAL_UNITS, vec![one, args.next()??.clone()]))
         }
         ("if" | "iff", 3) => {
             let (condition, yes, no) = (args.next()??, args.next()??.clone(), args.next()??.clone());

@@ -1,0 +1,117 @@
+//! Times: zones, intervals, their texts and their parts, as DuckDB and PostgreSQL have them.
+//!
+//! A `TIMESTAMPTZ` is an instant: a number of microseconds since 1970 in UTC, of the type `Timestamp(us, "UTC")` whatever the session's zone. What depends on
+//! the zone of the session is a function that an analyzer rule puts in, with the zone in it (`zone_rule`). An interval is months, days and a time; two are
+//! compared by their length, a month for 30 days and a day for 24 hours (`order_rule`).
+//!
+//! Not here: dates and timestamps without a zone, which DataFusion computes with.
+
+mod extremum;
+mod formats;
+mod function;
+mod instants;
+mod intervals;
+mod literals;
+mod moments;
+mod order_rule;
+mod parts;
+mod planner;
+mod zone_rule;
+mod zones;
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::{
+        array::RecordBatch,
+        compute::cast,
+        datatypes::{DataType, Schema},
+    },
+    common::{Result, config::ConfigOptions},
+    execution::SendableRecordBatchStream,
+    logical_expr::{AggregateUDF, ScalarUDF, Statement},
+    physical_plan::stream::RecordBatchStreamAdapter,
+};
+use futures::TryStreamExt;
+
+pub(crate) use self::{
+    literals::{in_interval, in_minus},
+    order_rule::{IntervalOrder, IntervalWindows},
+    planner::{TimePlanner, TimeTypes},
+    zone_rule::ZoneRule,
+    zones::Zone,
+};
+
+/// The scalar functions that statements may name.
+pub(crate) fn functions() -> Vec<ScalarUDF> {
+    let mut functions = vec![parts::date_part(), instants::timezone()];
+    functions.extend(intervals::functions());
+    functions.extend(formats::functions());
+    functions
+}
+
+/// The function that `AT TIME ZONE` becomes: of the zone and the moment.
+pub(crate) const TIMEZONE: &str = "timezone";
+
+/// The function of an interval of one unit and how many of them there are.
+pub(crate) const INTERVAL_UNITS: &str = "ogee_interval_units";
+
+/// The zone of a session with these options.
+///
+/// # Errors
+/// If there is no zone of that name.
+pub(crate) fn session_zone(options: &ConfigOptions) -> Result<Zone> {
+    options.execution.time_zone.as_deref().map_or(Ok(Zone::UTC), Zone::named)
+}
+
+/// `SET TimeZone` with the zone's own spelling of its name; other statements as they are.
+///
+/// # Errors
+/// If there is no such zone.
+pub(crate) fn with_known_zone(statement: Statement) -> Result<Statement> {
+    Ok(match statement {
+        Statement::SetVariable(mut set) if set.variable == "datafusion.execution.time_zone" => {
+            set.value = Zone::named(&set.value)?.name();
+            Statement::SetVariable(set)
+        }
+        other => other,
+    })
+}
+
+/// `rows` with instants shown in the zone of the session.
+pub(crate) fn in_zone(rows: SendableRecordBatchStream, options: &ConfigOptions) -> SendableRecordBatchStream {
+    let name = options.execution.time_zone.clone().unwrap_or_else(|| "UTC".to_owned());
+    let schema = rows.schema();
+    let elsewhere = |data_type: &DataType| match data_type {
+        DataType::Timestamp(_, Some(zone)) => **zone != *name,
+        _ => false,
+    };
+    if !schema.fields().iter().any(|field| elsewhere(field.data_type())) {
+        return rows;
+    }
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Timestamp(unit, Some(_)) => {
+            let data_type = DataType::Timestamp(*unit, Some(name.as_str().into()));
+            Arc::new(field.as_ref().clone().with_data_type(data_type))
+        }
+        _ => Arc::clone(field),
+    });
+    let shown = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()));
+    let to = Arc::clone(&shown);
+    let rows = rows.and_then(move |batch| {
+        let columns = batch.columns().iter().zip(to.fields()).map(|(column, field)| match column.data_type() {
+            same if same == field.data_type() => Ok(Arc::clone(column)),
+            // Another name for the zone; the instants stay.
+            _ => cast(column, field.data_type()),
+        });
+        let columns = columns.collect::<Result<Vec<_>, _>>();
+        let batch = columns.and_then(|columns| RecordBatch::try_new(Arc::clone(&to), columns));
+        futures::future::ready(batch.map_err(Into::into))
+    });
+    Box::pin(RecordBatchStreamAdapter::new(shown, rows))
+}
+
+/// The aggregates that stand for those of DataFusion's over intervals.
+pub(crate) fn extremum(most: bool) -> Arc<AggregateUDF> {
+    extremum::interval_extremum(most)
+}
