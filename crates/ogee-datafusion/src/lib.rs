@@ -38,8 +38,6 @@ mod functions;
 mod grouping_limit;
 mod inserted;
 mod island;
-mod island;
-mod join_order;
 mod join_order;
 mod keys;
 mod large_stack;

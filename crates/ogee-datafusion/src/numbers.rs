@@ -15,7 +15,7 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, StringViewBuilder},
+        array::{Array, ArrayRef, AsArray, PrimitiveArray, StringViewBuilder},
         compute::{cast, kernels::numeric, unary},
         datatypes::{DataType, Decimal128Type, FieldRef, Float32Type, Float64Type},
         error::ArrowError,
