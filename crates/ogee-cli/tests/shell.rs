@@ -106,6 +106,19 @@ fn every_format_writes_its_form() {
 }
 
 #[test]
+fn maps_are_json_objects_whatever_their_keys() {
+    let place = Place::new();
+    let sql =
+        "SELECT map([1, 2], ['a', NULL]) m, [map([DATE '2024-01-02'], [map([1.5], [2])])] n, {'s': map([[1]], [2])} s";
+    let row = serde_json::json!({
+        "m": {"1": "a", "2": null}, "n": [{"2024-01-02": {"1.5": 2}}], "s": {"s": {"[1]": 2}}
+    });
+    let run = |format: &str| stdout(&place.run(&["--format", format, "-c", sql]));
+    assert_eq!(serde_json::from_str::<Value>(&run("ndjson")).unwrap(), row);
+    assert_eq!(serde_json::from_str::<Value>(&run("json")).unwrap(), serde_json::json!([row]));
+}
+
+#[test]
 fn results_without_rows_have_their_form_too() {
     let place = Place::new();
     let run = |format: &str| stdout(&place.run(&["--format", format, "-c", "SELECT 1 AS a WHERE false"]));

@@ -33,6 +33,7 @@ use crate::{
     bits::shifted,
     common_types::has_expressions,
     decimals,
+    letters::float_text,
     list_casts::to_list,
     numbers::{moment_text, round_for_cast},
 };
@@ -121,6 +122,10 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 Err(_) => Transformed::no(Expr::TryCast(cast)),
             }
         }
+        Expr::Cast(mut cast) if cast.field.data_type().is_string() && is_float(&cast.expr, schema) => {
+            *cast.expr = float_text(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::Cast(cast))
+        }
         // Casts cut off fractions.
         Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
             *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
@@ -205,6 +210,10 @@ fn compared_with_zero(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
 
 fn is_moment(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::Timestamp(..)))
+}
+
+fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
 }
 
 fn has_fraction(expr: &Expr, schema: &DFSchema) -> bool {

@@ -41,6 +41,7 @@ mod island;
 mod join_order;
 mod keys;
 mod large_stack;
+mod letters;
 mod list_casts;
 mod lists;
 mod maps;

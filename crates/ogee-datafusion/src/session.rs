@@ -67,6 +67,7 @@ use crate::{
     inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
+    letters,
     lists::{self, ListOperators},
     maps::MapAccess,
     names::{is_clash, name_all, name_apart},
@@ -260,8 +261,13 @@ impl Session {
         context.register_udf(asof::marker());
         context.register_udf(named_cast());
         context.register_udf(quantified::function());
-        let scalar_functions = numbers::functions().into_iter().chain(rounding::functions()).chain(lists::functions());
-        scalar_functions.chain(times::functions()).for_each(|function| context.register_udf(function));
+        let scalar_functions = numbers::functions()
+            .into_iter()
+            .chain(rounding::functions())
+            .chain(lists::functions())
+            .chain(letters::functions())
+            .chain(times::functions());
+        scalar_functions.for_each(|function| context.register_udf(function));
         context.add_analyzer_rule(Arc::new(NamedCasts));
         context.add_analyzer_rule(Arc::new(times::ZoneRule));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));
