@@ -166,7 +166,6 @@ impl Dialect for OgeeDialect {
         supports_filter_during_aggregation,
         supports_select_wildcard_exclude,
         supports_data_type_signed_suffix,
-        supports_interval_options,
         supports_quote_delimited_string,
         supports_select_wildcard_replace,
         supports_select_wildcard_ilike,

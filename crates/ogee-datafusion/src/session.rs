@@ -268,6 +268,7 @@ impl Session {
             .chain(letters::functions())
             .chain(times::functions());
         scalar_functions.for_each(|function| context.register_udf(function));
+        times::aggregates().into_iter().for_each(|function| context.register_udaf(function));
         context.add_analyzer_rule(Arc::new(NamedCasts));
         context.add_analyzer_rule(Arc::new(times::ZoneRule));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));
@@ -465,6 +466,7 @@ impl Session {
             LogicalPlan::Statement(statement) => {
                 let plan = LogicalPlan::Statement(times::with_known_zone(statement)?);
                 let frame = self.context.execute_logical_plan(plan).await?;
+                times::keep_instants(&self.context);
                 let plan = frame.logical_plan();
                 // SET and the like leave an empty plan, EXECUTE the statement that was prepared.
                 if let LogicalPlan::EmptyRelation(_) = plan {
@@ -585,13 +587,18 @@ pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Re
         Ok(plan) => return Ok(plan),
         Err(error) => error,
     };
-    let (mut other, mut named, mut error) = (statement, false, None);
+    let (mut other, mut named, mut averaged, mut error) = (statement, false, false, None);
     // Outputs may be of outputs, but of themselves without end.
     for _ in 0..REWRITES {
         let why = error.as_ref().unwrap_or(&refused);
         if is_clash(why) && !named {
             name_all(&mut other);
             named = true;
+        } else if let (true, false, ParsedStatement::Statement(statement)) =
+            (times::averages_intervals(why), averaged, &mut other)
+        {
+            times::name_averages(statement);
+            averaged = true;
         } else if !unknown_column(why).is_some_and(|name| syntax::write_out_alias(&mut other, &name)) {
             // What is wrong is told in the words of the statement as it was written.
             return Err(refused.into());

@@ -196,6 +196,9 @@ impl VisitorMut for Words {
         if let Statement::CreateTable(create) = statement {
             create.columns.iter_mut().for_each(|column| in_type(&mut column.data_type));
         }
+        if let Statement::Set(set) = statement {
+            times::in_set(set);
+        }
         ControlFlow::Continue(())
     }
 
@@ -442,8 +445,29 @@ const RENAMED: &[(&str, &str)] = &[
 ];
 
 /// Functions that name a part of a date.
-const DATE_PARTS: &[&str] =
-    &["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond", "epoch"];
+const DATE_PARTS: &[&str] = &[
+    "millennium",
+    "century",
+    "decade",
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+    "epoch",
+    "era",
+    "isodow",
+    "isoyear",
+    "yearweek",
+    "julian",
+    "timezone_hour",
+    "timezone_minute",
+];
 
 /// Puts the call in DataFusion's words, or gives what stands for it.
 fn in_function(function: &mut Function) -> Option<Expr> {
@@ -471,7 +495,7 @@ fn in_function(function: &mut Function) -> Option<Expr> {
             let arg = args.next()??.clone();
             Some(call("date_part", vec![text(part), arg]))
         }
-        ("dayofweek", 1) => Some(call("date_part", vec![text("dow"), args.next()??.clone()])),
+        ("dayofweek" | "weekday", 1) => Some(call("date_part", vec![text("dow"), args.next()??.clone()])),
         ("dayofyear", 1) => Some(call("date_part", vec![text("doy"), args.next()??.clone()])),
         ("weekofyear", 1) => Some(call("date_part", vec![text("week"), args.next()??.clone()])),
         ("dayname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%A")])),

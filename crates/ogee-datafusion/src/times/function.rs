@@ -22,8 +22,6 @@ use super::Zone;
 pub(super) enum Shown {
     /// As a call.
     Call,
-    /// As its first argument: casts do not show.
-    Argument,
     /// As an operator between its arguments.
     Operator(&'static str),
 }
@@ -95,7 +93,6 @@ impl ScalarUDFImpl for Function {
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let name = |at: usize| args[at].schema_name().to_string();
         Ok(match self.shown {
-            Shown::Argument => name(0),
             Shown::Operator(operator) => format!("{} {operator} {}", name(0), name(1)),
             Shown::Call => {
                 let args: Vec<String> = (0..args.len()).map(name).collect();

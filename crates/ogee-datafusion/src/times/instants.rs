@@ -77,7 +77,7 @@ pub(super) fn to_local(moment: Expr, zone: &Zone) -> Expr {
     fn body(args: &[ArrayRef], zone: &Zone) -> Result<ArrayRef> {
         Ok(Arc::new(local_array(&micros(&args[0])?, zone)?))
     }
-    Function::new("ogee_local_time", 1, |_| Ok(LOCAL), body).shown(Shown::Argument).in_zone(zone).call(vec![moment])
+    Function::new("ogee_local_time", 1, |_| Ok(LOCAL), body).in_zone(zone).call(vec![moment])
 }
 
 /// The instant at which clocks in `zone` show a date or timestamp.
@@ -85,7 +85,7 @@ pub(super) fn to_instant(local: Expr, zone: &Zone) -> Expr {
     fn body(args: &[ArrayRef], zone: &Zone) -> Result<ArrayRef> {
         Ok(instants(instant_array(&micros(&args[0])?, zone)?))
     }
-    Function::new("ogee_instant", 1, an_instant, body).shown(Shown::Argument).in_zone(zone).call(vec![local])
+    Function::new("ogee_instant", 1, an_instant, body).in_zone(zone).call(vec![local])
 }
 
 /// The instant that a text names, in `zone` unless it says which. NULL for one that names none where that is wanted.
@@ -102,7 +102,7 @@ pub(super) fn instant_of_text(text: Expr, zone: &Zone, null_if_none: bool) -> Ex
         true => Function::new("ogee_try_instant_of", 1, an_instant, |args, zone| parsed(args, zone, true)),
         false => Function::new("ogee_instant_of", 1, an_instant, |args, zone| parsed(args, zone, false)),
     };
-    function.shown(Shown::Argument).in_zone(zone).call(vec![text])
+    function.in_zone(zone).call(vec![text])
 }
 
 /// The text of an instant, as clocks in `zone` show it, with the offset.
@@ -123,7 +123,7 @@ pub(super) fn text_of_instant(moment: Expr, zone: &Zone) -> Expr {
         Ok(Arc::new(texts.finish()))
     }
     let function = Function::new("ogee_instant_text", 1, |_| Ok(DataType::Utf8View), body);
-    function.shown(Shown::Argument).in_zone(zone).call(vec![moment])
+    function.in_zone(zone).call(vec![moment])
 }
 
 /// A text that names a moment without the zone that it may end in: a timestamp without a zone has no use for it.
@@ -138,7 +138,7 @@ pub(super) fn without_zone(text: Expr) -> Expr {
         Ok(Arc::new(texts.finish()))
     }
     let function = Function::new("ogee_without_zone", 1, |_| Ok(DataType::Utf8View), body);
-    function.shown(Shown::Argument).call(vec![text])
+    function.call(vec![text])
 }
 
 /// `text` as it is if what ends it is no zone, for an error that shows all of it.
@@ -164,7 +164,7 @@ pub(super) fn offset_part(moment: Expr, part: &str, zone: &Zone) -> Option<Expr>
         }
         _ => return None,
     };
-    Some(function.shown(Shown::Argument).in_zone(zone).call(vec![moment]))
+    Some(function.in_zone(zone).call(vec![moment]))
 }
 
 /// An instant moved by an interval: by months and days as clocks in `zone` count them, by the rest as time passes.

@@ -32,8 +32,8 @@ pub(super) const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayN
 /// The type of an interval's length.
 pub(super) const LENGTH: DataType = DataType::Decimal128(38, 0);
 
-const DAYS_OF_MONTH: i64 = 30;
-const MICROS_OF_DAY: i64 = 86_400_000_000;
+pub(super) const DAYS_OF_MONTH: i64 = 30;
+pub(super) const MICROS_OF_DAY: i64 = 86_400_000_000;
 const NANOS_OF_DAY: i64 = MICROS_OF_DAY * 1000;
 
 /// The functions that statements may name.
@@ -407,7 +407,7 @@ pub(super) fn interval_of_text(text: Expr, null_if_none: bool) -> Expr {
         true => Function::new("ogee_try_interval", 1, an_interval, |args, _| parsed(args, true)),
         false => Function::new("ogee_interval", 1, an_interval, |args, _| parsed(args, false)),
     };
-    function.shown(Shown::Argument).call(vec![text])
+    function.call(vec![text])
 }
 
 /// The text of an interval.
@@ -428,7 +428,7 @@ pub(super) fn text_of_interval(interval: Expr) -> Expr {
         Ok(Arc::new(texts.finish()))
     }
     let function = Function::new("ogee_interval_text", 1, |_| Ok(DataType::Utf8View), body);
-    function.shown(Shown::Argument).call(vec![interval])
+    function.call(vec![interval])
 }
 
 /// The length of an interval, by which it is compared.

@@ -28,9 +28,12 @@ use datafusion::{
         datatypes::{DataType, Schema},
     },
     common::{Result, config::ConfigOptions},
-    execution::SendableRecordBatchStream,
+    error::DataFusionError,
+    execution::{FunctionRegistry, SendableRecordBatchStream},
     logical_expr::{AggregateUDF, ScalarUDF, Statement},
     physical_plan::stream::RecordBatchStreamAdapter,
+    prelude::SessionContext,
+    sql::sqlparser::ast::{self, Set},
 };
 use futures::TryStreamExt;
 
@@ -78,6 +81,49 @@ pub(crate) fn with_known_zone(statement: Statement) -> Result<Statement> {
     })
 }
 
+/// Has functions that give instants give them in UTC, as all are: `SET TimeZone` makes them anew with the zone of the session.
+pub(crate) fn keep_instants(context: &SessionContext) {
+    let mut options = ConfigOptions::default();
+    options.execution.time_zone = Some("UTC".to_owned());
+    for name in ["now", "to_timestamp", "to_timestamp_seconds", "to_timestamp_millis", "to_timestamp_micros"]
+        .into_iter()
+        .chain(["to_timestamp_nanos"])
+    {
+        let kept = context.udf(name).ok().and_then(|function| function.inner().with_updated_config(&options));
+        if let Some(kept) = kept {
+            context.register_udf(kept);
+        }
+    }
+}
+
+/// `SET TIME ZONE` as the setting that it is of.
+pub(crate) fn in_set(set: &mut Set) {
+    if let Set::SetTimeZone { local: false, value } = set {
+        let value = std::mem::replace(value, ast::Expr::value(ast::Value::Null));
+        let variable = ast::ObjectName::from(vec![ast::Ident::new("TimeZone")]);
+        *set = Set::SingleAssignment { scope: None, hivevar: false, variable, values: vec![value] };
+    }
+}
+
+/// Whether a statement was refused for an average of intervals, for which DataFusion has none.
+pub(crate) fn averages_intervals(error: &DataFusionError) -> bool {
+    let message = error.to_string();
+    message.contains("'avg'") && message.contains("Interval(")
+}
+
+/// Has all averages in `statement` be those of intervals.
+pub(crate) fn name_averages(statement: &mut ast::Statement) {
+    let visited = ast::visit_expressions_mut(statement, |expr| {
+        if let ast::Expr::Function(function) = expr
+            && function.name.to_string().eq_ignore_ascii_case("avg")
+        {
+            function.name = ast::ObjectName::from(vec![ast::Ident::new(extremum::INTERVAL_AVERAGE)]);
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
 /// `rows` with instants shown in the zone of the session.
 pub(crate) fn in_zone(rows: SendableRecordBatchStream, options: &ConfigOptions) -> SendableRecordBatchStream {
     let name = options.execution.time_zone.clone().unwrap_or_else(|| "UTC".to_owned());
@@ -111,7 +157,7 @@ pub(crate) fn in_zone(rows: SendableRecordBatchStream, options: &ConfigOptions) 
     Box::pin(RecordBatchStreamAdapter::new(shown, rows))
 }
 
-/// The aggregates that stand for those of DataFusion's over intervals.
-pub(crate) fn extremum(most: bool) -> Arc<AggregateUDF> {
-    extremum::interval_extremum(most)
+/// The aggregates that statements may name.
+pub(crate) fn aggregates() -> Vec<AggregateUDF> {
+    vec![extremum::interval_average()]
 }

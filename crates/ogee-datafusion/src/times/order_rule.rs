@@ -33,6 +33,7 @@ use super::{
     extremum,
     intervals::{length, length_of, parse_interval},
     literals::read,
+    planner::may_be_time,
     zone_rule::{input_schema, rewrite_expressions},
 };
 use crate::common_types::has_expressions;
@@ -72,7 +73,11 @@ fn window_keys_of_intervals(plan: &LogicalPlan) -> Result<bool> {
         if let LogicalPlan::Window(window) = node {
             let schema = window.input.schema();
             for expr in &window.window_expr {
-                let Expr::WindowFunction(function) = expr.clone().unalias() else { continue };
+                let mut expr = expr;
+                while let Expr::Alias(alias) = expr {
+                    expr = &alias.expr;
+                }
+                let Expr::WindowFunction(function) = expr else { continue };
                 let mut keys = function.params.partition_by.iter();
                 let mut order = function.params.order_by.iter().map(|sort| &sort.expr);
                 any |= keys.any(|key| of_interval(key, schema)) || order.any(|key| of_interval(key, schema));
@@ -92,7 +97,7 @@ fn has_intervals(schema: &DFSchema) -> bool {
 }
 
 fn of_interval(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|data_type| is_interval(&data_type))
+    may_be_time(expr, schema) && expr.get_type(schema).is_ok_and(|data_type| is_interval(&data_type))
 }
 
 /// Puts the length in the place of an interval.
@@ -153,7 +158,7 @@ fn in_window_function(function: &mut WindowFunction, schema: &DFSchema) -> Resul
         (matches!(function.fun.name(), "min" | "max"), &mut function.fun, params.args.as_slice())
         && of_interval(arg, schema)
     {
-        *aggregate = super::extremum(aggregate.name() == "max");
+        *aggregate = extremum::interval_extremum(aggregate.name() == "max");
         changed = true;
     }
     if params.distinct && function.fun.name() == "count" {
@@ -220,6 +225,8 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
             let sort = LogicalPlan::Sort(sort);
             if changed { Transformed::yes(sort) } else { Transformed::no(sort) }
         }
+        // Those that rules made since `IntervalWindows`.
+        LogicalPlan::Window(window) => in_window(window)?,
         LogicalPlan::Join(mut join) => {
             let mut changed = false;
             for (left, right) in &mut join.on {
@@ -375,7 +382,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn measured_output(subquery: Subquery) -> Result<Subquery> {
     let plan = Arc::clone(&subquery.subquery);
     let outputs = plan.schema().columns().into_iter().map(|column| {
-        let name = column.name.clone();
+        let name = format!("ogee_length({})", column.name);
         length_of(Expr::Column(column)).alias(name)
     });
     let projection = Projection::try_new(outputs.collect(), plan.clone())?;

@@ -34,7 +34,7 @@ pub(super) const DATE_PART: &str = "date_part";
 
 /// The function that statements name.
 pub(super) fn date_part() -> ScalarUDF {
-    let signature = Signature::any(2, Volatility::Immutable);
+    let signature = Signature::user_defined(Volatility::Immutable);
     ScalarUDF::new_from_impl(DatePart { signature, aliases: vec!["datepart".to_owned()] })
 }
 
@@ -140,6 +140,17 @@ impl ScalarUDFImpl for DatePart {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// Texts are read as timestamps.
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        let [part, value] = arg_types else { return plan_err!("date_part takes the name of a part and a value") };
+        let value = match value {
+            value if value.is_string() || value.is_null() => LOCAL,
+            value if value.is_temporal() => value.clone(),
+            other => return plan_err!("date_part takes a date, a time, a timestamp or an interval, not {other}"),
+        };
+        Ok(vec![part.clone(), value])
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, TimeUnit},
-    common::{DFSchema, Result, plan_err},
+    common::{DFSchema, ExprSchema, Result, plan_err},
     logical_expr::{
         Expr, ExprSchemable, cast,
         expr::ScalarFunction,
@@ -17,7 +17,7 @@ use datafusion::{
 
 use super::{
     instants::is_instant,
-    intervals::{difference, divide, move_time, multiply, scale},
+    intervals::{INTERVAL, difference, divide, move_time, multiply, scale},
     parts::date_part,
 };
 
@@ -27,17 +27,18 @@ pub(crate) struct TimePlanner;
 
 impl ExprPlanner for TimePlanner {
     fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        use BinaryOperator::{Divide, Minus, Multiply, Plus};
-        if !matches!(raw.op, Plus | Minus | Multiply | Divide) {
+        use BinaryOperator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Multiply, NotEq, Plus};
+        if matches!(raw.op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+            return Ok(PlannerResult::Original(with_interval(raw, schema)));
+        }
+        if !matches!(raw.op, Plus | Minus | Multiply | Divide)
+            || !may_be_time(&raw.left, schema) && !may_be_time(&raw.right, schema)
+        {
             return Ok(PlannerResult::Original(raw));
         }
         let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(raw));
         };
-        // Most are arithmetic of numbers.
-        if !left.is_temporal() && !right.is_temporal() {
-            return Ok(PlannerResult::Original(raw));
-        }
         let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
         let is_time = |data_type: &DataType| matches!(data_type, DataType::Time32(_) | DataType::Time64(_));
         let is_moment = |data_type: &DataType| matches!(data_type, DataType::Timestamp(..));
@@ -64,6 +65,51 @@ impl ExprPlanner for TimePlanner {
         let function = Arc::new(date_part());
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))))
     }
+}
+
+/// Parts of an expression that are looked at before it is taken for one of numbers: sums may have thousands of terms.
+const PARTS_MAX: usize = 64;
+
+/// Whether `expr` may be of a type of times. Cheaper than its type, which sums of numbers need not be asked for at each of their terms.
+pub(super) fn may_be_time(expr: &Expr, schema: &DFSchema) -> bool {
+    fn within(expr: &Expr, schema: &DFSchema, parts: &mut usize) -> bool {
+        let Some(left) = parts.checked_sub(1) else { return false };
+        *parts = left;
+        match expr {
+            Expr::Column(column) => schema.data_type(column).map_or(true, DataType::is_temporal),
+            Expr::Literal(value, _) => value.data_type().is_temporal(),
+            Expr::Cast(cast) => cast.field.data_type().is_temporal(),
+            Expr::TryCast(cast) => cast.field.data_type().is_temporal(),
+            Expr::Alias(alias) => within(&alias.expr, schema, parts),
+            Expr::Negative(inner) => within(inner, schema, parts),
+            Expr::BinaryExpr(binary) => {
+                binary.op.is_numerical_operators()
+                    && (within(&binary.right, schema, parts) || within(&binary.left, schema, parts))
+            }
+            Expr::Like(_)
+            | Expr::Not(_)
+            | Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::Between(_)
+            | Expr::InList(_) => false,
+            // What functions and subqueries give is known by asking.
+            _ => true,
+        }
+    }
+    within(expr, schema, &mut { PARTS_MAX })
+}
+
+/// A constant text that is compared with an interval is one.
+fn with_interval(mut raw: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let is_text = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.data_type().is_string());
+    let is_interval =
+        |expr: &Expr| may_be_time(expr, schema) && matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
+    if is_text(&raw.right) && is_interval(&raw.left) {
+        raw.right = cast(raw.right, INTERVAL);
+    } else if is_text(&raw.left) && is_interval(&raw.right) {
+        raw.left = cast(raw.left, INTERVAL);
+    }
+    raw
 }
 
 fn product(interval: Expr, count: Expr, count_type: &DataType) -> Expr {

@@ -8,7 +8,7 @@
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        DFSchema, Result, ScalarValue,
+        DFSchema, Result, ScalarValue, not_impl_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
@@ -27,6 +27,7 @@ use super::{
     },
     intervals::{DIFFERENCE, interval_of_text, text_of_interval},
     parts::{DATE_PART, part_named},
+    planner::may_be_time,
     session_zone,
 };
 use crate::common_types::has_expressions;
@@ -65,6 +66,7 @@ fn has_times(plan: &LogicalPlan) -> Result<bool> {
                     Expr::Literal(value, _) => is_time(&value.data_type()),
                     Expr::Cast(cast) => is_time(cast.field.data_type()) || is_local(cast.field.data_type()),
                     Expr::TryCast(cast) => is_time(cast.field.data_type()) || is_local(cast.field.data_type()),
+                    Expr::ScalarFunction(call) => gives_instants(call.func.name()),
                     _ => false,
                 };
                 Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -73,6 +75,13 @@ fn has_times(plan: &LogicalPlan) -> Result<bool> {
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// Whether a function may give an instant that it was not given.
+fn gives_instants(name: &str) -> bool {
+    matches!(name, "now" | "from_unixtime" | "strptime" | "try_strptime")
+        || name == super::TIMEZONE
+        || name.starts_with("to_timestamp")
 }
 
 fn is_local(data_type: &DataType) -> bool {
@@ -160,6 +169,9 @@ fn rewrite(expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Exp
             }
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
+            if !may_be_time(&left, schema) && !may_be_time(&right, schema) {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
             let type_of = |expr: &Expr| expr.get_type(schema).ok();
             let (left_type, right_type) = (type_of(&left), type_of(&right));
             let is_instant = |data_type: &Option<DataType>| data_type.as_ref().is_some_and(is_instant);
@@ -215,6 +227,10 @@ fn may_end_in_zone(text: &str) -> bool {
 /// Calls of functions whose answer depends on the zone, of instants.
 fn of_function(mut call: ScalarFunction, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
     let name = call.func.name();
+    let of_text = |arg: &Expr| arg.get_type(schema).is_ok_and(|data_type| data_type.is_string());
+    if *zone != Zone::UTC && name.starts_with("to_timestamp") && call.args.first().is_some_and(of_text) {
+        return not_impl_err!("{name} of a text reads it in UTC, whatever TimeZone is; cast it to TIMESTAMPTZ");
+    }
     if !matches!(name, DATE_PART | "date_trunc" | "to_char" | "to_date" | "to_time" | "to_local_time" | DIFFERENCE)
         && name != formats::STRFTIME
     {
