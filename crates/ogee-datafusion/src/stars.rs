@@ -13,9 +13,8 @@ use datafusion::{
     sql::{
         parser::Statement as Parsed,
         sqlparser::ast::{
-            ExcludeSelectItem, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, ReplaceSelectItem, Select,
-            SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, VisitorMut,
-            WildcardAdditionalOptions, With,
+            ExcludeSelectItem, Ident, Join, JoinConstraint, ObjectName, OrderBy, Query, Select, SelectItem, SetExpr,
+            Statement, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions, With,
         },
     },
 };
@@ -27,41 +26,38 @@ use crate::{Error, Result, names::normal_name, session::parse, syntax};
 /// # Errors
 /// Those of planning the tables; a column that is not there.
 pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> Result<()> {
-    let mut written = false;
     // Each join that is found is gone when it is written out.
     while let Some(site) = find(statement, Kind::Join, 0) {
-        let mut names = Vec::with_capacity(site.len());
-        for query in site {
-            names.push(columns(state, query).await?);
-        }
+        let names = all_columns(state, site).await?;
         put(statement, Kind::Join, 0, &names)?;
-        written = true;
-    }
-    if written {
-        syntax::write_out_using(statement);
     }
     let mut nth = 0;
-    while let Some(site) = find(statement, Kind::Using, nth) {
-        let mut names = Vec::with_capacity(site.len());
-        for query in site {
-            // What is wrong with a table is told when the whole is planned.
-            let Ok(columns) = columns(state, query).await else { break };
-            names.push(columns);
-        }
-        if !put(statement, Kind::Using, nth, &names)? {
-            nth += 1;
-        }
-    }
-    nth = 0;
     while let Some(site) = find(statement, Kind::Star, nth) {
-        let mut names = Vec::with_capacity(site.len());
-        for query in site {
-            names.push(columns(state, query).await?);
-        }
+        let names = all_columns(state, site).await?;
         put(statement, Kind::Star, nth, &names)?;
         nth += 1;
     }
+    nth = 0;
+    while let Some(site) = find(statement, Kind::Using, nth) {
+        let must = site.must;
+        let written = match all_columns(state, site).await {
+            Ok(names) => put(statement, Kind::Using, nth, &names)?,
+            Err(error) if must => return Err(error),
+            // What is wrong with a table is told when the whole is planned.
+            Err(_) => false,
+        };
+        nth += usize::from(!written);
+    }
     Ok(())
+}
+
+/// The names of the columns of each of the tables of `site`.
+async fn all_columns(state: &SessionState, site: Site) -> Result<Vec<Vec<String>>> {
+    let mut names = Vec::with_capacity(site.tables.len());
+    for query in site.tables {
+        names.push(columns(state, query).await?);
+    }
+    Ok(names)
 }
 
 /// The names of what `query` gives.
@@ -75,7 +71,7 @@ async fn columns(state: &SessionState, query: Query) -> Result<Vec<String>> {
 enum Kind {
     /// A `NATURAL` join.
     Join,
-    /// A star over a join with `USING`.
+    /// Joins with `USING`.
     Using,
     /// A star with `REPLACE` or `ILIKE`.
     Star,
@@ -89,18 +85,26 @@ enum Task<'a> {
     Put(&'a [Vec<String>]),
 }
 
+/// A place that is found.
+struct Site {
+    /// Give the columns of its tables.
+    tables: Vec<Query>,
+    /// It cannot stay as it is.
+    must: bool,
+}
+
 enum Found {
-    Asked(Vec<Query>),
+    Asked(Site),
     Put,
     /// It stays as it is.
     Left,
     Failed(Error),
 }
 
-fn find(statement: &mut Parsed, kind: Kind, nth: usize) -> Option<Vec<Query>> {
+fn find(statement: &mut Parsed, kind: Kind, nth: usize) -> Option<Site> {
     let mut places = Places { kind, nth, task: Task::Ask, frames: Vec::new() };
     match syntax::visit(statement, &mut places) {
-        ControlFlow::Break(Found::Asked(queries)) => Some(queries),
+        ControlFlow::Break(Found::Asked(site)) => Some(site),
         _ => None,
     }
 }
@@ -159,6 +163,9 @@ impl Places<'_> {
     }
 
     fn in_select(&mut self, select: &mut Select) -> Result<Option<Found>> {
+        if self.kind == Kind::Using {
+            return Ok(None);
+        }
         if self.kind == Kind::Join {
             for table in &mut select.from {
                 if !table.joins.iter_mut().any(is_natural) {
@@ -169,7 +176,7 @@ impl Places<'_> {
                         let factors =
                             std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation));
                         let queries = factors.map(|factor| self.query(&factor.to_string(), "*"));
-                        return Ok(Some(Found::Asked(queries.collect::<Result<_>>()?)));
+                        return Ok(Some(Found::Asked(Site { tables: queries.collect::<Result<_>>()?, must: true })));
                     }
                     Task::Put(names) => {
                         in_joins(table, names)?;
@@ -178,9 +185,6 @@ impl Places<'_> {
                 }
             }
             return Ok(None);
-        }
-        if self.kind == Kind::Using {
-            return self.in_using(select);
         }
         let from: Vec<String> = select.from.iter().map(ToString::to_string).collect();
         for item in &mut select.projection {
@@ -198,7 +202,10 @@ impl Places<'_> {
                 continue;
             }
             match self.task {
-                Task::Ask => return Ok(Some(Found::Asked(vec![self.query(&from.join(", "), &star)?]))),
+                Task::Ask => {
+                    let tables = vec![self.query(&from.join(", "), &star)?];
+                    return Ok(Some(Found::Asked(Site { tables, must: true })));
+                }
                 Task::Put(names) => {
                     in_star(options, names.first().map_or(&[], Vec::as_slice), &star)?;
                     return Ok(Some(Found::Put));
@@ -210,12 +217,21 @@ impl Places<'_> {
 }
 
 impl Places<'_> {
-    fn in_using(&mut self, select: &mut Select) -> Result<Option<Found>> {
-        let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
-        let has_using = |table: &mut TableWithJoins| table.joins.iter_mut().any(|join| using(join).is_some());
-        if !select.projection.iter().any(is_star) || !select.from.iter_mut().any(has_using) {
-            return Ok(None);
+    /// Joins of the `SELECT`s that a query is made of; `order` is that of a query that is one.
+    fn in_set(&mut self, set: &mut SetExpr, order: Option<&mut OrderBy>) -> Result<Option<Found>> {
+        match set {
+            SetExpr::Select(select) => self.in_using(select, order),
+            SetExpr::SetOperation { left, right, .. } => match self.in_set(left, None)? {
+                None => self.in_set(right, None),
+                found => Ok(found),
+            },
+            // Queries in brackets are visited by themselves.
+            _ => Ok(None),
         }
+    }
+
+    fn in_using(&mut self, select: &mut Select, order: Option<&mut OrderBy>) -> Result<Option<Found>> {
+        let Some(must) = syntax::has_using(select) else { return Ok(None) };
         if self.nth > 0 {
             self.nth -= 1;
             return Ok(None);
@@ -234,21 +250,17 @@ impl Places<'_> {
                     Some(name) => self.query(&all, &format!("{name}.*")),
                     None => self.query(&factor, "*"),
                 });
-                Ok(Some(Found::Asked(queries.collect::<Result<_>>()?)))
+                Ok(Some(Found::Asked(Site { tables: queries.collect::<Result<_>>()?, must })))
             }
             Task::Put(names) => {
-                let Some(tables) = tables(select, names) else { return Ok(Some(Found::Left)) };
-                let items = std::mem::take(&mut select.projection);
-                for item in items {
-                    match item {
-                        SelectItem::Wildcard(options) if are_known(&options, &tables) => {
-                            select.projection.extend(tables.iter().filter_map(|table| table.star(&options)));
-                        }
-                        other => select.projection.push(other),
-                    }
+                if syntax::write_out_using(select, order, Some(names)) {
+                    return Ok(Some(Found::Put));
                 }
-                // A star that is still there would be found again.
-                Ok(Some(if select.projection.iter().any(is_star) { Found::Left } else { Found::Put }))
+                if must {
+                    let message = "a RIGHT or FULL JOIN with USING of such tables is not supported; use ON";
+                    return Err(Error::Unsupported(message.to_owned()));
+                }
+                Ok(Some(Found::Left))
             }
         }
     }
@@ -261,97 +273,6 @@ fn lateral(factor: &TableFactor) -> Option<Ident> {
             syntax::name_of(factor)
         }
         TableFactor::UNNEST { .. } => syntax::name_of(factor),
-        _ => None,
-    }
-}
-
-/// A table of a `FROM`, and which of its columns a star shows.
-struct Shown {
-    name: Ident,
-    columns: Vec<String>,
-    /// Columns of `USING` that a table before it shows.
-    merged: HashSet<String>,
-}
-
-impl Shown {
-    /// What of a star with `options` is of this table.
-    fn star(&self, options: &WildcardAdditionalOptions) -> Option<SelectItem> {
-        let chosen: HashSet<String> = excluded(options).iter().map(normal_name).collect();
-        let mut without: Vec<&String> =
-            self.columns.iter().filter(|name| self.merged.contains(*name) || chosen.contains(*name)).collect();
-        if without.len() == self.columns.len() {
-            return None;
-        }
-        without.dedup();
-        let quoted = |name: &&String| ObjectName::from(vec![Ident::with_quote('"', (*name).clone())]);
-        let without: Vec<_> = without.iter().map(quoted).collect();
-        let opt_replace = options.opt_replace.as_ref().and_then(|replace| {
-            let here = |name: &Ident| {
-                let name = normal_name(name);
-                self.columns.contains(&name) && !self.merged.contains(&name)
-            };
-            let items: Vec<_> = replace.items.iter().filter(|item| here(&item.column_name)).cloned().collect();
-            (!items.is_empty()).then_some(ReplaceSelectItem { items })
-        });
-        let options = WildcardAdditionalOptions {
-            opt_exclude: (!without.is_empty()).then_some(ExcludeSelectItem::Multiple(without)),
-            opt_replace,
-            ..WildcardAdditionalOptions::default()
-        };
-        let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![self.name.clone()]));
-        Some(SelectItem::QualifiedWildcard(name, options))
-    }
-}
-
-/// Whether all columns that `options` name are there, and there are no other options than those of [`Shown::star`].
-fn are_known(options: &WildcardAdditionalOptions, tables: &[Shown]) -> bool {
-    let known = |name: &Ident| tables.iter().any(|table| table.columns.contains(&normal_name(name)));
-    options.opt_ilike.is_none()
-        && options.opt_except.is_none()
-        && options.opt_rename.is_none()
-        && excluded(options).iter().all(known)
-        && options.opt_replace.iter().flat_map(|replace| &replace.items).all(|item| known(&item.column_name))
-}
-
-/// The tables of `select`, whose columns are `names`; nothing if one of them cannot be called by a name.
-fn tables(select: &mut Select, names: &[Vec<String>]) -> Option<Vec<Shown>> {
-    let mut names = names.iter();
-    let mut all = Vec::new();
-    for (at, table) in select.from.iter_mut().enumerate() {
-        syntax::name_tables(table, at);
-        let before = all.len();
-        all.push(Shown {
-            name: syntax::name_of(&table.relation)?,
-            columns: names.next()?.clone(),
-            merged: HashSet::new(),
-        });
-        for join in &mut table.joins {
-            let (name, columns) = (syntax::name_of(&join.relation)?, names.next()?.clone());
-            if matches!(
-                join.join_operator,
-                JoinOperator::LeftSemi(_) | JoinOperator::LeftAnti(_) | JoinOperator::Semi(_) | JoinOperator::Anti(_)
-            ) {
-                continue;
-            }
-            let merged = using(join).unwrap_or_default().into_iter().collect();
-            all.push(Shown { name, columns, merged });
-        }
-        let known = |name: &String, tables: &[Shown]| tables.iter().any(|table| table.columns.contains(name));
-        for at in before + 1..all.len() {
-            if !all[at].merged.iter().all(|name| known(name, &all[before..at])) {
-                return None;
-            }
-        }
-    }
-    Some(all)
-}
-
-/// The columns of `USING`.
-fn using(join: &mut Join) -> Option<Vec<String>> {
-    match syntax::constraint(join)? {
-        JoinConstraint::Using(names) => Some(
-            names.iter().filter_map(|name| name.0.last().and_then(|part| part.as_ident()).map(normal_name)).collect(),
-        ),
         _ => None,
     }
 }
@@ -370,6 +291,13 @@ impl VisitorMut for Places<'_> {
         if let Some(with) = &query.with {
             let queries: Vec<_> = with.cte_tables.iter().map(|cte| std::ptr::from_ref::<Query>(&cte.query)).collect();
             self.frames.push(Frame { with: with.clone(), known: queries.len(), queries });
+        }
+        if self.kind == Kind::Using {
+            return match self.in_set(&mut query.body, query.order_by.as_mut()) {
+                Ok(None) => ControlFlow::Continue(()),
+                Ok(Some(found)) => ControlFlow::Break(found),
+                Err(error) => ControlFlow::Break(Found::Failed(error)),
+            };
         }
         ControlFlow::Continue(())
     }
@@ -448,7 +376,7 @@ fn in_star(options: &mut WildcardAdditionalOptions, columns: &[String], star: &s
             return Err(Error::Plan(format!("column '{name}' is there twice in REPLACE")));
         }
     }
-    let excluded: HashSet<String> = excluded(options).iter().map(normal_name).collect();
+    let excluded: HashSet<String> = syntax::excluded(options).into_iter().collect();
     if let Some(name) = seen.iter().find(|name| excluded.contains(*name)) {
         return Err(Error::Plan(format!("column '{name}' is in both EXCLUDE and REPLACE")));
     }
@@ -477,11 +405,6 @@ fn options_excluded(options: &WildcardAdditionalOptions) -> Vec<ObjectName> {
         Some(ExcludeSelectItem::Multiple(names)) => names.clone(),
         None => Vec::new(),
     }
-}
-
-fn excluded(options: &WildcardAdditionalOptions) -> Vec<Ident> {
-    let names = options_excluded(options);
-    names.iter().filter_map(|name| name.0.last().and_then(|part| part.as_ident()).cloned()).collect()
 }
 
 /// Whether `text` is like `pattern`, with `%` and `_`.

@@ -41,7 +41,7 @@ use datafusion::sql::{
 pub(crate) use self::{
     aliases::write_out_alias,
     literals::in_tokens,
-    using::{constraint, name_of, name_tables},
+    using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
 };
 use crate::{Error, Result, dialect::OgeeDialect, grouping_limit, names::call, quantified, times};
 
@@ -154,23 +154,6 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 /// Puts `statement` in DataFusion's words.
 pub(crate) fn translate(statement: &mut Parsed) {
     let visited = visit(statement, &mut Words);
-    debug_assert!(visited.is_continue(), "the visitor never stops");
-}
-
-/// Writes out joins that have got their `USING` only now.
-pub(crate) fn write_out_using(statement: &mut Parsed) {
-    struct Joins;
-
-    impl VisitorMut for Joins {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-            using::in_query(query);
-            ControlFlow::Continue(())
-        }
-    }
-
-    let visited = visit(statement, &mut Joins);
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 

@@ -12,8 +12,8 @@ use datafusion::sql::{
     sqlparser::ast::{
         ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView, Cte, Expr,
         Function, FunctionArguments, GroupByExpr, GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator,
-        LimitClause, NullsDistinctOption, ObjectName, PipeOperator, Query, Select, SelectItem, Set, SetExpr, Statement,
-        TableAlias, TableConstraint, TableFactor, UniqueConstraint, Visit, Visitor,
+        LimitClause, NullsDistinctOption, ObjectName, PipeOperator, Query, Select, Set, SetExpr, Statement, TableAlias,
+        TableConstraint, TableFactor, UniqueConstraint, Visit, Visitor,
     },
 };
 
@@ -177,19 +177,7 @@ impl Visitor for Refusals {
                 refuse("GROUPING SETS behind the columns of GROUP BY", "use GROUP BY GROUPING SETS (..)")
             }
         })?;
-        select.from.iter().try_for_each(|table| table.joins.iter().try_for_each(in_join))?;
-        let merges = select.from.iter().flat_map(|table| &table.joins).any(merges);
-        let chosen = select.projection.iter().any(|item| match item {
-            SelectItem::Wildcard(options) => {
-                options.opt_exclude.is_some()
-                    || options.opt_except.is_some()
-                    || options.opt_replace.is_some()
-                    || options.opt_ilike.is_some()
-            }
-            _ => false,
-        });
-        let what = "EXCLUDE, REPLACE or ILIKE over a RIGHT or FULL JOIN with USING";
-        unless(merges && chosen, what, "use it over a subquery: FROM (SELECT * FROM .. JOIN .. USING (..))")
+        select.from.iter().try_for_each(|table| table.joins.iter().try_for_each(in_join))
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {

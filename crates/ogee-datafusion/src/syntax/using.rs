@@ -1,26 +1,51 @@
 //! Joins with `USING` whose columns are not just those of the left side.
 //!
 //! A column of `USING` is one column: of a `RIGHT JOIN` the right side's, of a `FULL JOIN` whichever side has a row. DataFusion takes the columns of both sides for
-//! equal and shows the left one. An `ASOF` join has an inequality for the last of them. These become joins with `ON`, and the column, where its name
+//! equal and shows the left one, or that of the first table by the alphabet, and finds some names ambiguous. An `ASOF` join has an inequality for the last of them. These become joins with `ON`, and the column, where its name
 //! stands without a table's, the expression that it is.
 //!
 //! Not here: `NATURAL` joins, whose columns are known only to the planner (`stars`).
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
-    OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+    OrderBy, OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    WildcardAdditionalOptions,
 };
 
 use super::for_each_outside_queries;
 use crate::names::{call, normal_name};
 
-/// Writes out the joins of the `SELECT`s that `query` is made of, and what its clauses say of their columns.
+/// Writes out the joins of the `SELECT` that `query` is where an `ASOF` join has `USING`: columns of tables are not known yet, nor needed for most of them.
 pub(super) fn in_query(query: &mut Query) {
-    let SetExpr::Select(select) = &mut *query.body else {
-        return in_set(&mut query.body);
-    };
-    let Some(columns) = in_select_with_joins(select) else { return };
+    if let SetExpr::Select(select) = &mut *query.body
+        && select.from.iter_mut().flat_map(|table| &mut table.joins).any(|join| join.global && using(join).is_some())
+    {
+        let order = query.order_by.as_mut();
+        write_out(select, order, None);
+    }
+}
+
+/// Whether `select` has joins with `USING`; and if so, whether DataFusion would take other rows for their columns.
+pub(crate) fn has_using(select: &mut Select) -> Option<bool> {
+    use JoinOperator as J;
+    let mut found = None;
+    for table in &mut select.from {
+        flatten(table);
+        for join in &mut table.joins {
+            if using(join).is_some() {
+                let takes_right = matches!(join.join_operator, J::Right(_) | J::RightOuter(_) | J::FullOuter(_));
+                found = Some(found == Some(true) || takes_right);
+            }
+        }
+    }
+    found
+}
+
+/// Writes out the joins of `select`, and what its clauses and the order of its query say of their columns. `names` are those of the columns of its tables, if they are known.
+/// False if it stays as it is.
+pub(crate) fn write_out(select: &mut Select, order: Option<&mut OrderBy>, names: Option<&[Vec<String>]>) -> bool {
+    let Some(columns) = in_select_with_joins(select, names) else { return false };
     let shown = |name: &str| {
         select.projection.iter().any(|item| match item {
             SelectItem::ExprWithAlias { alias, .. } => normal_name(alias) == name,
@@ -28,7 +53,7 @@ pub(super) fn in_query(query: &mut Query) {
             _ => false,
         })
     };
-    if let Some(OrderByKind::Expressions(order)) = query.order_by.as_mut().map(|order| &mut order.kind) {
+    if let Some(OrderByKind::Expressions(order)) = order.map(|order| &mut order.kind) {
         for by in order {
             // The name of an output goes first.
             if !matches!(&by.expr, Expr::Identifier(name) if shown(&normal_name(name))) {
@@ -36,45 +61,38 @@ pub(super) fn in_query(query: &mut Query) {
             }
         }
     }
+    true
 }
 
-/// The same in the parts of a set operation, which see no order.
-fn in_set(set: &mut SetExpr) {
-    match set {
-        SetExpr::Select(select) => {
-            in_select_with_joins(select);
-        }
-        SetExpr::SetOperation { left, right, .. } => {
-            in_set(left);
-            in_set(right);
-        }
-        // Queries in brackets are visited by themselves.
-        _ => {}
-    }
-}
-
-/// Writes out the joins of `select`, if there is one that DataFusion would show another column of.
-fn in_select_with_joins(select: &mut Select) -> Option<Columns> {
+/// Writes out the joins of `select`, and its clauses; nothing if one of the tables or columns is not known.
+fn in_select_with_joins(select: &mut Select, names: Option<&[Vec<String>]>) -> Option<Columns> {
     for (at, table) in select.from.iter_mut().enumerate() {
         flatten(table);
-        if table.joins.iter_mut().any(is_affected) {
-            name_tables(table, at);
-        }
+        name_tables(table, at);
     }
-    if !select.from.iter_mut().any(are_affected) {
+    let all = |table: &TableWithJoins| {
+        std::iter::once(&table.relation)
+            .chain(table.joins.iter().map(|join| &join.relation))
+            .all(|factor| name_of(factor).is_some())
+    };
+    if !select.from.iter().all(all) {
         return None;
     }
+    // First with a copy, as long as it is not known whether all columns are.
+    let mut from = select.from.clone();
     let mut columns = Columns::default();
     let mut tables = Vec::new();
-    for table in &mut select.from {
-        if are_affected(table) {
-            in_joins(table, &mut columns, &mut tables);
-        } else {
-            tables.extend(
-                std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)).map(name_of),
-            );
-        }
+    let mut at = 0;
+    for table in &mut from {
+        let count = 1 + table.joins.len();
+        let known = match names {
+            Some(names) => Some(names.get(at..at + count)?),
+            None => None,
+        };
+        in_joins(table, &mut columns, &mut tables, known)?;
+        at += count;
     }
+    select.from = from;
     in_select(select, &columns, &tables);
     Some(columns)
 }
@@ -95,18 +113,22 @@ fn flatten(table: &mut TableWithJoins) {
     }
 }
 
-/// Gives names to the tables of `table`, the one at `at`, that have none.
-pub(crate) fn name_tables(table: &mut TableWithJoins, at: usize) {
+/// Gives names of one part to the tables of `table`, the one at `at`, that have none.
+fn name_tables(table: &mut TableWithJoins, at: usize) {
     let joined = table.joins.iter_mut().map(|join| &mut join.relation);
     for (nth, factor) in std::iter::once(&mut table.relation).chain(joined).enumerate() {
-        let (TableFactor::Derived { alias: alias @ None, .. }
-        | TableFactor::Function { alias: alias @ None, .. }
-        | TableFactor::UNNEST { alias: alias @ None, .. }
-        | TableFactor::Table { alias: alias @ None, args: Some(_), .. }) = factor
-        else {
-            continue;
+        let new = || Ident::new(format!("ogee_table_{at}_{nth}"));
+        let (alias, name) = match factor {
+            TableFactor::Table { alias: alias @ None, args: None, name, .. } if name.0.len() > 1 => {
+                let last = name.0.last().and_then(|part| part.as_ident()).cloned();
+                (alias, last.unwrap_or_else(new))
+            }
+            TableFactor::Derived { alias: alias @ None, .. }
+            | TableFactor::Function { alias: alias @ None, .. }
+            | TableFactor::UNNEST { alias: alias @ None, .. }
+            | TableFactor::Table { alias: alias @ None, args: Some(_), .. } => (alias, new()),
+            _ => continue,
         };
-        let name = Ident::new(format!("ogee_table_{at}_{nth}"));
         *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
     }
 }
@@ -136,20 +158,6 @@ fn using(join: &mut Join) -> Option<&[ObjectName]> {
         Some(JoinConstraint::Using(columns)) => Some(columns),
         _ => None,
     }
-}
-
-/// Whether DataFusion would show another column of `join`.
-fn is_affected(join: &mut Join) -> bool {
-    use JoinOperator as J;
-    let takes_right = matches!(join.join_operator, J::Right(_) | J::RightOuter(_) | J::FullOuter(_));
-    (takes_right || join.global) && using(join).is_some()
-}
-
-/// Whether there is such a join among tables with names.
-fn are_affected(table: &mut TableWithJoins) -> bool {
-    table.joins.iter_mut().any(is_affected)
-        && table.joins.iter().all(|join| name_of(&join.relation).is_some())
-        && name_of(&table.relation).is_some()
 }
 
 /// What the columns of a table are called by.
@@ -196,29 +204,52 @@ impl Columns {
     }
 }
 
-/// Writes out the joins of `table`, all of whose tables have names.
-fn in_joins(table: &mut TableWithJoins, columns: &mut Columns, tables: &mut Vec<Option<Ident>>) {
+/// A table that a star shows, and its columns if they are known.
+struct Table {
+    name: Ident,
+    columns: Option<Vec<String>>,
+}
+
+/// Writes out the joins of `table`, all of whose tables have names, and adds them to `tables`. Nothing if it is not known which table a column is of.
+fn in_joins(
+    table: &mut TableWithJoins,
+    columns: &mut Columns,
+    tables: &mut Vec<Table>,
+    names: Option<&[Vec<String>]>,
+) -> Option<()> {
     use JoinOperator as J;
-    let first = name_of(&table.relation);
     let before = tables.len();
-    tables.push(first.clone());
-    for join in &mut table.joins {
-        let right = name_of(&join.relation);
+    let known = |at: usize| names.and_then(|names| names.get(at).cloned());
+    let home_is_open = names.is_none();
+    tables.push(Table { name: name_of(&table.relation)?, columns: known(0) });
+    // Columns of `USING` are those of the joins of this table.
+    let others = std::mem::take(&mut columns.merged);
+    for (at, join) in table.joins.iter_mut().enumerate() {
+        let right = name_of(&join.relation)?;
         let only_left = matches!(join.join_operator, J::LeftSemi(_) | J::LeftAnti(_) | J::Semi(_) | J::Anti(_));
-        if let (Some(names), Some(right)) = (using(join).map(<[_]>::to_vec), &right) {
+        if let Some(names) = using(join).map(<[_]>::to_vec) {
             let last = names.len() - 1;
             let mut condition: Option<Expr> = None;
             for (at, name) in names.iter().enumerate() {
                 let Some(name) = name.0.last().and_then(|part| part.as_ident()) else { continue };
                 let (home, mut away, of_left) = match columns.find(name) {
                     Some(column) => (column.home.clone(), column.away.clone(), column.expr.clone()),
-                    None => match (&first, tables.len() - before) {
-                        (Some(first), 1) => {
-                            let of_first = Expr::CompoundIdentifier(vec![first.clone(), name.clone()]);
-                            (Some(first.value.clone()), Vec::new(), of_first)
+                    None => {
+                        let has = |table: &&Table| match &table.columns {
+                            Some(columns) => columns.contains(&normal_name(name)),
+                            None => true,
+                        };
+                        // What is there twice, or not at all, is told by the planner.
+                        let mut homes = tables[before..].iter().filter(has);
+                        match (homes.next(), homes.next()) {
+                            (Some(home), None) => {
+                                let of_home = Expr::CompoundIdentifier(vec![home.name.clone(), name.clone()]);
+                                (Some(home.name.value.clone()), Vec::new(), of_home)
+                            }
+                            _ if home_is_open => (None, Vec::new(), Expr::Identifier(name.clone())),
+                            _ => return None,
                         }
-                        _ => (None, Vec::new(), Expr::Identifier(name.clone())),
-                    },
+                    }
                 };
                 away.push(right.value.clone());
                 let of_right = Expr::CompoundIdentifier(vec![right.clone(), name.clone()]);
@@ -243,12 +274,14 @@ fn in_joins(table: &mut TableWithJoins, columns: &mut Columns, tables: &mut Vec<
             *constraint(join).expect("told by `using`") = JoinConstraint::On(condition);
         }
         if !only_left {
-            tables.push(right);
+            tables.push(Table { name: right, columns: known(at + 1) });
         }
     }
+    columns.merged.extend(others);
+    Some(())
 }
 
-fn in_select(select: &mut Select, columns: &Columns, tables: &[Option<Ident>]) {
+fn in_select(select: &mut Select, columns: &Columns, tables: &[Table]) {
     let exprs = [&mut select.selection, &mut select.having, &mut select.qualify].into_iter().flatten();
     exprs.for_each(|expr| columns.write_out(expr));
     if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
@@ -269,15 +302,11 @@ fn in_select(select: &mut Select, columns: &Columns, tables: &[Option<Ident>]) {
                 }
             }
             SelectItem::ExprWithAlias { expr, .. } => columns.write_out(expr),
-            SelectItem::Wildcard(options)
-                if options.opt_exclude.is_none()
-                    && options.opt_except.is_none()
-                    && options.opt_replace.is_none()
-                    && options.opt_rename.is_none()
-                    && options.opt_ilike.is_none()
-                    && tables.iter().all(Option::is_some) =>
-            {
-                items.extend(tables.iter().flatten().map(|table| all_of(table, columns)));
+            SelectItem::Wildcard(options) if are_known(options, tables) => {
+                for item in options.opt_replace.iter_mut().flat_map(|replace| &mut replace.items) {
+                    columns.write_out(&mut item.expr);
+                }
+                items.extend(tables.iter().filter_map(|table| all_of(table, columns, options)));
                 continue;
             }
             _ => {}
@@ -287,27 +316,69 @@ fn in_select(select: &mut Select, columns: &Columns, tables: &[Option<Ident>]) {
     select.projection = items;
 }
 
-/// The columns of `table`, with those of `USING` where they are at home.
-fn all_of(table: &Ident, columns: &Columns) -> SelectItem {
-    let of = |column: &&Merged| column.home.as_ref() == Some(&table.value);
-    let ident = |column: &Merged| Ident::with_quote('"', column.name.clone());
-    let replaced: Vec<_> = columns
+/// The columns of an `EXCLUDE`.
+pub(crate) fn excluded(options: &WildcardAdditionalOptions) -> Vec<String> {
+    let names = match &options.opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => std::slice::from_ref(name),
+        Some(ExcludeSelectItem::Multiple(names)) => names,
+        None => &[],
+    };
+    names.iter().filter_map(|name| name.0.last().and_then(|part| part.as_ident()).map(normal_name)).collect()
+}
+
+/// Whether all columns that `options` name are there, and they are of no other kind than [`all_of`] knows.
+fn are_known(options: &WildcardAdditionalOptions, tables: &[Table]) -> bool {
+    let known =
+        |name: &String| tables.iter().any(|table| table.columns.as_ref().is_some_and(|columns| columns.contains(name)));
+    let replaced = options.opt_replace.iter().flat_map(|replace| &replace.items);
+    options.opt_except.is_none()
+        && options.opt_rename.is_none()
+        && options.opt_ilike.is_none()
+        && excluded(options).iter().all(known)
+        && replaced.map(|item| normal_name(&item.column_name)).all(|name| known(&name))
+}
+
+/// The columns of `table` that a star with `options` shows, with those of `USING` where they are at home.
+fn all_of(table: &Table, columns: &Columns, options: &WildcardAdditionalOptions) -> Option<SelectItem> {
+    let name = &table.name.value;
+    let is_home = |column: &&Merged| column.home.as_ref() == Some(name);
+    let ident = |name: &String| Ident::with_quote('"', name.clone());
+    let mut without: Vec<String> = columns
         .merged
         .iter()
-        .filter(of)
-        .map(|column| {
-            let (expr, column_name) = (column.expr.clone(), ident(column));
-            Box::new(ReplaceSelectElement { expr, column_name, as_keyword: true })
-        })
+        .filter(|column| !is_home(column) && column.away.contains(name))
+        .map(|column| column.name.clone())
         .collect();
-    // A column without a home is shown wherever it is.
-    let away = columns.merged.iter().filter(|column| column.home.is_some() && column.away.contains(&table.value));
-    let excluded: Vec<_> = away.map(|column| ObjectName::from(vec![ident(column)])).collect();
+    let here = |name: &String| table.columns.as_ref().is_some_and(|columns| columns.contains(name));
+    without.extend(excluded(options).into_iter().filter(here));
+    without.sort_unstable();
+    without.dedup();
+    if table.columns.as_ref().is_some_and(|columns| columns.iter().all(|name| without.contains(name))) {
+        return None;
+    }
+    let mut replaced: Vec<Box<ReplaceSelectElement>> = options
+        .opt_replace
+        .iter()
+        .flat_map(|replace| &replace.items)
+        .filter(|item| {
+            let name = normal_name(&item.column_name);
+            here(&name) && !without.contains(&name)
+        })
+        .cloned()
+        .collect();
+    for column in columns.merged.iter().filter(is_home).filter(|column| !without.contains(&column.name)) {
+        let is_plain = matches!(&column.expr, Expr::CompoundIdentifier(names) if names[0].value == *name);
+        if !is_plain && !replaced.iter().any(|item| normal_name(&item.column_name) == column.name) {
+            let (expr, column_name) = (column.expr.clone(), ident(&column.name));
+            replaced.push(Box::new(ReplaceSelectElement { expr, column_name, as_keyword: true }));
+        }
+    }
+    let without: Vec<_> = without.iter().map(|name| ObjectName::from(vec![ident(name)])).collect();
     let options = WildcardAdditionalOptions {
-        opt_exclude: (!excluded.is_empty()).then_some(ExcludeSelectItem::Multiple(excluded)),
+        opt_exclude: (!without.is_empty()).then_some(ExcludeSelectItem::Multiple(without)),
         opt_replace: (!replaced.is_empty()).then_some(ReplaceSelectItem { items: replaced }),
         ..WildcardAdditionalOptions::default()
     };
-    let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![table.clone()]));
-    SelectItem::QualifiedWildcard(name, options)
+    let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![table.name.clone()]));
+    Some(SelectItem::QualifiedWildcard(name, options))
 }
