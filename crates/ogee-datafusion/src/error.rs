@@ -128,6 +128,12 @@ impl From<DataFusionError> for Error {
     }
 }
 
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        Self::External(Box::new(error))
+    }
+}
+
 impl From<&DataFusionError> for Error {
     fn from(error: &DataFusionError) -> Self {
         match error {

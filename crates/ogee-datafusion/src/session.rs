@@ -54,19 +54,22 @@ use crate::{
     checked_sum::checked_sum,
     checkpoint,
     common_types::CommonTypes,
+    copy::in_plain_types,
+    csv::CsvFormats,
     ctes,
     deep_expressions::{self, DeepExpressions},
     depth,
     dialect::OgeeDialect,
     engine::{Engine, StatementContext},
     explain::Explanation,
-    files::FileTables,
+    files::{CheckedTables, FileTables},
     filter_pushdown::with_filters_above_groups,
     floats::FloatOrder,
     functions::functions,
     inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
+    json::JsonFormats,
     letters,
     lists::{self, ListOperators},
     maps::MapAccess,
@@ -248,7 +251,12 @@ impl Session {
         let catalogs = Arc::new(DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&files) as _));
         let binder = Arc::new(Binder::default());
         let catalogs = Arc::new(ViewCatalogs::new(catalogs, Arc::clone(&binder)));
-        let state = SessionStateBuilder::from(state).with_catalog_list(catalogs).build();
+        let mut state = SessionStateBuilder::from(state).with_catalog_list(catalogs).build();
+        state.register_file_format(Arc::new(CsvFormats::default()), true)?;
+        state.register_file_format(Arc::new(JsonFormats::default()), true)?;
+        for tables in state.table_factories_mut().values_mut() {
+            *tables = Arc::new(CheckedTables(Arc::clone(tables)));
+        }
         let context = SessionContext::new_with_state(state);
         files.serve(context.state_weak_ref());
         pieces.serve(context.state_weak_ref());
@@ -475,6 +483,7 @@ impl Session {
                 Ok(Outcome::Rows(self.start(&state, plan).await?))
             }
             LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => {
+                let plan = in_plain_types(plan)?;
                 Ok(Outcome::Done(affected(&drain(self.start(&state, &plan).await?).await?)))
             }
             plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),

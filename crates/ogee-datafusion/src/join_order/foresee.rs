@@ -18,6 +18,7 @@ use std::{
 
 use datafusion::{
     arrow::datatypes::FieldRef,
+    catalog::TableProvider,
     common::{
         Column, TableReference,
         tree_node::{TreeNode, TreeNodeRecursion},
@@ -34,6 +35,7 @@ use super::{
     pieces,
     sample::{Claim, Columns, Samples},
 };
+use crate::files::FileTable;
 
 /// A table of more files is not looked at: its files are listed once more here.
 const FILES_MAX: usize = 64;
@@ -63,18 +65,25 @@ impl Drop for Foreseen {
 
 /// Columns of a table of files that a filter looks at.
 struct Wanted {
-    location: PathBuf,
+    /// What the table was made of.
+    path: String,
     files: Files,
     fields: Vec<FieldRef>,
 }
 
+/// The files of a table.
+enum Files {
+    Known(Vec<ObjectMeta>),
+    Below(PathBuf, Pattern),
+}
+
 /// Which files of a directory are the table's.
-struct Files {
+struct Pattern {
     url: ListingTableUrl,
     extension: String,
 }
 
-impl Files {
+impl Pattern {
     fn has(&self, path: &StorePath) -> bool {
         path.as_ref().ends_with(&self.extension) && self.url.contains(path, false)
     }
@@ -131,24 +140,43 @@ fn add(predicate: &Expr, node: &LogicalPlan, wanted: &mut Vec<Wanted>) {
         }
         let Some(scan) = node.inputs().into_iter().find_map(|input| scan_of(input, relation)) else { continue };
         let Ok(provider) = source_as_provider(&scan.source) else { continue };
-        let Some(table) = provider.downcast_ref::<ListingTable>() else { continue };
-        let [url] = table.table_paths().as_slice() else { continue };
-        if url.scheme() != "file" || !table.options().table_partition_cols.is_empty() {
-            continue;
-        }
         let schema = provider.schema();
-        let location = Path::new("/").join(url.prefix().as_ref());
         let fields = columns.iter().filter_map(|column| schema.fields().find(&column.name));
         let fields = fields.map(|(_, field)| Arc::clone(field));
+        let Some(path) = path_of(provider.as_ref()) else { continue };
         // Of a table that is known already, or has the same files.
-        match wanted.iter_mut().find(|wanted| wanted.files.url == *url) {
+        match wanted.iter_mut().find(|wanted| wanted.path == path) {
             Some(known) => known.fields.extend(fields),
             None => {
-                let files = Files { url: url.clone(), extension: table.options().file_extension.clone() };
-                wanted.push(Wanted { location, files, fields: fields.collect() });
+                let Some(files) = files_below(provider.as_ref()) else { continue };
+                wanted.push(Wanted { path, files, fields: fields.collect() });
             }
         }
     }
+}
+
+/// What tells a table of files from others.
+fn path_of(table: &dyn TableProvider) -> Option<String> {
+    if let Some(table) = table.downcast_ref::<FileTable>() {
+        return Some(table.path().to_owned());
+    }
+    let [url] = table.downcast_ref::<ListingTable>()?.table_paths().as_slice() else { return None };
+    Some(url.to_string())
+}
+
+/// Where the files of a table are found.
+fn files_below(table: &dyn TableProvider) -> Option<Files> {
+    if let Some(table) = table.downcast_ref::<FileTable>() {
+        return table.plain_files().filter(|files| files.len() <= FILES_MAX).map(Files::Known);
+    }
+    let table = table.downcast_ref::<ListingTable>()?;
+    let [url] = table.table_paths().as_slice() else { return None };
+    if url.scheme() != "file" || !table.options().table_partition_cols.is_empty() {
+        return None;
+    }
+    let location = Path::new("/").join(url.prefix().as_ref());
+    let pattern = Pattern { url: url.clone(), extension: table.options().file_extension.clone() };
+    Some(Files::Below(location, pattern))
 }
 
 /// The scan of the table that is known as `relation` in `plan`.
@@ -169,7 +197,10 @@ fn scan_of<'a>(plan: &'a LogicalPlan, relation: &TableReference) -> Option<&'a T
 /// Reads columns, those of a table at a time, until there are no more or somebody says `stop`.
 fn read(samples: &Samples, wanted: Vec<Wanted>, stop: &AtomicBool) {
     let sample = |wanted: Wanted| -> Option<Columns> {
-        let files = files_of(&wanted.location, &wanted.files)?;
+        let files = match wanted.files {
+            Files::Known(files) => files,
+            Files::Below(location, pattern) => files_of(&location, &pattern)?,
+        };
         Some((samples.of_known_files(&files)?, wanted.fields))
     };
     let mut columns: Vec<Columns> = wanted.into_iter().filter_map(sample).collect();
@@ -186,7 +217,7 @@ fn read(samples: &Samples, wanted: Vec<Wanted>, stop: &AtomicBool) {
 }
 
 /// The files of a table as listing gives them, if they are few and none is in a directory further down.
-fn files_of(location: &Path, files_of_table: &Files) -> Option<Vec<ObjectMeta>> {
+fn files_of(location: &Path, files_of_table: &Pattern) -> Option<Vec<ObjectMeta>> {
     let file = |location: StorePath, path: &Path| {
         let metadata = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (last_modified, size) = (metadata.modified().ok()?.into(), metadata.len());
@@ -227,11 +258,11 @@ mod tests {
         };
         let of = |path: &str| {
             let url = format!("{}{path}", directory.path().display());
-            Files { url: ListingTableUrl::parse(url).expect("a path"), extension: ".parquet".to_owned() }
+            Pattern { url: ListingTableUrl::parse(url).expect("a path"), extension: ".parquet".to_owned() }
         };
         // As `CREATE EXTERNAL TABLE` makes them of directories, and as they are written.
         let pattern = of("/").url.with_glob("*.parquet").expect("a pattern");
-        let pattern = Files { url: pattern, extension: ".parquet".to_owned() };
+        let pattern = Pattern { url: pattern, extension: ".parquet".to_owned() };
         assert_eq!(names(files_of(directory.path(), &pattern).expect("two files")), ["a.parquet", "b.parquet"]);
         assert_eq!(names(files_of(directory.path(), &of("/a*.parquet")).expect("one file")), ["a.parquet"]);
         let files = files_of(directory.path(), &of("/")).expect("two files");

@@ -5,6 +5,7 @@ mod at_once;
 mod common;
 mod differential;
 mod differential_joins;
+mod files;
 mod islands;
 mod join_order;
 mod joins;

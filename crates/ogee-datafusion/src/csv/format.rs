@@ -1,0 +1,297 @@
+//! CSV as a format of files, in DataFusion's terms.
+//!
+//! Not here: reading (`source`).
+
+use std::{collections::HashMap, io::Read, sync::Arc};
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::datatypes::{Field, Schema, SchemaRef},
+    catalog::Session,
+    common::{
+        GetExt, Statistics,
+        config::{ConfigFileType, CsvOptions},
+        parsers::CompressionTypeVariant,
+    },
+    datasource::{
+        file_format::{
+            FileFormat, FileFormatFactory,
+            csv::{CsvFormat as CsvWriter, CsvFormatFactory},
+            file_compression_type::FileCompressionType,
+        },
+        physical_plan::{FileScanConfig, FileScanConfigBuilder, FileSinkConfig, FileSource},
+        source::DataSourceExec,
+        table_schema::TableSchema,
+    },
+    error::{DataFusionError, Result},
+    object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore, path::Path},
+    physical_expr::LexRequirement,
+    physical_plan::ExecutionPlan,
+};
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    compression::decompressed,
+    sniff::{Given, Look, SAMPLE_BYTES, SAMPLE_ROWS, look},
+    source::CsvSource,
+    values::{Kind, Kinds},
+};
+use crate::Error;
+
+/// Files of a table that are looked at for the types of its columns. All others are only read.
+const FILES_LOOKED_AT: usize = 64;
+
+/// Bytes looked at where records are so long that there are few in [`SAMPLE_BYTES`].
+const SAMPLE_BYTES_MAX: usize = 4 * SAMPLE_BYTES;
+
+/// Bytes of all files together that are looked at for types.
+const TABLE_BYTES: u64 = SAMPLE_BYTES_MAX as u64;
+
+/// Bytes by which a file that is only read is known.
+const SHORT_BYTES: usize = 256 << 10;
+
+/// What files look like that is remembered; the next forgets all.
+const LOOKS_KEPT: usize = 1024;
+
+/// Makes formats of CSV files; one for each session.
+#[derive(Debug, Default)]
+pub(crate) struct CsvFormats {
+    looks: Arc<Looks>,
+}
+
+impl FileFormatFactory for CsvFormats {
+    fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+        let mut table_options = state.default_table_options();
+        table_options.set_config_format(ConfigFileType::CSV);
+        table_options.alter_with_string_hash_map(options)?;
+        let csv = table_options.csv;
+        let is_given =
+            |name: &str| options.keys().any(|key| key.trim_start_matches("format.").trim_start_matches("csv.") == name);
+        let given = Given {
+            delimiter: (is_given("delimiter") || csv.delimiter != b',').then_some(csv.delimiter),
+            quote: (is_given("quote") || csv.quote != b'"').then_some(csv.quote),
+            escape: csv.escape,
+            terminator: csv.terminator,
+            comment: csv.comment,
+            has_header: csv.has_header,
+            truncated: csv.truncated_rows == Some(true),
+            rows: csv.schema_infer_max_rec,
+        };
+        Ok(Arc::new(CsvFormat::new(csv, given, Arc::clone(&self.looks))))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(CsvFormat::new(CsvOptions::default(), Given::default(), Arc::clone(&self.looks)))
+    }
+}
+
+impl GetExt for CsvFormats {
+    fn get_ext(&self) -> String {
+        CsvFormatFactory::new().get_ext()
+    }
+}
+
+/// What files look like, as far as they were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Looks(Mutex<HashMap<Key, Arc<Look>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    path: Path,
+    size: u64,
+    modified: i64,
+    given: Given,
+    is_short: bool,
+    compression: String,
+}
+
+/// How the files of a table are read.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) given: Given,
+    pub(super) compression: CompressionTypeVariant,
+    /// Names and kinds of the columns, if they were found out: otherwise the table was declared.
+    pub(super) found: Arc<RwLock<Option<Vec<(String, Kind)>>>>,
+    looks: Arc<Looks>,
+}
+
+/// The format of the files of one table.
+#[derive(Debug)]
+pub(super) struct CsvFormat {
+    writer: CsvWriter,
+    reading: Reading,
+    has_null_regex: bool,
+}
+
+impl CsvFormat {
+    fn new(options: CsvOptions, given: Given, looks: Arc<Looks>) -> Self {
+        let reading = Reading { given, compression: options.compression, found: Arc::default(), looks };
+        let has_null_regex = options.null_regex.is_some();
+        Self { writer: CsvWriter::default().with_options(options), reading, has_null_regex }
+    }
+}
+
+impl Reading {
+    /// What `file` looks like; `is_short`: but for the kinds of its columns.
+    pub(super) async fn look(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+        is_short: bool,
+    ) -> Result<Arc<Look>> {
+        let mut key = Key {
+            path: file.location.clone(),
+            size: file.size,
+            modified: file.last_modified.timestamp_micros(),
+            given: self.given.clone(),
+            is_short: false,
+            compression: format!("{:?}", self.compression),
+        };
+        if let Some(known) = self.looks.0.lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        key.is_short = is_short;
+        if let Some(known) = self.looks.0.lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let mut found = None;
+        for bytes in [if is_short { SHORT_BYTES } else { SAMPLE_BYTES }, SAMPLE_BYTES_MAX] {
+            let mut sample = Vec::new();
+            let mut input = self.open(store, &file.location).await?.take(bytes as u64 + 1);
+            input.read_to_end(&mut sample).map_err(|error| {
+                DataFusionError::from(Error::Source(format!("cannot read '{}': {error}", shown(&file.location))))
+            })?;
+            let is_all = sample.len() <= bytes;
+            let (look, rows) = look(&sample, is_all, &self.given);
+            found = Some(look);
+            if is_all || rows >= SAMPLE_ROWS || is_short && rows > 0 {
+                break;
+            }
+        }
+        let found = Arc::new(found.expect("the sample was looked at"));
+        let mut looks = self.looks.0.lock();
+        if looks.len() >= LOOKS_KEPT {
+            looks.clear();
+        }
+        looks.insert(key, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// The text of a file.
+    pub(super) async fn open(&self, store: &Arc<dyn ObjectStore>, location: &Path) -> Result<Box<dyn Read + Send>> {
+        let result = store.get_opts(location, GetOptions::default()).await?;
+        match result.payload {
+            GetResultPayload::File(file, _) => decompressed(file, self.compression, &shown(location)),
+            GetResultPayload::Stream(_) => {
+                let bytes = result.bytes().await?;
+                decompressed(std::io::Cursor::new(bytes), self.compression, &shown(location))
+            }
+        }
+    }
+}
+
+/// A file as users know it.
+pub(super) fn shown(location: &Path) -> String {
+    format!("/{location}")
+}
+
+#[async_trait]
+impl FileFormat for CsvFormat {
+    fn get_ext(&self) -> String {
+        self.writer.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        self.writer.get_ext_with_compression(compression)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.writer.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        _state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        let mut columns: Vec<(String, Kinds)> = Vec::new();
+        let mut first: Option<&ObjectMeta> = None;
+        let mut files: Vec<&ObjectMeta> = objects.iter().collect();
+        files.sort_by(|a, b| a.location.cmp(&b.location));
+        // Files with nothing in them say nothing of the others.
+        let mut empty = None;
+        let mut looked_at = 0;
+        for file in files.into_iter().take(FILES_LOOKED_AT) {
+            if looked_at >= TABLE_BYTES {
+                break;
+            }
+            looked_at += file.size.min(SAMPLE_BYTES as u64);
+            let look = self.reading.look(store, file, false).await?;
+            if look.is_empty {
+                empty = Some(look);
+                continue;
+            }
+            let Some(first) = first else {
+                first = Some(file);
+                columns = look.names.iter().cloned().zip(look.kinds.iter().copied()).collect();
+                continue;
+            };
+            for (name, kinds) in &mut columns {
+                let Some(index) = look.names.iter().position(|other| other == name) else {
+                    return Err(missing(name, &shown(&file.location), Some(&shown(&first.location))).into());
+                };
+                *kinds = kinds.and(look.kinds[index]);
+            }
+        }
+        if let (None, Some(look)) = (first, empty) {
+            columns = look.names.iter().cloned().zip(look.kinds.iter().copied()).collect();
+        }
+        let found: Vec<(String, Kind)> = columns.into_iter().map(|(name, kinds)| (name, kinds.kind())).collect();
+        let fields: Vec<Field> = found.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect();
+        *self.reading.found.write() = Some(found);
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    async fn infer_stats(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        _object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        Ok(Statistics::new_unknown(&table_schema))
+    }
+
+    async fn create_physical_plan(&self, _state: &dyn Session, conf: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.has_null_regex {
+            let why = "null_regex is not supported for reading; compare with nullif";
+            return Err(Error::Unsupported(why.to_owned()).into());
+        }
+        let config =
+            FileScanConfigBuilder::from(conf).with_file_compression_type(self.reading.compression.into()).build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        conf: FileSinkConfig,
+        order_requirements: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.writer.create_writer_physical_plan(input, state, conf, order_requirements).await
+    }
+
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        Arc::new(CsvSource::new(self.reading.clone(), table_schema))
+    }
+}
+
+/// A column that a file does not have.
+pub(super) fn missing(column: &str, file: &str, other: Option<&str>) -> Error {
+    let has = other.map_or_else(|| "that the table has".to_owned(), |other| format!("that '{other}' has"));
+    Error::Source(format!(
+        "'{file}' has no column \"{column}\", {has}; files of one table need the same columns, in any order: read them apart and use UNION ALL BY NAME"
+    ))
+}

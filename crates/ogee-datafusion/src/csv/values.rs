@@ -1,0 +1,441 @@
+//! Values of text files: which types a column of texts can have, and the value that a text stands for.
+//!
+//! The kinds are DuckDB's, in its order: the first that takes every value of the sample is the column's. A number with leading zeros or a plus
+//! sign is a text: it would not print as it was written (postal codes, telephone numbers).
+//!
+//! 1. What [`Kinds::narrow`] leaves, [`Kind`]'s parser takes: both ask the same functions.
+//!
+//! Not here: arrays.
+
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+
+/// The zone of columns whose values have one.
+pub(crate) const UTC: &str = "+00:00";
+
+/// What the texts of a column stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Boolean,
+    Time,
+    Date(Order),
+    /// A date and a time of day, and whether it needs more than microseconds.
+    Timestamp(Order, bool),
+    /// With a zone.
+    Instant,
+    Integer,
+    /// Integers of more than 64 bits.
+    LargeInteger,
+    Double,
+    Text,
+}
+
+/// The order in which a date names its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    #[default]
+    YearMonthDay,
+    DayMonthYear,
+    MonthDayYear,
+}
+
+impl Kind {
+    /// The type of the column.
+    pub(crate) fn data_type(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Date(_) => DataType::Date32,
+            Self::Timestamp(_, false) => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Timestamp(_, true) => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            Self::Instant => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
+            Self::Integer => DataType::Int64,
+            Self::LargeInteger => DataType::Decimal128(38, 0),
+            Self::Double => DataType::Float64,
+            Self::Text => DataType::Utf8View,
+        }
+    }
+}
+
+/// The kinds that a column can still be, one bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kinds(u16);
+
+/// In the order of preference. That a day comes before the month where a date can be read in both ways is DuckDB's choice.
+const PREFERENCE: [Kind; 12] = [
+    Kind::Boolean,
+    Kind::Time,
+    Kind::Date(Order::YearMonthDay),
+    Kind::Date(Order::DayMonthYear),
+    Kind::Date(Order::MonthDayYear),
+    Kind::Timestamp(Order::YearMonthDay, false),
+    Kind::Timestamp(Order::DayMonthYear, false),
+    Kind::Timestamp(Order::MonthDayYear, false),
+    Kind::Instant,
+    Kind::Integer,
+    Kind::LargeInteger,
+    Kind::Double,
+];
+
+/// Set where a timestamp has more than six digits behind the second.
+const NANOSECONDS: u16 = 1 << 15;
+
+/// Set where there was a value.
+const SEEN: u16 = 1 << 14;
+
+impl Kinds {
+    /// Those of a column without values.
+    pub(crate) fn any() -> Self {
+        Self((1 << PREFERENCE.len()) - 1)
+    }
+
+    /// Dates and times, and nothing else but text.
+    pub(crate) fn times() -> Self {
+        let mut kinds = Self::any();
+        kinds.keep(|kind| match kind {
+            Kind::Date(order) | Kind::Timestamp(order, _) => order == Order::YearMonthDay,
+            Kind::Time | Kind::Instant => true,
+            _ => false,
+        });
+        kinds
+    }
+
+    /// Takes away what `value` is not.
+    pub(crate) fn narrow(&mut self, value: &[u8]) {
+        self.0 |= SEEN;
+        let left = self.0 & ((1 << PREFERENCE.len()) - 1);
+        if left == 0 {
+            return;
+        }
+        // Integers are most frequent, and nothing but numbers.
+        if integer(value).is_some() {
+            self.keep(|kind| matches!(kind, Kind::Integer | Kind::LargeInteger | Kind::Double));
+            return;
+        }
+        let mut nanoseconds = false;
+        self.keep(|kind| match kind {
+            Kind::Boolean => boolean(value).is_some(),
+            Kind::Time => time(value).is_some(),
+            Kind::Date(order) => date(value, order).is_some(),
+            Kind::Timestamp(order, _) => timestamp(value, order).is_some_and(|found| {
+                nanoseconds |= found.1 % 1000 != 0;
+                true
+            }),
+            Kind::Instant => instant(value).is_some(),
+            Kind::Integer => false,
+            Kind::LargeInteger => large_integer(value).is_some(),
+            Kind::Double => double(value).is_some(),
+            Kind::Text => true,
+        });
+        if nanoseconds {
+            self.0 |= NANOSECONDS;
+        }
+    }
+
+    fn keep(&mut self, mut is: impl FnMut(Kind) -> bool) {
+        for (bit, kind) in PREFERENCE.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 && !is(*kind) {
+                self.0 &= !(1 << bit);
+            }
+        }
+    }
+
+    /// What both are.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let flags = (self.0 | other.0) & (NANOSECONDS | SEEN);
+        Self(self.0 & other.0 & !(NANOSECONDS | SEEN) | flags)
+    }
+
+    /// The kind of the column; text if there was no value, so that a late one is seen whatever it is.
+    pub(crate) fn kind(self) -> Kind {
+        if self.0 & SEEN == 0 {
+            return Kind::Text;
+        }
+        let kind = PREFERENCE.iter().enumerate().find(|(bit, _)| self.0 & (1 << bit) != 0).map(|(_, kind)| *kind);
+        match kind {
+            Some(Kind::Timestamp(order, _)) => Kind::Timestamp(order, self.0 & NANOSECONDS != 0),
+            Some(kind) => kind,
+            None => Kind::Text,
+        }
+    }
+
+    /// Whether `value` is what the column is.
+    pub(crate) fn takes(self, value: &[u8]) -> bool {
+        let mut narrowed = self;
+        narrowed.narrow(value);
+        narrowed.kind() == self.kind()
+    }
+}
+
+/// A number without the spaces around it.
+fn trim(value: &[u8]) -> &[u8] {
+    value.trim_ascii()
+}
+
+/// Whether digits are written as a number prints: no plus sign, no zeros in front.
+fn is_plain(value: &[u8]) -> bool {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    match digits {
+        [b'0'] => true,
+        [b'0', next, ..] => !next.is_ascii_digit(),
+        [first, ..] => first.is_ascii_digit() || *first == b'.',
+        [] => false,
+    }
+}
+
+pub(crate) fn boolean(value: &[u8]) -> Option<bool> {
+    let is = |words: [&str; 3]| words.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
+    if is(["true", "t", "yes"]) {
+        Some(true)
+    } else if is(["false", "f", "no"]) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+pub(crate) fn integer(value: &[u8]) -> Option<i64> {
+    let value = trim(value);
+    let (negative, digits) = match value {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > 19 || digits[0] == b'0' && digits.len() > 1 {
+        return None;
+    }
+    // Nineteen digits fit into 64 bits without a sign.
+    let mut number = 0_u64;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+    }
+    if negative { 0_i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() }
+}
+
+/// An integer of at most 38 digits.
+pub(crate) fn large_integer(value: &[u8]) -> Option<i128> {
+    let value = trim(value);
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    if !is_plain(value) || digits.len() > 38 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+pub(crate) fn double(value: &[u8]) -> Option<f64> {
+    let value = trim(value);
+    let unsigned = value.strip_prefix(b"-").unwrap_or(value);
+    let text = std::str::from_utf8(value).ok()?;
+    if unsigned.eq_ignore_ascii_case(b"nan") || unsigned.eq_ignore_ascii_case(b"inf") {
+        return text.parse().ok();
+    }
+    // An integer that is too long for an integer would lose its digits without a word, and 1e999 its value.
+    let is_number = unsigned.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+    let is_long_integer = unsigned.len() > 38 && unsigned.iter().all(u8::is_ascii_digit);
+    if !is_number || !is_plain(value) || is_long_integer {
+        return None;
+    }
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// Digits at the front of `value` as a number, at least one and at most `most`, and what comes behind.
+fn digits(value: &[u8], most: usize) -> Option<(u32, usize, &[u8])> {
+    let count = value.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
+    if count == 0 {
+        return None;
+    }
+    let number = value[..count].iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
+    Some((number, count, &value[count..]))
+}
+
+/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar, or `None` if there is no such date.
+fn days(year: u32, month: u32, day: u32) -> Option<i32> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        _ => return None,
+    };
+    if day == 0 || day > length {
+        return None;
+    }
+    // Years begin in March, so that the leap day is the last; 400 of them have 146,097 days, and 719,468 days are before 1970.
+    let year = i64::from(year) - i64::from(month <= 2);
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    i32::try_from(days).ok()
+}
+
+/// A date at the front of `value`, and what comes behind it.
+fn date_part(value: &[u8], order: Order) -> Option<(i32, &[u8])> {
+    let separated = |rest: &'_ [u8], by: u8| rest.first() == Some(&by);
+    let first = digits(value, 4)?;
+    let by = *first.2.first().filter(|by| matches!(by, b'-' | b'/'))?;
+    let second = digits(&first.2[1..], 2)?;
+    if !separated(second.2, by) {
+        return None;
+    }
+    let third = digits(&second.2[1..], 4)?;
+    let (year, month, day) = match order {
+        Order::YearMonthDay => (&first, second.0, &third),
+        Order::DayMonthYear => (&third, second.0, &first),
+        Order::MonthDayYear => (&third, first.0, &second),
+    };
+    if year.1 != 4 || day.1 > 2 || order == Order::MonthDayYear && first.1 > 2 {
+        return None;
+    }
+    Some((days(year.0, month, day.0)?, third.2))
+}
+
+/// A time of day at the front of `value`, in nanoseconds, and what comes behind it. `seconds`: they may not be left out.
+fn time_part(value: &[u8], seconds: bool) -> Option<(i64, &[u8])> {
+    let (hour, _, rest) = digits(value, 2)?;
+    let (minute, 2, mut rest) = digits(rest.strip_prefix(b":")?, 2)? else { return None };
+    let (mut second, mut fraction) = (0, 0_i64);
+    match rest.strip_prefix(b":") {
+        Some(behind) => {
+            let (found, 2, behind) = digits(behind, 2)? else { return None };
+            (second, rest) = (found, behind);
+            if let Some(behind) = rest.strip_prefix(b".") {
+                let (found, count, behind) = digits(behind, 9)?;
+                fraction = i64::from(found) * 10_i64.pow(9 - u32::try_from(count).ok()?);
+                rest = behind;
+            }
+        }
+        None if seconds => return None,
+        None => {}
+    }
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    Some((i64::from(hour * 3600 + minute * 60 + second) * 1_000_000_000 + fraction, rest))
+}
+
+/// Days since 1970-01-01.
+pub(crate) fn date(value: &[u8], order: Order) -> Option<i32> {
+    date_part(trim(value), order).filter(|(_, rest)| rest.is_empty()).map(|(days, _)| days)
+}
+
+/// Microseconds since midnight.
+pub(crate) fn time(value: &[u8]) -> Option<i64> {
+    time_part(trim(value), false).filter(|(_, rest)| rest.is_empty()).map(|(nanoseconds, _)| nanoseconds / 1000)
+}
+
+/// Days since 1970-01-01 and nanoseconds since midnight, and what comes behind.
+fn timestamp_part(value: &[u8], order: Order) -> Option<((i32, i64), &[u8])> {
+    let (days, rest) = date_part(value, order)?;
+    let rest = rest.strip_prefix(b" ").or_else(|| rest.strip_prefix(b"T"))?;
+    let (nanoseconds, rest) = time_part(rest, order != Order::YearMonthDay)?;
+    Some(((days, nanoseconds), rest))
+}
+
+/// Days since 1970-01-01 and nanoseconds since midnight.
+pub(crate) fn timestamp(value: &[u8], order: Order) -> Option<(i32, i64)> {
+    timestamp_part(trim(value), order).filter(|(_, rest)| rest.is_empty()).map(|(timestamp, _)| timestamp)
+}
+
+/// The same in microseconds since 1970-01-01.
+pub(crate) fn microseconds((days, nanoseconds): (i32, i64)) -> i64 {
+    i64::from(days) * 86_400_000_000 + nanoseconds.div_euclid(1000)
+}
+
+/// The same in nanoseconds, if they fit into 64 bits.
+pub(crate) fn nanoseconds((days, nanoseconds): (i32, i64)) -> Option<i64> {
+    (i64::from(days)).checked_mul(86_400_000_000_000)?.checked_add(nanoseconds)
+}
+
+/// A timestamp with a zone, in microseconds since 1970-01-01 UTC.
+pub(crate) fn instant(value: &[u8]) -> Option<i64> {
+    let (timestamp, rest) = timestamp_part(trim(value), Order::YearMonthDay)?;
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    let offset = match rest {
+        b"Z" | b"z" | b"UTC" => 0,
+        [sign @ (b'+' | b'-'), behind @ ..] => {
+            let (hours, 2, rest) = digits(behind, 2)? else { return None };
+            let minutes = match rest.strip_prefix(b":").unwrap_or(rest) {
+                [] => 0,
+                rest => match digits(rest, 2)? {
+                    (minutes, 2, []) => minutes,
+                    _ => return None,
+                },
+            };
+            let minutes = i64::from(hours * 60 + minutes);
+            if hours > 15 {
+                return None;
+            }
+            if *sign == b'-' { -minutes } else { minutes }
+        }
+        _ => return None,
+    };
+    Some(microseconds(timestamp) - offset * 60_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(values: &[&str]) -> Kind {
+        let mut kinds = Kinds::any();
+        values.iter().for_each(|value| kinds.narrow(value.as_bytes()));
+        kinds.kind()
+    }
+
+    #[test]
+    fn the_first_kind_that_takes_all_values_is_the_columns() {
+        assert_eq!(kind(&["1", "-5", "0", " 7"]), Kind::Integer);
+        assert_eq!(kind(&["1", "2.5"]), Kind::Double);
+        assert_eq!(kind(&["12345678901234567890", "1"]), Kind::LargeInteger);
+        assert_eq!(kind(&["12345678901234567890", "1.5"]), Kind::Double);
+        assert_eq!(kind(&["NaN", "-inf", "1e5", ".5", "5."]), Kind::Double);
+        assert_eq!(kind(&["true", "F", "no"]), Kind::Boolean);
+        assert_eq!(kind(&["2024-02-29", "0001-01-01"]), Kind::Date(Order::YearMonthDay));
+        assert_eq!(kind(&["25/12/2024", "01/02/2024"]), Kind::Date(Order::DayMonthYear));
+        assert_eq!(kind(&["12/25/2024", "01/02/2024"]), Kind::Date(Order::MonthDayYear));
+        assert_eq!(kind(&["01/02/2024"]), Kind::Date(Order::DayMonthYear));
+        assert_eq!(kind(&["2024-01-05 10:11", "2024-01-05T10:11:12.5"]), Kind::Timestamp(Order::YearMonthDay, false));
+        assert_eq!(kind(&["2024-01-05 10:11:12.123456789"]), Kind::Timestamp(Order::YearMonthDay, true));
+        assert_eq!(kind(&["2024-01-05T10:11:12Z", "2024-01-05 10:11:12+02:00"]), Kind::Instant);
+        assert_eq!(kind(&["10:11:12", "9:00"]), Kind::Time);
+    }
+
+    #[test]
+    fn what_would_not_print_as_it_was_written_is_text() {
+        for values in [
+            &["01234", "99999"][..],
+            &["0", "00"],
+            &["-01"],
+            &["+1"],
+            &["01.5"],
+            &["1_000"],
+            &["2023-02-29"],
+            &["24:00:00"],
+            &["1e999"],
+            &["1", "x"],
+            &["true", "1"],
+            &["2024-01-05", "2024-01-05 10:00:00"],
+            &["123456789012345678901234567890123456789012"],
+            &["Infinity"],
+            &[],
+        ] {
+            assert_eq!(kind(values), Kind::Text, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_the_calendar() {
+        assert_eq!(date(b"1970-01-01", Order::YearMonthDay), Some(0));
+        assert_eq!(date(b"2000-03-01", Order::YearMonthDay), Some(11_017));
+        assert_eq!(date(b"1969-12-31", Order::YearMonthDay), Some(-1));
+        assert_eq!(date(b"0001-01-01", Order::YearMonthDay), Some(-719_162));
+        assert_eq!(instant(b"1970-01-01 01:30:00+01:30"), Some(0));
+        assert_eq!(time(b"00:00:01.5"), Some(1_500_000));
+        assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(integer(b"9223372036854775808"), None);
+        assert_eq!(nanoseconds((0, 7)), Some(7));
+    }
+}

@@ -1,0 +1,270 @@
+//! Files whose columns no reader here understands, told apart before one is asked: Arrow's panics at a type that it does not know, such as the 128-bit
+//! integers that Polars writes (arrow-ipc's `convert::get_data_type`).
+//!
+//! Not here: listing, reading.
+
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use datafusion::{
+    arrow::{
+        datatypes::{Field, Schema},
+        ipc,
+    },
+    catalog::{Session, TableProvider, TableProviderFactory},
+    datasource::physical_plan::parquet::metadata::DFParquetMetadata,
+    error::Result,
+    logical_expr::CreateExternalTable,
+    object_store::{ObjectMeta, ObjectStore},
+    parquet::{arrow::ARROW_SCHEMA_META_KEY, file::metadata::ParquetMetaData},
+};
+use futures::{StreamExt, TryStreamExt};
+
+use super::listing::list;
+use crate::Error;
+
+/// Footers that are read at once.
+const AT_ONCE: usize = 32;
+
+/// Bytes of a description of columns that are believed.
+const SCHEMA_BYTES_MAX: usize = 64 << 20;
+
+/// Within each other; Arrow's own check allows 64.
+const DEPTH_MAX: usize = 64;
+
+/// Looks at the footers of Parquet `files`, which are kept for those who read them next. Gives the names of the columns that some of several files do
+/// not have.
+pub(super) async fn parquet_files(
+    state: &dyn Session,
+    store: &Arc<dyn ObjectStore>,
+    files: &[ObjectMeta],
+) -> Result<HashSet<String>> {
+    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+    let hint = state.config_options().execution.parquet.metadata_size_hint;
+    let mut missing = HashSet::new();
+    let mut common: Option<HashSet<String>> = None;
+    let look = |file: ObjectMeta| {
+        let (store, cache) = (Arc::clone(store), Arc::clone(&cache));
+        async move {
+            let metadata = DFParquetMetadata::new(store.as_ref(), &file)
+                .with_metadata_size_hint(hint)
+                .with_file_metadata_cache(Some(cache))
+                .fetch_metadata()
+                .await?;
+            let path = format!("/{}", file.location);
+            if let Some((column, kind)) = unknown_in_footer(&metadata) {
+                return Err(refusal(&path, &column, &kind).into());
+            }
+            distinct(&path, columns_of(&metadata))?;
+            Ok::<_, datafusion::error::DataFusionError>(metadata)
+        }
+    };
+    let mut footers = futures::stream::iter(files.to_vec()).map(look).buffered(AT_ONCE).boxed();
+    while let Some(metadata) = footers.try_next().await? {
+        if files.len() < 2 {
+            continue;
+        }
+        let columns: HashSet<String> = columns_of(&metadata).map(str::to_owned).collect();
+        let Some(known) = &mut common else {
+            common = Some(columns);
+            continue;
+        };
+        missing.extend(known.symmetric_difference(&columns).cloned());
+        known.retain(|column| columns.contains(column));
+    }
+    Ok(missing)
+}
+
+fn columns_of(metadata: &ParquetMetaData) -> impl Iterator<Item = &str> {
+    metadata.file_metadata().schema_descr().root_schema().get_fields().iter().map(|column| column.name())
+}
+
+/// Columns are read by their names: of two with one name, all would read the first.
+fn distinct<'a>(file: &str, columns: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut names = HashSet::new();
+    for name in columns {
+        if !names.insert(name) {
+            let why = format!(
+                "'{file}' has two columns named \"{name}\", which is not supported; write it with distinct names"
+            );
+            return Err(Error::Unsupported(why).into());
+        }
+    }
+    Ok(())
+}
+
+/// `schema` in which `columns` may be NULL.
+pub(super) fn with_nulls(schema: &Schema, columns: &HashSet<String>) -> Schema {
+    let field = |field: &Arc<Field>| match columns.contains(field.name()) {
+        true => Arc::new(field.as_ref().clone().with_nullable(true)),
+        false => Arc::clone(field),
+    };
+    Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Vec<_>>(), schema.metadata().clone())
+}
+
+/// Looks at how an Arrow file on this machine describes its columns.
+pub(super) fn arrow_file(file: &ObjectMeta) -> Result<()> {
+    let path = format!("/{}", file.location);
+    // What is no Arrow file is told by those who read it.
+    let Some(columns) = columns_in_arrow(&path) else { return Ok(()) };
+    if let Some((column, Some(kind))) = columns.iter().find(|(_, kind)| kind.is_some()) {
+        return Err(refusal(&path, column, kind).into());
+    }
+    distinct(&path, columns.iter().map(|(column, _)| column.as_str()))
+}
+
+/// The name of a column, and its type if nobody knows that.
+type Described = (String, Option<String>);
+
+fn refusal(file: &str, column: &str, kind: &str) -> Error {
+    Error::Unsupported(format!(
+        "column \"{column}\" of '{file}' is of the type {kind}, which is not supported; write the file with another, e.g. Int64 or Decimal"
+    ))
+}
+
+/// The columns of an Arrow file.
+fn columns_in_arrow(path: &str) -> Option<Vec<Described>> {
+    let mut file = File::open(path).ok()?;
+    let mut first = [0; 8];
+    file.read_exact(&mut first).ok()?;
+    if first.starts_with(b"ARROW1") {
+        // A file ends with its description, four bytes that say how long it is, and six that are the same for all.
+        file.seek(SeekFrom::End(-10)).ok()?;
+        let length = length(&mut file)?;
+        file.seek(SeekFrom::End(-10 - i64::try_from(length).ok()?)).ok()?;
+        let footer = bytes(&mut file, length)?;
+        return described(ipc::root_as_footer(&footer).ok()?.schema()?);
+    }
+    // A stream begins with it.
+    file.seek(SeekFrom::Start(if first[..4] == [255; 4] { 4 } else { 0 })).ok()?;
+    let length = length(&mut file)?;
+    columns_in_message(&bytes(&mut file, length)?)
+}
+
+fn length(file: &mut File) -> Option<usize> {
+    let mut word = [0; 4];
+    file.read_exact(&mut word).ok()?;
+    usize::try_from(i32::from_le_bytes(word)).ok().filter(|length| *length <= SCHEMA_BYTES_MAX)
+}
+
+fn bytes(file: &mut File, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.read_exact(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The column of a Parquet file whose Arrow type is unknown, and that type.
+fn unknown_in_footer(metadata: &ParquetMetaData) -> Option<(String, String)> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    let encoded = pairs.iter().find(|pair| pair.key == ARROW_SCHEMA_META_KEY)?.value.as_ref()?;
+    let bytes = BASE64_STANDARD.decode(encoded).ok()?;
+    let message = if bytes.len() > 8 && bytes[..4] == [255; 4] { &bytes[8..] } else { &bytes[..] };
+    let columns = columns_in_message(message)?;
+    columns.into_iter().find_map(|(column, kind)| Some((column, kind?)))
+}
+
+fn columns_in_message(message: &[u8]) -> Option<Vec<Described>> {
+    described(ipc::root_as_message(message).ok()?.header_as_schema()?)
+}
+
+fn described(schema: ipc::Schema<'_>) -> Option<Vec<Described>> {
+    let column = |field: ipc::Field<'_>| (field.name().unwrap_or_default().to_owned(), unknown(field, 0));
+    Some(schema.fields()?.iter().map(column).collect())
+}
+
+/// The type of `field`, or of a field in it, if Arrow has none of the kind.
+fn unknown(field: ipc::Field<'_>, depth: usize) -> Option<String> {
+    if depth > DEPTH_MAX {
+        return Some("of too many types within each other".to_owned());
+    }
+    let children = field.children().map_or(0, |children| children.len());
+    let own = match field.type_type() {
+        ipc::Type::Int => field.type_as_int().and_then(|int| unknown_integer(int)),
+        ipc::Type::FloatingPoint => {
+            let precision = field.type_as_floating_point()?.precision();
+            precision.variant_name().is_none().then(|| "float of an unknown width".to_owned())
+        }
+        ipc::Type::Date => field.type_as_date()?.unit().variant_name().is_none().then(|| "date".to_owned()),
+        ipc::Type::Time => {
+            let time = field.type_as_time()?;
+            let known = matches!(
+                (time.bitWidth(), time.unit()),
+                (32, ipc::TimeUnit::SECOND | ipc::TimeUnit::MILLISECOND)
+                    | (64, ipc::TimeUnit::MICROSECOND | ipc::TimeUnit::NANOSECOND)
+            );
+            (!known).then(|| format!("time of {} bits", time.bitWidth()))
+        }
+        ipc::Type::Timestamp => {
+            field.type_as_timestamp()?.unit().variant_name().is_none().then(|| "timestamp".to_owned())
+        }
+        ipc::Type::Duration => field.type_as_duration()?.unit().variant_name().is_none().then(|| "duration".to_owned()),
+        ipc::Type::Interval => field.type_as_interval()?.unit().variant_name().is_none().then(|| "interval".to_owned()),
+        ipc::Type::Decimal => {
+            let decimal = field.type_as_decimal()?;
+            let known = matches!(decimal.bitWidth(), 32 | 64 | 128 | 256)
+                && (1..=76).contains(&decimal.precision())
+                && (-128..=127).contains(&decimal.scale());
+            (!known).then(|| format!("decimal of {} bits and {} digits", decimal.bitWidth(), decimal.precision()))
+        }
+        ipc::Type::List
+        | ipc::Type::LargeList
+        | ipc::Type::ListView
+        | ipc::Type::LargeListView
+        | ipc::Type::FixedSizeList
+        | ipc::Type::Map => (children != 1).then(|| "list without a type of its items".to_owned()),
+        ipc::Type::RunEndEncoded => (children != 2).then(|| "run-end encoded without values".to_owned()),
+        ipc::Type::Null
+        | ipc::Type::Bool
+        | ipc::Type::Binary
+        | ipc::Type::BinaryView
+        | ipc::Type::LargeBinary
+        | ipc::Type::Utf8
+        | ipc::Type::Utf8View
+        | ipc::Type::LargeUtf8
+        | ipc::Type::FixedSizeBinary
+        | ipc::Type::Struct_ => None,
+        other => Some(other.variant_name().unwrap_or("of an unknown kind").to_owned()),
+    };
+    let index = field.dictionary().and_then(|dictionary| dictionary.indexType()).and_then(unknown_integer);
+    own.or(index).or_else(|| field.children()?.iter().find_map(|child| unknown(child, depth + 1)))
+}
+
+fn unknown_integer(int: ipc::Int<'_>) -> Option<String> {
+    let prefix = if int.is_signed() { "Int" } else { "UInt" };
+    (!matches!(int.bitWidth(), 8 | 16 | 32 | 64)).then(|| format!("{prefix}{}", int.bitWidth()))
+}
+
+/// Makes tables of `CREATE EXTERNAL TABLE`, after a look at their files.
+#[derive(Debug)]
+pub(crate) struct CheckedTables(pub(crate) Arc<dyn TableProviderFactory>);
+
+#[async_trait]
+impl TableProviderFactory for CheckedTables {
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        for location in &command.locations {
+            // What cannot be listed here is told by those who read it.
+            let Ok(listing) = list(location) else { continue };
+            let files: Vec<ObjectMeta> = listing
+                .files
+                .into_iter()
+                .map(|file| file.meta)
+                .filter(|file| file.size > 0 && (listing.is_file || file.location.as_ref().ends_with(".parquet")))
+                .collect();
+            match command.file_type.to_lowercase().as_str() {
+                "parquet" => {
+                    let url = datafusion::execution::object_store::ObjectStoreUrl::local_filesystem();
+                    parquet_files(state, &state.runtime_env().object_store(url)?, &files).await?;
+                }
+                "arrow" => files.iter().try_for_each(arrow_file)?,
+                _ => {}
+            }
+        }
+        self.0.create(state, command).await
+    }
+}

@@ -1,0 +1,311 @@
+//! Arrays out of JSON values.
+//!
+//! Not here: types of columns (`shape`).
+
+use std::sync::Arc;
+
+use datafusion::arrow::{
+    array::{
+        ArrayRef, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int64Builder, ListArray, MapArray,
+        NullBufferBuilder, StringBuilder, StringViewBuilder, StructArray, Time64MicrosecondBuilder,
+        TimestampMicrosecondBuilder, TimestampNanosecondBuilder,
+    },
+    buffer::OffsetBuffer,
+    compute::{CastOptions, cast_with_options},
+    datatypes::{DataType, FieldRef, Fields},
+};
+
+use super::{
+    parse::{Item, Value},
+    shape::Shape,
+};
+use crate::csv::values::{self, Kind, UTC};
+
+/// The array of a column while it is built.
+pub(super) enum Builder {
+    Boolean(BooleanBuilder),
+    Integer(Int64Builder),
+    LargeInteger(Decimal128Builder),
+    Double(Float64Builder),
+    Date(Date32Builder),
+    Time(Time64MicrosecondBuilder),
+    Timestamp(TimestampMicrosecondBuilder),
+    Nanoseconds(TimestampNanosecondBuilder),
+    Instant(TimestampMicrosecondBuilder),
+    Text(StringViewBuilder),
+    /// The text of values.
+    Json(StringViewBuilder),
+    /// Texts that become what a table declares.
+    Cast(StringViewBuilder, DataType),
+    List {
+        field: FieldRef,
+        ends: Vec<i32>,
+        valid: NullBufferBuilder,
+        items: Box<Builder>,
+    },
+    /// Objects whose keys are values.
+    Map {
+        entries: FieldRef,
+        ends: Vec<i32>,
+        valid: NullBufferBuilder,
+        keys: StringBuilder,
+        values: Box<Builder>,
+    },
+    Object {
+        names: Fields,
+        fields: Vec<Builder>,
+        valid: NullBufferBuilder,
+    },
+}
+
+/// Why a value has no place in its column.
+#[derive(Debug)]
+pub(super) enum Misfit {
+    /// It is something else.
+    Value(String, String),
+    /// A key that nobody knows.
+    Key(String),
+}
+
+impl Builder {
+    /// For values of `shape`.
+    pub(super) fn of(shape: &Shape) -> Self {
+        match shape {
+            Shape::Boolean => Self::Boolean(BooleanBuilder::new()),
+            Shape::Integer => Self::Integer(Int64Builder::new()),
+            Shape::LargeInteger => {
+                Self::LargeInteger(Decimal128Builder::new().with_data_type(DataType::Decimal128(38, 0)))
+            }
+            Shape::Double => Self::Double(Float64Builder::new()),
+            Shape::Text(kinds) => match kinds.kind() {
+                Kind::Date(_) => Self::Date(Date32Builder::new()),
+                Kind::Time => Self::Time(Time64MicrosecondBuilder::new()),
+                Kind::Timestamp(_, false) => Self::Timestamp(TimestampMicrosecondBuilder::new()),
+                Kind::Timestamp(_, true) => Self::Nanoseconds(TimestampNanosecondBuilder::new()),
+                Kind::Instant => Self::Instant(TimestampMicrosecondBuilder::new().with_timezone(UTC)),
+                _ => Self::Text(StringViewBuilder::new()),
+            },
+            Shape::Nothing | Shape::Json => Self::Json(StringViewBuilder::new()),
+            Shape::List(items) => {
+                let DataType::List(field) = shape.data_type() else { unreachable!("a list's type") };
+                Self::list(field, Self::of(items))
+            }
+            Shape::Object(keys) => {
+                if let (Some(values), DataType::Map(entries, _)) = (keys.values(), shape.data_type()) {
+                    let values = Box::new(Self::of(&values));
+                    let (ends, valid) = (vec![0], NullBufferBuilder::new(0));
+                    return Self::Map { entries, ends, valid, keys: StringBuilder::new(), values };
+                }
+                let DataType::Struct(names) = shape.data_type() else { unreachable!("a struct's type") };
+                let fields = keys.fields.iter().map(|(_, shape)| Self::of(shape)).collect();
+                Self::Object { names, fields, valid: NullBufferBuilder::new(0) }
+            }
+        }
+    }
+
+    /// For values of a type that was declared.
+    pub(super) fn declared(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
+            DataType::Int64 => Self::Integer(Int64Builder::new()),
+            DataType::Float64 => Self::Double(Float64Builder::new()),
+            DataType::Utf8View => Self::Text(StringViewBuilder::new()),
+            DataType::List(field) => Self::list(Arc::clone(field), Self::declared(field.data_type())),
+            DataType::Struct(names) => {
+                let fields = names.iter().map(|field| Self::declared(field.data_type())).collect();
+                Self::Object { names: names.clone(), fields, valid: NullBufferBuilder::new(0) }
+            }
+            other => Self::Cast(StringViewBuilder::new(), other.clone()),
+        }
+    }
+
+    fn list(field: FieldRef, items: Self) -> Self {
+        Self::List { field, ends: vec![0], valid: NullBufferBuilder::new(0), items: Box::new(items) }
+    }
+
+    pub(super) fn append_null(&mut self) {
+        match self {
+            Self::Boolean(builder) => builder.append_null(),
+            Self::Integer(builder) => builder.append_null(),
+            Self::LargeInteger(builder) => builder.append_null(),
+            Self::Double(builder) => builder.append_null(),
+            Self::Date(builder) => builder.append_null(),
+            Self::Time(builder) => builder.append_null(),
+            Self::Timestamp(builder) | Self::Instant(builder) => builder.append_null(),
+            Self::Nanoseconds(builder) => builder.append_null(),
+            Self::Text(builder) | Self::Json(builder) | Self::Cast(builder, _) => builder.append_null(),
+            Self::List { ends, valid, .. } | Self::Map { ends, valid, .. } => {
+                ends.push(ends.last().copied().unwrap_or(0));
+                valid.append_null();
+            }
+            Self::Object { fields, valid, .. } => {
+                fields.iter_mut().for_each(Self::append_null);
+                valid.append_null();
+            }
+        }
+    }
+
+    pub(super) fn append(&mut self, item: &Item<'_>) -> Result<(), Misfit> {
+        if matches!(item.value, Value::Null) {
+            self.append_null();
+            return Ok(());
+        }
+        let misfit = |kind: &str| Err(Misfit::Value(kind.to_owned(), String::from_utf8_lossy(item.text).into_owned()));
+        let fits = |appended: Option<()>, kind: &str| appended.map_or_else(|| misfit(kind), Ok);
+        let text = match &item.value {
+            Value::Text(text) => Some(text.as_bytes()),
+            _ => None,
+        };
+        let number = match &item.value {
+            Value::Number(digits) => Some(*digits),
+            _ => None,
+        };
+        match self {
+            Self::Boolean(builder) => match item.value {
+                Value::Boolean(value) => builder.append_value(value),
+                _ => return misfit("BOOLEAN"),
+            },
+            Self::Integer(builder) => {
+                let value = number.and_then(|digits| values::integer(digits.as_bytes()));
+                return fits(value.map(|value| builder.append_value(value)), "BIGINT");
+            }
+            Self::LargeInteger(builder) => {
+                let value = number.and_then(|digits| values::large_integer(digits.as_bytes()));
+                return fits(value.map(|value| builder.append_value(value)), "HUGEINT");
+            }
+            Self::Double(builder) => {
+                let value = number.and_then(|digits| digits.parse().ok());
+                return fits(value.map(|value| builder.append_value(value)), "DOUBLE");
+            }
+            Self::Date(builder) => {
+                let value = text.and_then(|text| values::date(text, values::Order::YearMonthDay));
+                return fits(value.map(|value| builder.append_value(value)), "DATE");
+            }
+            Self::Time(builder) => {
+                let value = text.and_then(values::time);
+                return fits(value.map(|value| builder.append_value(value)), "TIME");
+            }
+            Self::Timestamp(builder) => {
+                let value = text.and_then(|text| values::timestamp(text, values::Order::YearMonthDay));
+                return fits(value.map(|value| builder.append_value(values::microseconds(value))), "TIMESTAMP");
+            }
+            Self::Nanoseconds(builder) => {
+                let value = text.and_then(|text| values::timestamp(text, values::Order::YearMonthDay));
+                let value = value.and_then(values::nanoseconds);
+                return fits(value.map(|value| builder.append_value(value)), "TIMESTAMP");
+            }
+            Self::Instant(builder) => {
+                let value = text.and_then(values::instant);
+                return fits(value.map(|value| builder.append_value(value)), "TIMESTAMP WITH TIME ZONE");
+            }
+            Self::Text(builder) => match &item.value {
+                Value::Text(text) => builder.append_value(text),
+                _ => return misfit("VARCHAR"),
+            },
+            Self::Json(builder) => match std::str::from_utf8(item.text) {
+                Ok(text) => builder.append_value(text),
+                Err(_) => return misfit("JSON"),
+            },
+            Self::Cast(builder, data_type) => match &item.value {
+                Value::Text(text) => builder.append_value(text),
+                Value::Number(digits) => builder.append_value(digits),
+                Value::Boolean(value) => builder.append_value(value.to_string()),
+                _ => return misfit(&data_type.to_string()),
+            },
+            Self::List { ends, valid, items, .. } => {
+                let Value::List(values) = &item.value else { return misfit("a list") };
+                values.iter().try_for_each(|value| items.append(value))?;
+                let end = ends.last().copied().unwrap_or(0);
+                let more = i32::try_from(values.len()).ok().and_then(|more| end.checked_add(more));
+                let Some(end) = more else { return misfit("a list that fits into memory") };
+                ends.push(end);
+                valid.append_non_null();
+            }
+            Self::Map { ends, valid, keys, values, .. } => {
+                let Value::Object(fields) = &item.value else { return misfit("an object") };
+                for (key, item) in fields {
+                    keys.append_value(key);
+                    values.append(item)?;
+                }
+                let end = ends.last().copied().unwrap_or(0);
+                let more = i32::try_from(fields.len()).ok().and_then(|more| end.checked_add(more));
+                let Some(end) = more else { return misfit("an object that fits into memory") };
+                ends.push(end);
+                valid.append_non_null();
+            }
+            Self::Object { names, fields, valid } => {
+                let Value::Object(values) = &item.value else { return misfit("an object") };
+                append_fields(names, fields, values)?;
+                valid.append_non_null();
+            }
+        }
+        Ok(())
+    }
+
+    /// The array; fails where a text is not what it was declared to be.
+    pub(super) fn finish(&mut self) -> Result<ArrayRef, String> {
+        Ok(match self {
+            Self::Boolean(builder) => Arc::new(builder.finish()),
+            Self::Integer(builder) => Arc::new(builder.finish()),
+            Self::LargeInteger(builder) => Arc::new(builder.finish()),
+            Self::Double(builder) => Arc::new(builder.finish()),
+            Self::Date(builder) => Arc::new(builder.finish()),
+            Self::Time(builder) => Arc::new(builder.finish()),
+            Self::Timestamp(builder) | Self::Instant(builder) => Arc::new(builder.finish()),
+            Self::Nanoseconds(builder) => Arc::new(builder.finish()),
+            Self::Text(builder) | Self::Json(builder) => Arc::new(builder.finish()),
+            Self::Cast(builder, data_type) => {
+                let strict = CastOptions { safe: false, ..CastOptions::default() };
+                cast_with_options(&builder.finish(), data_type, &strict).map_err(|error| error.to_string())?
+            }
+            Self::List { field, ends, valid, items } => {
+                let items = items.finish()?;
+                let ends = OffsetBuffer::new(std::mem::replace(ends, vec![0]).into());
+                let list = ListArray::try_new(Arc::clone(field), ends, items, valid.finish());
+                Arc::new(list.map_err(|error| error.to_string())?)
+            }
+            Self::Map { entries, ends, valid, keys, values } => {
+                let DataType::Struct(fields) = entries.data_type() else { return Err("no map".to_owned()) };
+                let arrays: Vec<ArrayRef> = vec![Arc::new(keys.finish()), values.finish()?];
+                let array = StructArray::try_new(fields.clone(), arrays, None).map_err(|error| error.to_string())?;
+                let ends = OffsetBuffer::new(std::mem::replace(ends, vec![0]).into());
+                let map = MapArray::try_new(Arc::clone(entries), ends, array, valid.finish(), false);
+                Arc::new(map.map_err(|error| error.to_string())?)
+            }
+            Self::Object { names, fields, valid } => {
+                let rows = valid.len();
+                let arrays = fields.iter_mut().map(Self::finish).collect::<Result<Vec<_>, _>>()?;
+                let array = match arrays.is_empty() {
+                    true => Ok(StructArray::new_empty_fields(rows, valid.finish())),
+                    false => StructArray::try_new(names.clone(), arrays, valid.finish()),
+                };
+                Arc::new(array.map_err(|error| error.to_string())?)
+            }
+        })
+    }
+}
+
+/// Appends the values of an object to the builders of its keys.
+fn append_fields(
+    names: &Fields,
+    fields: &mut [Builder],
+    values: &[(std::borrow::Cow<'_, str>, Item<'_>)],
+) -> Result<(), Misfit> {
+    // Most objects have all keys, in the same order.
+    let in_order = values.len() == names.len() && values.iter().zip(names).all(|((key, _), name)| key == name.name());
+    if in_order {
+        return fields.iter_mut().zip(values).try_for_each(|(field, (_, item))| field.append(item));
+    }
+    for (key, _) in values {
+        if names.find(key).is_none() {
+            return Err(Misfit::Key(key.clone().into_owned()));
+        }
+    }
+    for (field, name) in fields.iter_mut().zip(names) {
+        match values.iter().find(|(key, _)| key == name.name()) {
+            Some((_, item)) => field.append(item)?,
+            None => field.append_null(),
+        }
+    }
+    Ok(())
+}

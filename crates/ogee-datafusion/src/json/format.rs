@@ -1,0 +1,279 @@
+//! JSON as a format of files, in DataFusion's terms.
+//!
+//! Not here: reading (`source`).
+
+use std::{collections::HashMap, io::Read, sync::Arc};
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::datatypes::{Field, Schema, SchemaRef},
+    catalog::Session,
+    common::{
+        GetExt, Statistics,
+        config::{ConfigFileType, JsonOptions},
+        parsers::CompressionTypeVariant,
+    },
+    datasource::{
+        file_format::{
+            FileFormat, FileFormatFactory,
+            file_compression_type::FileCompressionType,
+            json::{JsonFormat as JsonWriter, JsonFormatFactory},
+        },
+        physical_plan::{FileScanConfig, FileScanConfigBuilder, FileSinkConfig, FileSource},
+        source::DataSourceExec,
+        table_schema::TableSchema,
+    },
+    error::Result,
+    object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore, path::Path},
+    physical_expr::LexRequirement,
+    physical_plan::ExecutionPlan,
+};
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    parse::Value,
+    reader::{Values, WHOLE},
+    shape::{Shape, merge},
+    source::JsonSource,
+};
+use crate::{Error, csv::compression::decompressed};
+
+/// Objects looked at, at least, if there are as many (DuckDB's number).
+const SAMPLE_ROWS: usize = 20_480;
+
+/// Bytes looked at, at least, if there are as many: a file of this size has all its keys.
+const SAMPLE_BYTES: u64 = 8 << 20;
+
+/// Bytes looked at in all files of a table before less of each is looked at.
+const TABLE_BYTES: u64 = 4 * SAMPLE_BYTES;
+
+/// Bytes looked at in files behind those.
+const SHORT_BYTES: u64 = 256 << 10;
+
+/// What files hold that is remembered; the next forgets all.
+const SHAPES_KEPT: usize = 256;
+
+/// The columns of a file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Columns {
+    pub(super) columns: Vec<(String, Shape)>,
+    /// The values are no objects: they are the only column.
+    pub(super) is_whole: bool,
+}
+
+/// Makes formats of JSON files; one for each session.
+#[derive(Debug, Default)]
+pub(crate) struct JsonFormats {
+    shapes: Arc<Shapes>,
+}
+
+impl FileFormatFactory for JsonFormats {
+    fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+        let mut table_options = state.default_table_options();
+        table_options.set_config_format(ConfigFileType::JSON);
+        table_options.alter_with_string_hash_map(options)?;
+        Ok(Arc::new(JsonFormat::new(table_options.json, Arc::clone(&self.shapes))))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(JsonFormat::new(JsonOptions::default(), Arc::clone(&self.shapes)))
+    }
+}
+
+impl GetExt for JsonFormats {
+    fn get_ext(&self) -> String {
+        JsonFormatFactory::new().get_ext()
+    }
+}
+
+/// What files hold, as far as they were looked at.
+#[derive(Debug, Default)]
+struct Shapes(Mutex<HashMap<Key, Arc<Columns>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    path: Path,
+    size: u64,
+    modified: i64,
+    rows: Option<usize>,
+    bytes: u64,
+    compression: String,
+}
+
+/// How the files of a table are read.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    compression: CompressionTypeVariant,
+    /// Objects to look at, if said.
+    rows: Option<usize>,
+    /// The columns, if they were found out: otherwise the table was declared.
+    pub(super) found: Arc<RwLock<Option<Columns>>>,
+    shapes: Arc<Shapes>,
+}
+
+/// The format of the files of one table.
+#[derive(Debug)]
+pub(super) struct JsonFormat {
+    writer: JsonWriter,
+    reading: Reading,
+}
+
+impl JsonFormat {
+    fn new(options: JsonOptions, shapes: Arc<Shapes>) -> Self {
+        let reading = Reading {
+            compression: options.compression,
+            rows: options.schema_infer_max_rec,
+            found: Arc::default(),
+            shapes,
+        };
+        Self { writer: JsonWriter::default().with_options(options), reading }
+    }
+}
+
+impl Reading {
+    /// The columns of `file`, by its first `most_bytes`.
+    async fn columns(&self, store: &Arc<dyn ObjectStore>, file: &ObjectMeta, most_bytes: u64) -> Result<Arc<Columns>> {
+        let key = Key {
+            path: file.location.clone(),
+            size: file.size,
+            modified: file.last_modified.timestamp_micros(),
+            rows: self.rows,
+            bytes: most_bytes,
+            compression: format!("{:?}", self.compression),
+        };
+        if let Some(known) = self.shapes.0.lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let mut values = Values::new(self.open(store, &file.location).await?, shown(&file.location));
+        let (mut columns, mut whole, mut rows, mut bytes) = (Vec::new(), Shape::Nothing, 0, 0_u64);
+        let mut are_objects = true;
+        while match self.rows {
+            Some(most) => rows < most,
+            None => rows < SAMPLE_ROWS && most_bytes == SAMPLE_BYTES || bytes < most_bytes,
+        } {
+            let shape = values.next(|item, _, _| {
+                bytes += item.text.len() as u64;
+                let is_object = matches!(item.value, Value::Object(_));
+                Ok((is_object, Shape::of(item)))
+            })?;
+            let Some((is_object, shape)) = shape else { break };
+            rows += 1;
+            are_objects &= is_object;
+            match shape {
+                Shape::Object(keys) if are_objects => merge(&mut columns, keys.fields),
+                shape if !are_objects => {
+                    let before = std::mem::take(&mut columns);
+                    whole = if before.is_empty() { whole.and(shape) } else { Shape::Json };
+                }
+                // An object without keys.
+                _ => {}
+            }
+        }
+        let is_whole = columns.is_empty();
+        if is_whole {
+            columns = vec![(WHOLE.to_owned(), if are_objects { Shape::Json } else { whole })];
+        }
+        let columns = Arc::new(Columns { columns, is_whole });
+        let mut shapes = self.shapes.0.lock();
+        if shapes.len() >= SHAPES_KEPT {
+            shapes.clear();
+        }
+        shapes.insert(key, Arc::clone(&columns));
+        Ok(columns)
+    }
+
+    /// The text of a file.
+    pub(super) async fn open(&self, store: &Arc<dyn ObjectStore>, location: &Path) -> Result<Box<dyn Read + Send>> {
+        let result = store.get_opts(location, GetOptions::default()).await?;
+        match result.payload {
+            GetResultPayload::File(file, _) => decompressed(file, self.compression, &shown(location)),
+            GetResultPayload::Stream(_) => {
+                let bytes = result.bytes().await?;
+                decompressed(std::io::Cursor::new(bytes), self.compression, &shown(location))
+            }
+        }
+    }
+}
+
+/// A file as users know it.
+pub(super) fn shown(location: &Path) -> String {
+    format!("/{location}")
+}
+
+#[async_trait]
+impl FileFormat for JsonFormat {
+    fn get_ext(&self) -> String {
+        self.writer.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        self.writer.get_ext_with_compression(compression)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.writer.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        _state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        let mut columns = Vec::new();
+        let mut is_whole = None;
+        let mut files: Vec<&ObjectMeta> = objects.iter().filter(|file| file.size > 0).collect();
+        files.sort_by(|a, b| a.location.cmp(&b.location));
+        let mut looked_at = 0;
+        for file in files {
+            let most_bytes = if looked_at < TABLE_BYTES { SAMPLE_BYTES } else { SHORT_BYTES };
+            looked_at += file.size.min(most_bytes);
+            let found = self.reading.columns(store, file, most_bytes).await?;
+            if *is_whole.get_or_insert(found.is_whole) != found.is_whole {
+                let file = shown(&file.location);
+                return Err(
+                    Error::Source(format!("'{file}' has objects and other files have none, or the reverse")).into()
+                );
+            }
+            merge(&mut columns, found.columns.clone());
+        }
+        if columns.is_empty() {
+            columns = vec![(WHOLE.to_owned(), Shape::Json)];
+        }
+        let is_whole = is_whole.unwrap_or(true);
+        let fields: Vec<Field> =
+            columns.iter().map(|(name, shape)| Field::new(name, shape.data_type(), true)).collect();
+        *self.reading.found.write() = Some(Columns { columns, is_whole });
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    async fn infer_stats(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        _object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        Ok(Statistics::new_unknown(&table_schema))
+    }
+
+    async fn create_physical_plan(&self, _state: &dyn Session, conf: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
+        let config =
+            FileScanConfigBuilder::from(conf).with_file_compression_type(self.reading.compression.into()).build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        conf: FileSinkConfig,
+        order_requirements: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.writer.create_writer_physical_plan(input, state, conf, order_requirements).await
+    }
+
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        Arc::new(JsonSource::new(self.reading.clone(), table_schema))
+    }
+}
