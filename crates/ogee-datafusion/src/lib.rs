@@ -11,6 +11,7 @@
 //!
 //! Not here: operators.
 
+mod abs;
 mod asof;
 mod averages;
 mod bits;
@@ -38,6 +39,7 @@ mod float_types;
 mod floats;
 mod functions;
 mod grouping_limit;
+mod guarded_rules;
 mod inserted;
 mod island;
 mod join_order;
@@ -61,6 +63,8 @@ mod prepared;
 mod quantified;
 mod quotients;
 mod recursion;
+mod recursive_reads;
+mod repeated_orders;
 mod rounding;
 mod scan_filters;
 mod series;

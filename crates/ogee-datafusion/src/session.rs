@@ -45,7 +45,7 @@ use datafusion::{
 use futures::TryStreamExt;
 
 use crate::{
-    Error, Result, asof,
+    Error, Result, abs, asof,
     averages::average,
     bits::Bits,
     calls,
@@ -66,6 +66,7 @@ use crate::{
     filter_pushdown::with_filters_above_groups,
     floats::FloatOrder,
     functions::functions,
+    guarded_rules::guarded,
     inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
@@ -82,6 +83,8 @@ use crate::{
     prepared::{self, Prepared},
     quantified,
     quotients::Quotients,
+    recursive_reads::RecursiveReads,
+    repeated_orders::RepeatedOrders,
     rounding,
     scan_filters::ScanFilters,
     series,
@@ -165,7 +168,8 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (tokens, asof_joins) = asof::tokens(sql)?;
     syntax::refusals::check_words(&tokens)?;
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
-    let tokens = syntax::samples::in_usual_words(tokens)?;
+    let mut tokens = syntax::samples::in_usual_words(tokens)?;
+    syntax::number_placeholders(&mut tokens);
     depth::check(&tokens)?;
     let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
     let mut statements = parser.build()?.parse_statements()?;
@@ -242,7 +246,7 @@ impl Session {
             .with_type_planner(Arc::new(times::TimeTypes))
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
-            .with_optimizer_rules(with_filters_above_groups(asof::with_left_filters(optimizer_rules())))
+            .with_optimizer_rules(guarded(with_filters_above_groups(asof::with_left_filters(optimizer_rules()))))
             .with_query_planner(Arc::new(asof::Planner))
             .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner)])
             .with_physical_optimizer_rules(rules)
@@ -267,6 +271,7 @@ impl Session {
         context.register_udaf(ordered_mode::function());
         series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
         context.register_udf(asof::marker());
+        context.register_udf(abs::function());
         context.register_udf(named_cast());
         context.register_udf(quantified::function());
         let scalar_functions = numbers::functions()
@@ -277,6 +282,8 @@ impl Session {
             .chain(times::functions());
         scalar_functions.for_each(|function| context.register_udf(function));
         times::aggregates().into_iter().for_each(|function| context.register_udaf(function));
+        context.add_analyzer_rule(Arc::new(RecursiveReads));
+        context.add_analyzer_rule(Arc::new(RepeatedOrders));
         context.add_analyzer_rule(Arc::new(NamedCasts));
         context.add_analyzer_rule(Arc::new(times::ZoneRule));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));

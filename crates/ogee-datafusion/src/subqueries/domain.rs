@@ -135,7 +135,8 @@ impl Domain {
                         call.params.partition_by.extend(all(&columns));
                         Ok(Transformed::yes(Expr::WindowFunction(call)))
                     });
-                    calls.push(within.data()?.alias(name));
+                    // A window is made of nothing but calls with one name each.
+                    calls.push(within.data()?.unalias_nested().data.alias(name));
                 }
                 (LogicalPlanBuilder::from(input).window(calls)?.build()?, columns)
             }

@@ -18,6 +18,7 @@ mod rows;
 pub(crate) mod samples;
 pub(crate) mod schemas;
 mod using;
+mod values;
 mod windows;
 
 use std::ops::ControlFlow;
@@ -114,6 +115,21 @@ pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens.into_iter().zip(dropped).filter_map(|(token, dropped)| (!dropped).then_some(token)).collect()
 }
 
+/// Numbers the parameters of each statement that are written `?`, by which DataFusion tells them apart.
+pub(crate) fn number_placeholders(tokens: &mut [TokenWithSpan]) {
+    let mut number = 0;
+    for token in tokens {
+        match &mut token.token {
+            Token::SemiColon => number = 0,
+            Token::Placeholder(name) if name == "?" => {
+                number += 1;
+                *name = format!("${number}");
+            }
+            _ => {}
+        }
+    }
+}
+
 /// # Errors
 /// Where `statement` has more of something than is planned.
 pub(crate) fn check_limits(statement: &Parsed) -> Result<()> {
@@ -198,6 +214,7 @@ impl VisitorMut for Words {
         {
             *limit = fetch.quantity.or_else(|| Some(Expr::value(Value::Number("1".to_owned(), false))));
         }
+        values::in_query(query);
         order_by_all(query);
         windows::in_query(query);
         using::in_query(query);

@@ -9,4 +9,5 @@ mod files;
 mod islands;
 mod join_order;
 mod joins;
+mod planning;
 mod statements;
