@@ -9,5 +9,7 @@ mod files;
 mod islands;
 mod join_order;
 mod joins;
+mod mutations;
+mod oracles;
 mod planning;
 mod statements;
