@@ -70,14 +70,13 @@ impl ExprPlanner for Bits {
     }
 }
 
-/// `left op right` as a shift that loses no bits, if it is one; both are whole numbers.
-pub(crate) fn shifted(left: Expr, op: Operator, right: Expr) -> Option<Expr> {
-    let function = match op {
-        Operator::BitwiseShiftLeft => &*LEFT,
-        Operator::BitwiseShiftRight => &*RIGHT,
-        _ => return None,
-    };
-    Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![left, right])))
+/// The function that is `op`, of whole numbers, if that is a shift.
+pub(crate) fn shift_of(op: Operator) -> Option<&'static Arc<ScalarUDF>> {
+    match op {
+        Operator::BitwiseShiftLeft => Some(&*LEFT),
+        Operator::BitwiseShiftRight => Some(&*RIGHT),
+        _ => None,
+    }
 }
 
 static LEFT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| shift("<<"));

@@ -30,7 +30,7 @@ use datafusion::{
 };
 
 use crate::{
-    bits::shifted,
+    bits::shift_of,
     common_types::has_expressions,
     decimals,
     letters::float_text,
@@ -79,15 +79,10 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 Operator::Minus => &*SUBTRACT,
                 Operator::Multiply => &*MULTIPLY,
                 // Those whose types were not known before.
-                Operator::BitwiseShiftLeft | Operator::BitwiseShiftRight
-                    if left.get_type(schema).is_ok_and(|left| left.is_integer()) =>
-                {
-                    return Ok(match shifted((*left).clone(), op, (*right).clone()) {
-                        Some(shifted) => Transformed::yes(shifted),
-                        None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
-                    });
-                }
-                _ => return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
+                _ => match shift_of(op) {
+                    Some(shift) if left.get_type(schema).is_ok_and(|left| left.is_integer()) => shift,
+                    _ => return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
+                },
             };
             // Both sides were coerced to one type, except for dates and intervals, which wrap nowhere. Outer references have types
             // that this plan's schema does not know; their subquery is planned again with them resolved.
@@ -97,9 +92,9 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if left_type == right_type && left_type.is_integer() {
                 return Ok(call(function, vec![*left, *right]));
             }
-            match decimals::checked(*left, op, *right, (&left_type, &right_type)) {
-                Ok(checked) => Transformed::yes(checked),
-                Err((left, right)) => Transformed::no(Expr::BinaryExpr(BinaryExpr::new(left.into(), op, right.into()))),
+            match decimals::checked(op, &left_type, &right_type) {
+                Some(function) => call(function, vec![*left, *right]),
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             }
         }
         Expr::Cast(cast) if cast.field.data_type().is_nested() => {

@@ -18,7 +18,7 @@ use datafusion::{
     common::Result,
     logical_expr::{
         ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-        expr::ScalarFunction, type_coercion::binary::BinaryTypeCoercer,
+        type_coercion::binary::BinaryTypeCoercer,
     },
     physical_expr::{PhysicalExpr, ScalarFunctionExpr},
     physical_expr_common::datum::apply,
@@ -27,25 +27,17 @@ use ogee_exec::ExecError;
 
 use crate::error::to_datafusion;
 
-/// `left op right` with a check, given the types of both, if they are decimals whose result may have a digit too many; else the sides again.
-pub(crate) fn checked(
-    left: Expr,
-    op: Operator,
-    right: Expr,
-    types: (&DataType, &DataType),
-) -> std::result::Result<Expr, (Expr, Expr)> {
-    let (DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)) = types else { return Err((left, right)) };
+/// The function that is `op` with a check, if both types are of decimals whose result may have a digit too many.
+pub(crate) fn checked(op: Operator, left: &DataType, right: &DataType) -> Option<&'static Arc<ScalarUDF>> {
+    let (DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)) = (left, right) else { return None };
     let [p1, s1, p2, s2] = [i32::from(*p1), i32::from(*s1), i32::from(*p2), i32::from(*s2)];
     let (function, digits) = match op {
         Operator::Plus => (&*ADD, s1.max(s2) + (p1 - s1).max(p2 - s2) + 1),
         Operator::Minus => (&*SUBTRACT, s1.max(s2) + (p1 - s1).max(p2 - s2) + 1),
         Operator::Multiply => (&*MULTIPLY, p1 + p2),
-        _ => return Err((left, right)),
+        _ => return None,
     };
-    if digits <= i32::from(DECIMAL128_MAX_PRECISION) {
-        return Err((left, right));
-    }
-    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![left, right])))
+    (digits > i32::from(DECIMAL128_MAX_PRECISION)).then_some(function)
 }
 
 /// The sides and the operator, if `expr` is one with a check.
