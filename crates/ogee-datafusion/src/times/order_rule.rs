@@ -47,7 +47,6 @@ impl AnalyzerRule for IntervalWindows {
         let is_window = |plan: &LogicalPlan| matches!(plan, LogicalPlan::Window(_));
         let mut any = false;
         plan.apply_with_subqueries(|node| {
-            any |= is_window(node) && node.schema().fields().iter().any(|field| is_interval(field.data_type()));
             any |= is_window(node) && node.inputs().iter().any(|input| has_intervals(input.schema()));
             Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
@@ -93,8 +92,58 @@ fn is_interval(data_type: &DataType) -> bool {
 }
 
 fn has_intervals(schema: &DFSchema) -> bool {
-    schema.fields().iter().any(|field| is_interval(field.data_type()))
+    schema.fields().iter().any(|field| holds_intervals(field.data_type()))
 }
+
+/// Whether values of the type are intervals or have some within them.
+fn holds_intervals(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Interval(_) => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => holds_intervals(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_intervals(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Refuses to compare lists and structs with intervals in them: they would be compared by months first.
+fn refuse_nested<'a>(exprs: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Result<()> {
+    for expr in exprs {
+        // Few expressions are nested; the type of a long sum is dear.
+        if matches!(expr, Expr::BinaryExpr(_)) {
+            continue;
+        }
+        let nested = expr.get_type(schema).ok().filter(DataType::is_nested);
+        if nested.is_some_and(|data_type| holds_intervals(&data_type)) {
+            return not_impl_err!("comparison of lists and structs of intervals; compare their elements");
+        }
+    }
+    Ok(())
+}
+
+/// Functions of lists that compare elements.
+const COMPARING: &[&str] = &[
+    "array_has",
+    "array_has_all",
+    "array_has_any",
+    "array_position",
+    "array_positions",
+    "array_sort",
+    "array_distinct",
+    "array_remove",
+    "array_remove_n",
+    "array_remove_all",
+    "array_replace",
+    "array_replace_n",
+    "array_replace_all",
+    "array_intersect",
+    "array_union",
+    "array_except",
+    "array_max",
+    "array_min",
+];
 
 fn of_interval(expr: &Expr, schema: &DFSchema) -> bool {
     may_be_time(expr, schema) && expr.get_type(schema).is_ok_and(|data_type| is_interval(&data_type))
@@ -192,9 +241,9 @@ fn mentions_intervals(plan: &LogicalPlan) -> Result<bool> {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 found |= match expr {
-                    Expr::Literal(value, _) => is_interval(&value.data_type()),
-                    Expr::Cast(cast) => is_interval(cast.field.data_type()),
-                    Expr::TryCast(cast) => is_interval(cast.field.data_type()),
+                    Expr::Literal(value, _) => holds_intervals(&value.data_type()),
+                    Expr::Cast(cast) => holds_intervals(cast.field.data_type()),
+                    Expr::TryCast(cast) => holds_intervals(cast.field.data_type()),
                     // Differences of moments are the only intervals made of nothing else.
                     Expr::ScalarFunction(call) => call.func.name().ends_with("_difference"),
                     _ => false,
@@ -221,6 +270,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Sort(mut sort) => {
+            refuse_nested(sort.expr.iter().map(|key| &key.expr), schema)?;
             let changed = measure_all(sort.expr.iter_mut().map(|key| &mut key.expr), schema);
             let sort = LogicalPlan::Sort(sort);
             if changed { Transformed::yes(sort) } else { Transformed::no(sort) }
@@ -229,6 +279,7 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         LogicalPlan::Window(window) => in_window(window)?,
         LogicalPlan::Join(mut join) => {
             let mut changed = false;
+            refuse_nested(join.on.iter().map(|(left, _)| left), join.left.schema())?;
             for (left, right) in &mut join.on {
                 if of_interval(left, join.left.schema()) && of_interval(right, join.right.schema()) {
                     *left = length_of(std::mem::take(left));
@@ -244,11 +295,13 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
             if changed { Transformed::yes(join) } else { Transformed::no(join) }
         }
         LogicalPlan::Distinct(Distinct::All(input)) if has_intervals(input.schema()) => {
-            let all = input.schema().columns().into_iter().map(Expr::Column).collect();
+            let all: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+            refuse_nested(&all, input.schema())?;
             let aggregate = Aggregate::try_new(Arc::clone(&input), all, Vec::new())?;
             Transformed::yes(by_length(aggregate, input.schema())?)
         }
         LogicalPlan::Distinct(Distinct::On(mut on)) => {
+            refuse_nested(&on.on_expr, schema)?;
             let mut changed = measure_all(&mut on.on_expr, schema);
             if let Some(sort) = &mut on.sort_expr {
                 changed |= measure_all(sort.iter_mut().map(|key| &mut key.expr), schema);
@@ -264,6 +317,7 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         }
         LogicalPlan::Aggregate(aggregate) => {
             let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
+            refuse_nested(keys.iter().copied(), schema)?;
             if keys.iter().any(|key| of_interval(key, schema)) {
                 Transformed::yes(by_length(aggregate, schema)?)
             } else {
@@ -334,6 +388,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 binary.op,
                 Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
             ) || matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom);
+            if compares {
+                refuse_nested([&*binary.left], schema)?;
+            }
             let changed = compares && of_interval(&binary.left, schema) && of_interval(&binary.right, schema);
             if changed {
                 measure_all([&mut *binary.left, &mut *binary.right], schema);
@@ -392,6 +449,9 @@ fn measured_output(subquery: Subquery) -> Result<Subquery> {
 fn in_aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let params = &mut function.params;
     let mut changed = measure_all(params.order_by.iter_mut().map(|key: &mut SortExpr| &mut key.expr), schema);
+    if params.distinct || matches!(function.func.name(), "min" | "max" | "mode" | "histogram") {
+        refuse_nested(&params.args, schema)?;
+    }
     let any = params.args.iter().any(|arg| of_interval(arg, schema));
     match function.func.name() {
         _ if !any => {}
@@ -418,6 +478,9 @@ fn in_aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Tr
 /// Functions that compare their arguments.
 fn in_function(call: datafusion::logical_expr::expr::ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let name = call.func.name();
+    if COMPARING.contains(&name) {
+        refuse_nested(&call.args, schema)?;
+    }
     if !matches!(name, "nullif" | "greatest" | "least") || !call.args.iter().any(|arg| of_interval(arg, schema)) {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     }
