@@ -1,9 +1,10 @@
 //! What `COPY` writes, in types that other readers understand.
 //!
-//! Parquet has no dates in milliseconds and no times in seconds: Arrow's writer stores their integers, and says what they are in metadata of its own
-//! only (parquet's `arrow_to_parquet_type`).
+//! Parquet has no dates in milliseconds and no times in seconds: Arrow's writer stores their integers, and says what
+//! they are in metadata of its own only (parquet's `arrow_to_parquet_type`).
 //!
-//! DataFusion's writer takes the NULL of a column that names directories for 0 or an empty text; it gets a name of its own here.
+//! DataFusion's writer takes the NULL of a column that names directories for 0 or an empty text; it gets a name of its
+//! own here.
 //!
 //! Not here: writing.
 

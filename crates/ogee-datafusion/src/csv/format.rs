@@ -161,6 +161,11 @@ impl Reading {
             input.read_to_end(&mut sample).map_err(|error| {
                 DataFusionError::from(Error::Source(format!("cannot read '{}': {error}", shown(&file.location))))
             })?;
+            if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
+                let file = shown(&file.location);
+                let what = "is UTF-16, which is not supported; convert it to UTF-8, e.g. with iconv";
+                return Err(Error::Source(format!("'{file}' {what}")).into());
+            }
             let is_all = sample.len() <= bytes;
             let (look, rows) = look(&sample, is_all, &self.given);
             found = Some(look);
@@ -292,6 +297,7 @@ impl FileFormat for CsvFormat {
 pub(super) fn missing(column: &str, file: &str, other: Option<&str>) -> Error {
     let has = other.map_or_else(|| "that the table has".to_owned(), |other| format!("that '{other}' has"));
     Error::Source(format!(
-        "'{file}' has no column \"{column}\", {has}; files of one table need the same columns, in any order: read them apart and use UNION ALL BY NAME"
+        "'{file}' has no column \"{column}\", {has}; files of one table need the same columns, in any order: \
+         read them apart and use UNION ALL BY NAME"
     ))
 }

@@ -261,7 +261,8 @@ fn not_taken(column: &Column, field: &[u8]) -> String {
         None => format!("column '{}' is declared as {kind}", column.name),
     };
     format!(
-        "{why}, and '{shown}{more}' is not; declare its type with CREATE EXTERNAL TABLE name (.., \"{}\" VARCHAR, ..) STORED AS CSV",
+        "{why}, and '{shown}{more}' is not; \
+         declare its type with CREATE EXTERNAL TABLE name (.., \"{}\" VARCHAR, ..) STORED AS CSV",
         column.name
     )
 }

@@ -136,7 +136,8 @@ impl Record {
         }
     }
 
-    /// The field whose opening quote is before `begin`, and where its closing quote ends; `None` if there is no closing quote.
+    /// The field whose opening quote is before `begin`, and where its closing quote ends; `None` if there is no closing
+    /// quote.
     fn quoted(&mut self, buffer: &[u8], begin: usize, marks: &Marks) -> Option<(Field, usize)> {
         let (mut at, mut is_escaped) = (begin, false);
         loop {
@@ -170,6 +171,8 @@ fn more_of(more: &Incomplete) -> Incomplete {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     const MARKS: Marks = Marks { delimiter: b',', quote: b'"', escape: None, terminator: None };

@@ -1,7 +1,7 @@
 //! What a CSV file looks like, found out from its beginning: marks, header, names and kinds of columns.
 //!
-//! Follows DuckDB's sniffer where that never loses a row or a value without a word. A file whose records differ in length is not cut in another way
-//! until they fit: the record is named when it is read.
+//! Follows DuckDB's sniffer where that never loses a row or a value without a word. A file whose records differ in
+//! length is not cut in another way until they fit: the record is named when it is read.
 //!
 //! Not here: reading all of it.
 
@@ -137,7 +137,8 @@ pub(super) fn is_comment(line: &[u8], mark: Option<u8>) -> bool {
     mark.is_some() && line.first() == mark.as_ref()
 }
 
-/// A header is not what the columns below it are; where all are texts, or nothing is below it, a record of texts is one.
+/// A header is not what the columns below it are; where all are texts, or nothing is below it, a record of texts is
+/// one.
 fn is_header(first: &[Vec<u8>], first_kinds: &[Kinds], kinds: &[Kinds], rows: usize) -> bool {
     let text = |kinds: &Kinds| kinds.kind() == Kind::Text;
     if rows == 0 {
@@ -149,7 +150,8 @@ fn is_header(first: &[Vec<u8>], first_kinds: &[Kinds], kinds: &[Kinds], rows: us
     strange || texts && first.iter().any(|field| !field.is_empty())
 }
 
-/// Names for all columns, none twice in any spelling: `a`, `a_1`; those without a name are `column0` and so on, as DuckDB has them.
+/// Names for all columns, none twice in any spelling: `a`, `a_1`; those without a name are `column0` and so on, as
+/// DuckDB has them.
 pub(super) fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut taken = HashSet::new();
     let name = |(index, name): (usize, String)| {

@@ -1,7 +1,7 @@
 //! Values of text files: which types a column of texts can have, and the value that a text stands for.
 //!
-//! The kinds are DuckDB's, in its order: the first that takes every value of the sample is the column's. A number with leading zeros or a plus
-//! sign is a text: it would not print as it was written (postal codes, telephone numbers).
+//! The kinds are DuckDB's, in its order: the first that takes every value of the sample is the column's. A number with
+//! leading zeros or a plus sign is a text: it would not print as it was written (postal codes, telephone numbers).
 //!
 //! 1. What [`Kinds::narrow`] leaves, [`Kind`]'s parser takes: both ask the same functions.
 //!
@@ -60,7 +60,8 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kinds(u16);
 
-/// In the order of preference. That a day comes before the month where a date can be read in both ways is DuckDB's choice.
+/// In the order of preference. That a day comes before the month where a date can be read in both ways is DuckDB's
+/// choice.
 const PREFERENCE: [Kind; 12] = [
     Kind::Boolean,
     Kind::Time,
@@ -263,7 +264,8 @@ fn days(year: u32, month: u32, day: u32) -> Option<i32> {
     if day == 0 || day > length {
         return None;
     }
-    // Years begin in March, so that the leap day is the last; 400 of them have 146,097 days, and 719,468 days are before 1970.
+    // Years begin in March, so that the leap day is the last; 400 of them have 146,097 days, and 719,468 days are
+    // before 1970.
     let year = i64::from(year) - i64::from(month <= 2);
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
@@ -292,7 +294,8 @@ fn date_part(value: &[u8], order: Order) -> Option<(i32, &[u8])> {
     Some((days(year.0, month, day.0)?, third.2))
 }
 
-/// A time of day at the front of `value`, in nanoseconds, and what comes behind it. `seconds`: they may not be left out.
+/// A time of day at the front of `value`, in nanoseconds, and what comes behind it. `seconds`: they may not be left
+/// out.
 fn time_part(value: &[u8], seconds: bool) -> Option<(i64, &[u8])> {
     let (hour, _, rest) = digits(value, 2)?;
     let (minute, 2, mut rest) = digits(rest.strip_prefix(b":")?, 2)? else { return None };

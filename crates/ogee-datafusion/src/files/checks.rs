@@ -1,5 +1,5 @@
-//! Files whose columns no reader here understands, told apart before one is asked: Arrow's panics at a type that it does not know, such as the 128-bit
-//! integers that Polars writes (arrow-ipc's `convert::get_data_type`).
+//! Files whose columns no reader here understands, told apart before one is asked: Arrow's panics at a type that it
+//! does not know, such as the 128-bit integers that Polars writes (arrow-ipc's `convert::get_data_type`).
 //!
 //! Not here: listing, reading.
 
@@ -26,7 +26,10 @@ use datafusion::{
 };
 use futures::{StreamExt, TryStreamExt};
 
-use super::listing::list;
+use super::{
+    listing::{Found, list},
+    partitions::NULL_VALUE,
+};
 use crate::Error;
 
 /// Footers that are read at once.
@@ -38,8 +41,8 @@ const SCHEMA_BYTES_MAX: usize = 64 << 20;
 /// Within each other; Arrow's own check allows 64.
 const DEPTH_MAX: usize = 64;
 
-/// Looks at the footers of Parquet `files`, which are kept for those who read them next. Gives the names of the columns that some of several files do
-/// not have.
+/// Looks at the footers of Parquet `files`, which are kept for those who read them next. Gives the names of the columns
+/// that some of several files do not have.
 pub(super) async fn parquet_files(
     state: &dyn Session,
     store: &Arc<dyn ObjectStore>,
@@ -108,15 +111,31 @@ pub(super) fn with_nulls(schema: &Schema, columns: &HashSet<String>) -> Schema {
     Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Vec<_>>(), schema.metadata().clone())
 }
 
-/// Looks at how an Arrow file on this machine describes its columns.
-pub(super) fn arrow_file(file: &ObjectMeta) -> Result<()> {
-    let path = format!("/{}", file.location);
-    // What is no Arrow file is told by those who read it.
-    let Some(columns) = columns_in_arrow(&path) else { return Ok(()) };
-    if let Some((column, Some(kind))) = columns.iter().find(|(_, kind)| kind.is_some()) {
-        return Err(refusal(&path, column, kind).into());
+/// Looks at how Arrow files on this machine describe their columns. DataFusion reads them by their places.
+pub(super) fn arrow_files(files: &[ObjectMeta]) -> Result<()> {
+    let mut first: Option<(String, Vec<String>)> = None;
+    for file in files {
+        let path = format!("/{}", file.location);
+        // What is no Arrow file is told by those who read it.
+        let Some(columns) = columns_in_arrow(&path) else { continue };
+        if let Some((column, Some(kind))) = columns.iter().find(|(_, kind)| kind.is_some()) {
+            return Err(refusal(&path, column, kind).into());
+        }
+        distinct(&path, columns.iter().map(|(column, _)| column.as_str()))?;
+        let names: Vec<String> = columns.into_iter().map(|(column, _)| column).collect();
+        match &first {
+            Some((other, known)) if *known != names => {
+                return Err(Error::Unsupported(format!(
+                    "'{path}' has not the columns of '{other}' in their order, which is not supported for Arrow files; \
+                     read them apart and use UNION ALL BY NAME"
+                ))
+                .into());
+            }
+            Some(_) => {}
+            None => first = Some((path, names)),
+        }
     }
-    distinct(&path, columns.iter().map(|(column, _)| column.as_str()))
+    Ok(())
 }
 
 /// The name of a column, and its type if nobody knows that.
@@ -124,7 +143,8 @@ type Described = (String, Option<String>);
 
 fn refusal(file: &str, column: &str, kind: &str) -> Error {
     Error::Unsupported(format!(
-        "column \"{column}\" of '{file}' is of the type {kind}, which is not supported; write the file with another, e.g. Int64 or Decimal"
+        "column \"{column}\" of '{file}' is of the type {kind}, which is not supported; \
+         write the file with another, e.g. Int64 or Decimal"
     ))
 }
 
@@ -250,18 +270,32 @@ impl TableProviderFactory for CheckedTables {
         for location in &command.locations {
             // What cannot be listed here is told by those who read it.
             let Ok(listing) = list(location) else { continue };
+            let extension = format!(".{}", command.file_type.to_lowercase());
+            let is_null = |file: &&Found| {
+                let names_null = |column: &String| file.given.contains(&format!("/{column}={NULL_VALUE}/"));
+                command.table_partition_cols.iter().any(names_null)
+            };
+            // DataFusion takes it for a text.
+            if let Some(file) = listing.files.iter().find(is_null) {
+                return Err(Error::Unsupported(format!(
+                    "'{}' has NULL in a column of its directories, which CREATE EXTERNAL TABLE does not support; \
+                     use FROM '{location}'",
+                    file.given
+                ))
+                .into());
+            }
             let files: Vec<ObjectMeta> = listing
                 .files
                 .into_iter()
                 .map(|file| file.meta)
-                .filter(|file| file.size > 0 && (listing.is_file || file.location.as_ref().ends_with(".parquet")))
+                .filter(|file| file.size > 0 && (listing.is_file || file.location.as_ref().ends_with(&extension)))
                 .collect();
             match command.file_type.to_lowercase().as_str() {
                 "parquet" => {
                     let url = datafusion::execution::object_store::ObjectStoreUrl::local_filesystem();
                     parquet_files(state, &state.runtime_env().object_store(url)?, &files).await?;
                 }
-                "arrow" => files.iter().try_for_each(arrow_file)?,
+                "arrow" => arrow_files(&files)?,
                 _ => {}
             }
         }

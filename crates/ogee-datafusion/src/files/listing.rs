@@ -4,8 +4,9 @@
 //! *  ?  [ab]  [!a-z]   within a name       **   any directories, or none
 //! ```
 //!
-//! A path that exists is that path, whatever its name is made of. DataFusion's listing takes brackets for a pattern, lets `*` reach into
-//! directories, and ends at the first link to a directory above it and at the first name that is not UTF-8.
+//! A path that exists is that path, whatever its name is made of. DataFusion's listing takes brackets for a pattern,
+//! lets `*` reach into directories, and ends at the first link to a directory above it and at the first name that is
+//! not UTF-8.
 //!
 //! Not here: formats.
 
@@ -120,8 +121,8 @@ fn without_dots(path: &str) -> String {
     }
 }
 
-/// Gives the files below `directory`, but not those whose names begin with a dot or an underscore: other programs keep their own matters there. A link
-/// to a directory that is being walked leads nowhere new.
+/// Gives the files below `directory`, but not those whose names begin with a dot or an underscore: other programs keep
+/// their own matters there. A link to a directory that is being walked leads nowhere new.
 fn walk(directory: &Path, above: &mut Vec<PathBuf>, found: &mut dyn FnMut(Result<PathBuf, Unreadable>)) {
     let real = match fs::canonicalize(directory) {
         Ok(real) if above.contains(&real) => return,
@@ -266,7 +267,8 @@ fn character(name: &[u8]) -> usize {
     1 + name[1..].iter().take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count()
 }
 
-/// Whether the class at the front of `pattern` has the first character of `name`, and its bytes; `None` if it is not closed.
+/// Whether the class at the front of `pattern` has the first character of `name`, and its bytes; `None` if it is not
+/// closed.
 fn class(pattern: &[u8], name: &[u8]) -> Option<(bool, usize)> {
     let inner = &pattern[1..];
     let (negated, skip) = match inner.first()? {

@@ -1,7 +1,7 @@
 //! Files as tables: `FROM 'sales/*.parquet'`.
 //!
-//! A name that no table has is taken for a path: a file, a pattern or a directory (`listing`), all of one format. Directories named `key=value` become
-//! columns (`partitions`): integers or dates if all of them are, else text.
+//! A name that no table has is taken for a path: a file, a pattern or a directory (`listing`), all of one format.
+//! Directories named `key=value` become columns (`partitions`): integers or dates if all of them are, else text.
 //!
 //! Not here: reading.
 
@@ -100,7 +100,7 @@ async fn columns(
     let mut missing = HashSet::new();
     match kind.format {
         "parquet" => missing = checks::parquet_files(state, &store, files).await?,
-        "arrow" => files.iter().try_for_each(checks::arrow_file)?,
+        "arrow" => checks::arrow_files(files)?,
         _ => {}
     }
     let schema = format.infer_schema(state, &store, files).await?;
@@ -197,7 +197,8 @@ fn files_of(path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
             (true, true) => "files with tabs and with other delimiters".to_owned(),
         };
         return plan_err!(
-            "'{path}' has {what} ('{}' and '{}'), and a table has files of one kind; name them with a pattern such as '*.{}'",
+            "'{path}' has {what} ('{}' and '{}'), and a table has files of one kind; \
+             name them with a pattern such as '*.{}'",
             example.given,
             file.given,
             example.given.rsplit_once('.').map_or("", |(_, extension)| extension)

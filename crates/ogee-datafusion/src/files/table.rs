@@ -1,7 +1,7 @@
 //! A table of the files that a path means.
 //!
-//! As DataFusion's listing table, but for three things: which files there are is `listing`'s matter, a partition's value may be NULL, and a column that
-//! the directories name takes the place of the files' column of that name.
+//! As DataFusion's listing table, but for three things: which files there are is `listing`'s matter, a partition's
+//! value may be NULL, and a column that the directories name takes the place of the files' column of that name.
 //!
 //! Not here: reading.
 

@@ -1,7 +1,7 @@
 //! JSON files: objects on lines, one after the other or in an array.
 //!
-//! DataFusion's reader drops keys that come first behind its sample, makes floats of integers that are long, takes the last of two values of one key,
-//! and has columns in the order of the alphabet.
+//! DataFusion's reader drops keys that come first behind its sample, makes floats of integers that are long, takes the
+//! last of two values of one key, and has columns in the order of the alphabet.
 //!
 //! ```text
 //! bytes ──parse──> values ──build──> arrays

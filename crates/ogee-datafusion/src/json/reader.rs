@@ -270,7 +270,8 @@ fn told(column: &str, misfit: Misfit) -> String {
                   OPTIONS ('format.schema_infer_max_rec' '100000000')";
     match misfit {
         Misfit::Key(key) => format!(
-            "key \"{key}\" is in no object before, so the table has no column for it; declare the columns with CREATE EXTERNAL TABLE, {sample}"
+            "key \"{key}\" is in no object before, so the table has no column for it; \
+             declare the columns with CREATE EXTERNAL TABLE, {sample}"
         ),
         Misfit::Value(kind, text) => {
             let shown: String = text.chars().take(60).collect();
@@ -279,7 +280,8 @@ fn told(column: &str, misfit: Misfit) -> String {
                 return format!("{shown}{more} is no object, as all before");
             }
             format!(
-                "column \"{column}\" is {kind} by what comes before, and {shown}{more} is not; declare it as VARCHAR with CREATE EXTERNAL TABLE, {sample}"
+                "column \"{column}\" is {kind} by what comes before, and {shown}{more} is not; \
+                 declare it as VARCHAR with CREATE EXTERNAL TABLE, {sample}"
             )
         }
     }

@@ -1,7 +1,7 @@
 //! What the values of a JSON file have in common: types of columns.
 //!
-//! As DuckDB has them: numbers are integers as long as all are, texts are dates or times if all are, what is now this and now that is the text of the
-//! value. Keys are in the order in which they come first.
+//! As DuckDB has them: numbers are integers as long as all are, texts are dates or times if all are, what is now this
+//! and now that is the text of the value. Keys are in the order in which they come first.
 //!
 //! Not here: reading values as what they are.
 
@@ -155,6 +155,8 @@ pub(super) fn merge(fields: &mut Vec<(String, Shape)>, others: Vec<(String, Shap
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::{super::parse::parse, *};
 
     fn of(values: &[&str]) -> DataType {

@@ -104,6 +104,8 @@ fn csv_records_that_do_not_fit_are_named() {
     let error = files.error("SELECT * FROM '$/t.csv'");
     assert!(error.contains("line 2") && error.contains("UTF-8"), "{error}");
     assert_eq!(files.query("SELECT id FROM '$/t.csv'"), ["1"]);
+    files.write("t.csv", b"\xff\xfei\0d\0\n\x001\0");
+    assert!(files.error("SELECT * FROM '$/t.csv'").contains("UTF-16"));
 }
 
 /// More than the sample: 8 MiB and 20,480 rows.
@@ -345,6 +347,18 @@ fn columns_that_a_file_does_not_have_are_null() {
 }
 
 #[test]
+fn arrow_files_of_other_columns_are_refused() {
+    let files = Files::new();
+    files.query("COPY (SELECT 1 AS a, 2 AS b) TO '$/w/1.arrow'");
+    files.query("COPY (SELECT 20 AS b, 10 AS a) TO '$/w/2.arrow'");
+    assert!(files.error("SELECT sum(a) FROM '$/w/*.arrow'").contains("2.arrow"));
+    assert!(files.error("CREATE EXTERNAL TABLE w STORED AS ARROW LOCATION '$/w/'").contains("2.arrow"));
+    assert_eq!(files.query("SELECT a, b FROM '$/w/2.arrow'"), ["10|20"]);
+    files.query("COPY (SELECT 3 AS a, 4 AS b) TO '$/w/2.arrow'");
+    assert_eq!(files.query("SELECT sum(a), sum(b) FROM '$/w/*.arrow'"), ["4|6"]);
+}
+
+#[test]
 fn copy_writes_the_directories_of_null() {
     let files = Files::new();
     files.query(
@@ -355,6 +369,8 @@ fn copy_writes_the_directories_of_null() {
         files.query("SELECT a, p, q FROM '$/out/' ORDER BY a"),
         ["1|NULL|x", "2|5|NULL", "3|6|a/b c=d%", "4|0|"]
     );
+    let error = files.error("CREATE EXTERNAL TABLE written STORED AS PARQUET PARTITIONED BY (p, q) LOCATION '$/out/'");
+    assert!(error.contains("NULL") && error.contains("FROM '"), "{error}");
 }
 
 #[test]
