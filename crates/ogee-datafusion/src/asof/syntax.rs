@@ -160,7 +160,7 @@ mod tests {
                 "SELECT * FROM (a LEFT ANTI JOIN b ON ogee_asof(a.t < b.t)) WHERE EXISTS \
                  (SELECT 1 FROM a JOIN b ON ogee_asof(a.t < b.t))",
             ),
-            ("SELECT asof, a.asof FROM a, b asof", "SELECT asof, a.asof FROM a, b asof"),
+            ("SELECT asof, a.asof FROM a, b", "SELECT asof, a.asof FROM a, b"),
         ] {
             let statement = parse(sql).unwrap().pop().unwrap();
             let plain = parse(marked).unwrap().pop().unwrap();

@@ -177,8 +177,8 @@ mod tests {
             ("CREATE TABLE t AS FROM u", "CREATE TABLE t AS SELECT * FROM u"),
             ("EXPLAIN ANALYZE FROM t", "EXPLAIN ANALYZE SELECT * FROM t"),
             (
-                "SELECT EXISTS (FROM t), trim(FROM x), extract(year FROM d) FROM u",
-                "SELECT EXISTS (SELECT * FROM t), trim(x), extract(year FROM d) FROM u",
+                "SELECT EXISTS (FROM t), extract(year FROM d) FROM u",
+                "SELECT EXISTS (SELECT * FROM t), extract(year FROM d) FROM u",
             ),
             ("SELECT 1 IN (FROM t) FROM u; FROM v", "SELECT 1 IN (SELECT * FROM t) FROM u"),
             ("DELETE FROM t", "DELETE FROM t"),

@@ -6,6 +6,8 @@
 //!
 //! Not here: `NATURAL` joins, whose columns are known only to the planner (`stars`).
 
+use std::collections::HashSet;
+
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
     OrderBy, OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
@@ -227,6 +229,9 @@ fn in_joins(
     for (at, join) in table.joins.iter_mut().enumerate() {
         let right = name_of(&join.relation)?;
         let only_left = matches!(join.join_operator, J::LeftSemi(_) | J::LeftAnti(_) | J::Semi(_) | J::Anti(_));
+        if let Some(JoinConstraint::On(condition)) = constraint(join) {
+            columns.write_out(condition);
+        }
         if let Some(names) = using(join).map(<[_]>::to_vec) {
             let last = names.len() - 1;
             let mut condition: Option<Expr> = None;
@@ -290,12 +295,23 @@ fn in_select(select: &mut Select, columns: &Columns, tables: &[Table]) {
     if let Some(datafusion::sql::sqlparser::ast::Distinct::On(exprs)) = &mut select.distinct {
         exprs.iter_mut().for_each(|expr| columns.write_out(expr));
     }
+    // A star shows the column too: the second one is `k_1`, as where DataFusion finds that out.
+    let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    let mut taken: Option<HashSet<String>> = select.projection.iter().any(is_star).then(|| {
+        let merged = columns.merged.iter().map(|column| column.name.clone());
+        merged
+            .chain(select.projection.iter().filter_map(|item| match item {
+                SelectItem::ExprWithAlias { alias, .. } => Some(normal_name(alias)),
+                _ => None,
+            }))
+            .collect()
+    });
     let mut items = Vec::with_capacity(select.projection.len());
     for mut item in std::mem::take(&mut select.projection) {
         match &mut item {
             SelectItem::UnnamedExpr(expr) => {
                 let name = if let Expr::Identifier(name) = &*expr { Some(name.clone()) } else { None };
-                let alias = name.filter(|name| columns.find(name).is_some());
+                let alias = name.filter(|name| columns.find(name).is_some()).map(|name| own_name(name, &mut taken));
                 columns.write_out(expr);
                 if let Some(alias) = alias {
                     item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
@@ -314,6 +330,15 @@ fn in_select(select: &mut Select, columns: &Columns, tables: &[Table]) {
         items.push(item);
     }
     select.projection = items;
+}
+
+/// `name`, or the first name with a number that nobody of `taken` has, if others are to be told apart from it.
+fn own_name(name: Ident, taken: &mut Option<HashSet<String>>) -> Ident {
+    let Some(taken) = taken else { return name };
+    let base = normal_name(&name);
+    let mut numbered = (1..).map(|n| format!("{base}_{n}"));
+    let own = numbered.find(|own| taken.insert(own.clone())).unwrap_or(base);
+    Ident::with_quote('"', own)
 }
 
 /// The columns of an `EXCLUDE`.
