@@ -13,6 +13,7 @@ TABLE_SCALES ?= 2 8
 SCALE ?= 1
 ROWS ?= 10000000
 THREADS ?= 2
+QUERIES ?= 200000
 LIMITS ?= none,4GB,1GB,512MB,256MB
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
@@ -86,6 +87,16 @@ differential: $(VENV)/.done ## Random queries against DuckDB; more with ARGS="--
 	@# As in test-rust, so that features are the same and nothing is built twice.
 	$(CARGO) test --workspace --no-run --quiet
 	$(VENV)/bin/python tests/differential/differential.py --shell target/debug/ogee $(ARGS)
+	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seconds 45 $(SMALL)
+	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seconds 15 --judge sqlite $(SMALL)
+
+.PHONY: differential-long
+differential-long: $(VENV)/.done ## 200,000 random queries of a release build, all differences listed; QUERIES, SMALL="--seed N" to repeat
+	$(CARGO) build --release -p ogee-cli
+	$(VENV)/bin/python tests/differential/small.py --shell target/release/ogee --seconds 36000 --databases $$(($(QUERIES) / 100)) \
+		--keep-going --check --never $(SMALL)
+	OGEE_ROUNDS=50000 $(CARGO) test --release -p ogee --test engine mutations::
+	OGEE_ROUNDS=1000 $(CARGO) test --release -p ogee --test engine oracles::
 
 .PHONY: release
 release:

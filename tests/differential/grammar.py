@@ -78,7 +78,7 @@ class Grammar(Expressions):
 
     def one(self, depth, small=False):
         """A relation that is no join."""
-        if self.ctes and self.flip("cte", 0.4):
+        if self.ctes and self.flip("cte", 0.65):
             name, kinds = self.rng.choice(self.ctes)
             self.used[name] = self.used.get(name, 0) + 1
             if self.used[name] > 1:
@@ -107,10 +107,13 @@ class Grammar(Expressions):
         left = self.one(depth, small=True)
         columns, unique, sql, rows = list(left.columns), left.unique, left.sql, left.rows
         self.mark("join")
-        for _ in range(self.rng.choice([1, 1, 1, 2])):
+        steps = self.rng.choice([1, 1, 1, 2])
+        for step in range(steps):
+            # A comma binds less than JOIN: what follows it does not see what was before.
+            comma = [", "] if step == steps - 1 else []
             if not self.lite and depth > 0 and self.flip("lateral", 0.08):
                 right = self.lateral(columns)
-                word = self.rng.choice([", LATERAL ", " CROSS JOIN LATERAL ", " LEFT JOIN LATERAL "])
+                word = self.rng.choice([f"{sign}LATERAL " for sign in comma] + [" CROSS JOIN LATERAL ", " LEFT JOIN LATERAL "])
                 sql += word + right.sql + (" ON true" if "LEFT" in word else "")
                 columns += right.columns
                 unique = None
@@ -143,7 +146,7 @@ class Grammar(Expressions):
                 sql += f" {word} {right.sql} ON {on}"
             elif rows * right.rows <= ROWS_MAX:
                 self.mark("cross")
-                sql += self.rng.choice([" CROSS JOIN ", ", "]) + right.sql
+                sql += self.rng.choice([" CROSS JOIN ", *comma]) + right.sql
             else:
                 sql += f" JOIN {right.sql} ON {columns[0][0]} = {right.columns[0][0]}"
             columns = columns + right.columns
@@ -309,7 +312,7 @@ class Grammar(Expressions):
         outputs = [self.value(scope, kind) for kind in kinds]
         listed = ", ".join(f"{sql} AS c{n}" for n, sql in enumerate(outputs))
         if all(kind in SETTABLE for kind in kinds):
-            if not self.lite and relation.unique and self.flip("distinct_on", 0.05):
+            if not self.lite and relation.unique and self.flip("distinct_on", 0.2):
                 key = self.value(scope, self.rng.choice([INT, TEXT]), 1)
                 order = ", ".join([f"{key} NULLS LAST"] + [f"{u} {self.rng.choice(['ASC', 'DESC'])} NULLS LAST" for u in relation.unique])
                 return f"SELECT * FROM (SELECT DISTINCT ON ({key}) {listed} FROM {relation.sql}{where} ORDER BY {order}) AS {self.name('o')}"
@@ -372,7 +375,8 @@ class Grammar(Expressions):
         if keys:
             unique = list(dict.fromkeys(keys))
             group = " GROUP BY " + ", ".join(unique)
-            if not self.lite and self.flip("grouping_sets", 0.25):
+            # Gap: a key of ROLLUP or CUBE that begins with a parenthesis is taken for a list of keys.
+            if not self.lite and not any(key.startswith("(") for key in unique) and self.flip("grouping_sets", 0.25):
                 form = self.rng.choice(["ROLLUP", "CUBE", "sets"])
                 if form == "sets":
                     sets = [f"({', '.join(key for key in unique if self.rng.random() < 0.5)})" for _ in range(self.rng.choice([1, 2, 3]))]

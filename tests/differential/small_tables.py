@@ -13,6 +13,7 @@ NAMES = [("i", INT), ("j", INT), ("s", TEXT), ("f", FLOAT), ("g", NUM), ("d", DE
          ("l", LIST)]
 ZONES = ["Europe/Berlin", "America/New_York", "UTC", "Asia/Kolkata"]
 ROWS = [0, 1, 2, 2, 5, 12, 25, 25, 60, 60, 200]
+ROWS_KEPT = [0, 1, 2, 5, 12, 25]
 
 
 def literal(rng, kind, nulls=0.0):
@@ -58,8 +59,11 @@ def make(rng, directory, lite, off):
     plan = [("t0", "table"), ("t1", "table"), ("t2", "parquet"), ("t3", "csv"), ("t4", "ndjson"), ("s1.t0", "table"), ("s1.t1", "parquet"), ("big", "parquet")]
     if lite:
         plan = [("t0", "table"), ("t1", "table"), ("t2", "table"), ("t3", "table"), ("big", "table")]
+    if directory is None:
+        # What is kept in the tree stays short.
+        plan = plan[:-1]
     for position, (name, form) in enumerate(plan):
-        rows = rng.choice([400, 1000]) if name == "big" else rng.choice(ROWS)
+        rows = rng.choice([400, 1000]) if name == "big" else rng.choice(ROWS if directory else ROWS_KEPT)
         kinds = (INT, TEXT) if lite else tuple(TYPES)
         if form in ("csv", "ndjson"):
             kinds = (INT, TEXT, NUM, BOOL, DATE, TS, DEC)

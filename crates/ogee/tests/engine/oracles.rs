@@ -1,5 +1,5 @@
 //! Queries whose answers must not depend on how they are planned and run: with every optimizer rule left out in turn, without other join orders, and
-//! under other threads, limits and chunk sizes. The statements are those of `tests/differential/seeds`, which `tests/differential/grammar.py --write`
+//! under other threads, limits and chunk sizes. The statements are those of `tests/differential/seeds`, which `tests/differential/small.py --write`
 //! makes. `OGEE_SEED` and `OGEE_ROUNDS` choose which rules and statements a longer run takes.
 //!
 //! Not here: a second engine's answers (`tests/differential`).
