@@ -296,8 +296,10 @@ class Grammar(Expressions):
             word = self.rng.choice(["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
             if not self.lite and word in ("EXCEPT", "INTERSECT") and self.flip("set_operation_all", 0.4):
                 word += " ALL"
-            # SQLite takes them from left to right; elsewhere parentheses say so.
-            sql = f"{sql} {word} {branch}" if first or self.lite else f"({sql}) {word} {branch}"
+            # SQLite knows neither the precedence of INTERSECT nor parentheses here.
+            if not first:
+                sql = f"SELECT * FROM ({sql}) AS {self.name('b')}" if self.lite else f"({sql})"
+            sql = f"{sql} {word} {branch}"
             first = False
         return sql + self.limits(kinds)
 

@@ -80,7 +80,7 @@ fn with_lists(operands: Vec<Expr>, op: &BinaryOperator) -> Vec<Expr> {
         let same = |next: &Expr| {
             compared(next, &compares).is_some_and(|(other, value)| other == column && kind(value) == kind(constant))
         };
-        while let Some(Expr::BinaryOp { right, .. }) = operands.next_if(&same) {
+        while let Some(Expr::BinaryOp { right, .. }) = operands.next_if(same) {
             list.push(*right);
         }
         let expr = Box::new(column.clone());

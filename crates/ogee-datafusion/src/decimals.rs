@@ -40,10 +40,11 @@ pub(crate) fn checked(op: Operator, left: &DataType, right: &DataType) -> Option
     (digits > i32::from(DECIMAL128_MAX_PRECISION)).then_some(function)
 }
 
+/// What is left of an operator, the operator, and what is right of it.
+pub(crate) type Sides<'a> = (&'a Arc<dyn PhysicalExpr>, Operator, &'a Arc<dyn PhysicalExpr>);
+
 /// The sides and the operator, if `expr` is one with a check.
-pub(crate) fn operator(
-    expr: &Arc<dyn PhysicalExpr>,
-) -> Option<(&Arc<dyn PhysicalExpr>, Operator, &Arc<dyn PhysicalExpr>)> {
+pub(crate) fn operator(expr: &Arc<dyn PhysicalExpr>) -> Option<Sides<'_>> {
     let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
     let function = call.fun().inner().downcast_ref::<Checked>()?;
     let [left, right] = call.args() else { return None };

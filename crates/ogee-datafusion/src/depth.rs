@@ -179,10 +179,10 @@ mod tests {
             assert!(is_refused(&of(100_000)), "{repeated}");
         }
         for repeated in ["x = 1 AND ", "x = 1 OR ", "x = 1 AND y = 2 OR "] {
-            assert!(!is_refused(&format!("SELECT * FROM t WHERE {}true", repeated.repeat(50_000))), "{repeated}");
+            assert!(!is_refused(&format!("SELECT * FROM t WHERE {}true", repeated.repeat(5_000))), "{repeated}");
         }
-        assert!(!is_refused(&format!("SELECT * FROM t WHERE x IN ({}1)", "1 + 1, ".repeat(50_000))));
-        assert!(!is_refused(&format!("SELECT CASE {}END", "WHEN x = 1 THEN x + 1 ".repeat(50_000))));
+        assert!(!is_refused(&format!("SELECT * FROM t WHERE x IN ({}1)", "1 + 1, ".repeat(5_000))));
+        assert!(!is_refused(&format!("SELECT CASE {}END", "WHEN x = 1 THEN x + 1 ".repeat(5_000))));
         assert!(is_refused(&format!("SELECT {}1 {}", "CASE WHEN x THEN 1 ELSE ".repeat(1100), "END ".repeat(1100))));
         assert!(is_refused(&format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(1100))));
         // A chain whose first operand is a chain, and so on, is as deep as all of them.

@@ -89,7 +89,6 @@ fn canonical<T: ArrowPrimitiveType>(array: &ArrayRef, of: impl Fn(T::Native) -> 
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use arrow_array::{Float32Array, Float64Array, ListArray, StructArray};
     use arrow_schema::Field;
 

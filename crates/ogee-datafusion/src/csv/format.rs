@@ -105,13 +105,16 @@ struct Key {
     compression: String,
 }
 
+/// Names and kinds of a table's columns.
+type Found = Vec<(String, Kind)>;
+
 /// How the files of a table are read.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) given: Given,
     pub(super) compression: CompressionTypeVariant,
     /// Names and kinds of the columns, if they were found out: otherwise the table was declared.
-    pub(super) found: Arc<RwLock<Option<Vec<(String, Kind)>>>>,
+    pub(super) found: Arc<RwLock<Option<Found>>>,
     looks: Arc<Looks>,
 }
 
@@ -252,7 +255,7 @@ impl FileFormat for CsvFormat {
         if let (None, Some(look)) = (first, empty) {
             columns = look.names.iter().cloned().zip(look.kinds.iter().copied()).collect();
         }
-        let found: Vec<(String, Kind)> = columns.into_iter().map(|(name, kinds)| (name, kinds.kind())).collect();
+        let found: Found = columns.into_iter().map(|(name, kinds)| (name, kinds.kind())).collect();
         let fields: Vec<Field> = found.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect();
         *self.reading.found.write() = Some(found);
         Ok(Arc::new(Schema::new(fields)))

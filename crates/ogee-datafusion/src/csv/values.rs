@@ -253,7 +253,7 @@ fn digits(value: &[u8], most: usize) -> Option<(u32, usize, &[u8])> {
 
 /// Days from 1970-01-01 to a date of the proleptic Gregorian calendar, or `None` if there is no such date.
 fn days(year: u32, month: u32, day: u32) -> Option<i32> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let length = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
         4 | 6 | 9 | 11 => 30,

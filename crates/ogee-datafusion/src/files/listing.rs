@@ -172,10 +172,8 @@ fn expand(start: &Path, segments: &[&str], matches: &mut Vec<PathBuf>, unreadabl
     }
     let exact = start.join(segment);
     if !is_pattern(segment) || exact.exists() {
-        if rest.is_empty() || exact.is_dir() {
-            if exact.exists() {
-                expand(&exact, rest, matches, unreadable);
-            }
+        if (rest.is_empty() || exact.is_dir()) && exact.exists() {
+            expand(&exact, rest, matches, unreadable);
         }
         return;
     }

@@ -74,7 +74,7 @@ struct Wanted {
 /// The files of a table.
 enum Files {
     Known(Vec<ObjectMeta>),
-    Below(PathBuf, Pattern),
+    Below(PathBuf, Box<Pattern>),
 }
 
 /// Which files of a directory are the table's.
@@ -176,7 +176,7 @@ fn files_below(table: &dyn TableProvider) -> Option<Files> {
     }
     let location = Path::new("/").join(url.prefix().as_ref());
     let pattern = Pattern { url: url.clone(), extension: table.options().file_extension.clone() };
-    Some(Files::Below(location, pattern))
+    Some(Files::Below(location, Box::new(pattern)))
 }
 
 /// The scan of the table that is known as `relation` in `plan`.

@@ -114,11 +114,14 @@ impl Accumulator for Extremum {
 #[derive(Debug)]
 struct SlidingExtremum {
     most: bool,
-    counts: BTreeMap<(i128, Reverse<(i32, i32, i64)>), (IntervalMonthDayNano, u64)>,
+    counts: BTreeMap<Place, (IntervalMonthDayNano, u64)>,
 }
 
+/// An interval's place among the others: its length, and of equal ones first that with the most months.
+type Place = (i128, Reverse<(i32, i32, i64)>);
+
 impl SlidingExtremum {
-    fn key(value: IntervalMonthDayNano) -> (i128, Reverse<(i32, i32, i64)>) {
+    fn key(value: IntervalMonthDayNano) -> Place {
         (length(value), Reverse((value.months, value.days, value.nanoseconds)))
     }
 }

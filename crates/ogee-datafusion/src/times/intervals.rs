@@ -160,8 +160,8 @@ pub(super) fn parse_interval(text: &str) -> Result<IntervalMonthDayNano> {
         }
         let whole: i64 = unsigned[..whole_len].parse().map_err(|_| refuse())?;
         let after = &unsigned[whole_len..];
-        if after.starts_with(':') {
-            let micros = parse_time(whole, &after[1..]).ok_or_else(refuse)?;
+        if let Some(clock) = after.strip_prefix(':') {
+            let micros = parse_time(whole, clock).ok_or_else(refuse)?;
             parts.micros = parts.micros.checked_add(sign * micros).ok_or_else(refuse)?;
             return parts.interval().ok_or_else(refuse);
         }

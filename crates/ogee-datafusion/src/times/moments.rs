@@ -29,7 +29,7 @@ pub(super) fn split_zone(text: &str) -> (&str, &str) {
     let time = &rest[gap..];
     let time_len = time.find(|char: char| !char.is_ascii_digit() && !matches!(char, ':' | '.')).unwrap_or(time.len());
     // A zone after a date alone belongs to its midnight.
-    if time_len == 0 && !(rest.starts_with(' ') && !time.is_empty()) {
+    if time_len == 0 && (time.is_empty() || !rest.starts_with(' ')) {
         return (text, "");
     }
     let end = if time_len == 0 { date_end } else { date_end + gap + time_len };
