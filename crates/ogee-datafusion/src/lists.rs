@@ -30,6 +30,8 @@ use datafusion::{
     sql::sqlparser::ast::BinaryOperator,
 };
 
+use crate::list_functions::Mended;
+
 /// The functions to register in a session.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     let signature = || Signature::user_defined(Volatility::Immutable);
@@ -71,13 +73,13 @@ static BOTH_LISTS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
 });
 
 /// The types in which `function` takes arguments of such types.
-fn coerced(arg_types: &[DataType], function: &ScalarUDF) -> Result<Vec<DataType>> {
+pub(crate) fn coerced(arg_types: &[DataType], function: &ScalarUDF) -> Result<Vec<DataType>> {
     let fields: Vec<FieldRef> =
         arg_types.iter().map(|data_type| Arc::new(Field::new("", data_type.clone(), true))).collect();
     Ok(fields_with_udf(&fields, function)?.iter().map(|field| field.data_type().clone()).collect())
 }
 
-fn is_list(data_type: &DataType) -> bool {
+pub(crate) fn is_list(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 
@@ -168,7 +170,7 @@ struct Concat {
 impl Concat {
     /// The function for arguments of such types.
     fn function(&self, arg_types: &[DataType]) -> Arc<ScalarUDF> {
-        if arg_types.iter().any(is_list) { array_concat_udf() } else { Arc::clone(&self.text) }
+        if arg_types.iter().any(is_list) { Mended::list_concat() } else { Arc::clone(&self.text) }
     }
 }
 

@@ -72,6 +72,7 @@ use crate::{
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     json::JsonFormats,
     letters,
+    list_functions,
     lists::{self, ListOperators},
     maps::MapAccess,
     names::{is_clash, name_all, name_apart},
@@ -81,7 +82,7 @@ use crate::{
     ordered_mode,
     pool::{OgeePool, PoolFiles},
     prepared::{self, Prepared},
-    quantified,
+    quantified, ranks,
     quotients::Quotients,
     recursive_reads::RecursiveReads,
     repeated_orders::RepeatedOrders,
@@ -269,6 +270,7 @@ impl Session {
         context.register_udaf(average());
         functions().into_iter().for_each(|function| context.register_udaf(function));
         context.register_udaf(ordered_mode::function());
+        ranks::functions().for_each(|function| context.register_udwf(function));
         series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
         context.register_udf(asof::marker());
         context.register_udf(abs::function());
@@ -278,6 +280,7 @@ impl Session {
             .into_iter()
             .chain(rounding::functions())
             .chain(lists::functions())
+            .chain(list_functions::functions())
             .chain(letters::functions())
             .chain(times::functions());
         scalar_functions.for_each(|function| context.register_udf(function));

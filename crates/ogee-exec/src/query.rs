@@ -169,7 +169,9 @@ impl Query {
 
     /// Closes `open` with an output that buffers about `capacity` chunks, and starts the query. Dropping the stream cancels it.
     pub fn stream(mut self, open: OpenPipeline, scheduler: &Arc<Scheduler>, capacity: usize) -> OutputStream {
-        let (sink, closer, mut stream) = output_channel(capacity, open.order.clone(), self.ctx.settings.threads);
+        // What an operator gives when it has seen all rows belongs to no range, and comes when all of them have ended.
+        let order = open.order.clone().filter(|_| open.operators.iter().all(|operator| operator.rest().is_none()));
+        let (sink, closer, mut stream) = output_channel(capacity, order, self.ctx.settings.threads);
         self.add(open, sink);
         let running = self.start_with(scheduler, move |result| closer.close(result));
         stream.cancels(running);

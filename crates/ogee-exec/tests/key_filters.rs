@@ -170,7 +170,7 @@ fn below(query: &mut Query, below: Below, input: OpenPipeline) -> OpenPipeline {
                     arg: None,
                     key: None,
                     order_keys: 1,
-                    output: DataType::UInt64,
+                    output: DataType::Int64,
                 }],
                 leading: None,
                 input: numbers(&["k", "j", "v"]),
@@ -178,7 +178,7 @@ fn below(query: &mut Query, below: Below, input: OpenPipeline) -> OpenPipeline {
                     Field::new("k", DataType::Int64, true),
                     Field::new("j", DataType::Int64, true),
                     Field::new("v", DataType::Int64, true),
-                    Field::new("n", DataType::UInt64, false),
+                    Field::new("n", DataType::Int64, false),
                 ])),
             };
             window(query, input, spec).unwrap()

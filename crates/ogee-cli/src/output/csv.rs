@@ -40,7 +40,8 @@ impl ResultWriter for Csv {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> io::Result<()> {
-        let columns = formatters(batch, "")?;
+        // A field that is NULL is empty; in lists and structs, NULL is written.
+        let columns = formatters(batch, "NULL")?;
         let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         let (mut line, mut value) = (String::new(), String::new());
         for row in 0..batch.num_rows() {

@@ -319,7 +319,9 @@ pub(crate) fn upper_bounds(predicate: &Arc<dyn PhysicalExpr>) -> Vec<(usize, u64
             Some(column) => (column, *binary.op(), literal(Some(binary.right()))?),
             None => (binary.right().downcast_ref::<Column>()?, binary.op().swap()?, literal(Some(binary.left()))?),
         };
-        let ScalarValue::UInt64(Some(value)) = *value else { return None };
+        let ScalarValue::Int64(Some(value)) = *value else { return None };
+        // Of what counts from one, none is below.
+        let value = u64::try_from(value).unwrap_or(0);
         match op {
             Operator::LtEq | Operator::Eq => Some((column.index(), value)),
             Operator::Lt => Some((column.index(), value.checked_sub(1)?)),

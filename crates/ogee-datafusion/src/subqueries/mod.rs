@@ -48,12 +48,29 @@ pub(crate) struct Subqueries;
 
 impl AnalyzerRule for Subqueries {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite).data()
+        let rewritten = plan.transform_up_with_subqueries(rewrite)?;
+        if !rewritten.transformed {
+            return Ok(rewritten.data);
+        }
+        // Values of subqueries may be NULL, and with them the columns above.
+        rewritten.data.transform_up_with_subqueries(|node| Ok(Transformed::yes(with_nulls_below(node)?))).data()
     }
 
     fn name(&self) -> &str {
         "subqueries"
     }
+}
+
+/// `node` with columns that may be NULL where those below may be.
+fn with_nulls_below(node: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Union(mut union) = node else { return node.recompute_schema() };
+    let known = union.schema.iter().enumerate().map(|(column, (qualifier, field))| {
+        let is_nullable = union.inputs.iter().any(|input| input.schema().field(column).is_nullable());
+        (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(field.is_nullable() || is_nullable)))
+    });
+    union.schema =
+        Arc::new(DFSchema::new_with_metadata(known.collect(), union.schema.as_arrow().metadata().clone())?);
+    Ok(LogicalPlan::Union(union))
 }
 
 /// A name that no other plan has.
@@ -369,7 +386,7 @@ fn can_pull_up(subquery: &Subquery) -> bool {
 fn can_pull_up_from(plan: &LogicalPlan) -> bool {
     let mut pull_up = PullUpCorrelatedExpr::new().with_need_handle_count_bug(true);
     is_plain(plan)
-        && plan.clone().rewrite(&mut pull_up).is_ok()
+        && plan.clone().rewrite(&mut pull_up).is_ok_and(|rows| exposes(&rows.data, &pull_up))
         && pull_up.can_pull_up
         && pull_up.pull_up_having_expr.is_none()
 }
@@ -377,8 +394,16 @@ fn can_pull_up_from(plan: &LogicalPlan) -> bool {
 fn can_pull_up_rows(subquery: &Subquery) -> bool {
     let mut pull_up = PullUpCorrelatedExpr::new().with_exists_sub_query(true);
     is_plain(&subquery.subquery)
-        && subquery.subquery.as_ref().clone().rewrite(&mut pull_up).is_ok()
+        && subquery.subquery.as_ref().clone().rewrite(&mut pull_up).is_ok_and(|rows| exposes(&rows.data, &pull_up))
         && pull_up.can_pull_up
+}
+
+/// Whether `rows` have the columns of the conditions that were pulled up from them. DataFusion drops those of a condition that is below another one and a
+/// derived table.
+fn exposes(rows: &LogicalPlan, pulled: &PullUpCorrelatedExpr) -> bool {
+    let inner: BTreeSet<&Column> = pulled.correlated_subquery_cols_map.values().flatten().collect();
+    let columns = pulled.join_filters.iter().flat_map(Expr::column_refs);
+    columns.filter(|column| inner.contains(column)).all(|column| rows.schema().has_column(column))
 }
 
 /// Whether `exists`, as a column of `joined`.
@@ -391,7 +416,7 @@ fn mark(exists: Exists, joined: &mut Joined) -> Result<Expr> {
     let pulled = subquery.subquery.as_ref().clone().rewrite(&mut pull_up).data();
     let input = joined.input.clone();
     let plan = match pulled {
-        Ok(rows) if pull_up.can_pull_up && is_local => {
+        Ok(rows) if pull_up.can_pull_up && is_local && exposes(&rows, &pull_up) => {
             let filter = conjunction(pull_up.join_filters).unwrap_or_else(|| lit(true));
             let inner: BTreeSet<Column> = pull_up.correlated_subquery_cols_map.into_values().flatten().collect();
             let filter = filter.transform_up(|expr| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, UInt64Array};
+use arrow_array::{ArrayRef, Float64Array, Int64Array};
 
 use super::{
     results::Results,
@@ -22,9 +22,9 @@ pub(crate) enum Number {
 pub(crate) struct Numbers {
     number: Number,
     /// Of the open partition, the current row's.
-    row: u64,
-    rank: u64,
-    dense: u64,
+    row: i64,
+    rank: i64,
+    dense: i64,
 }
 
 impl Numbers {
@@ -35,7 +35,7 @@ impl Numbers {
 
 impl WindowState for Numbers {
     fn push(&mut self, _columns: &[ArrayRef], piece: &Piece<'_>, results: &mut Results) -> Result<(), ExecError> {
-        let mut numbers: Vec<u64> = Vec::with_capacity(piece.rows);
+        let mut numbers: Vec<i64> = Vec::with_capacity(piece.rows);
         let mut partitions = piece.partitions.iter().peekable();
         for peers in stretches(piece.rows, piece.peers, piece.last) {
             if partitions.next_if(|&&start| start == peers.start && peers.begins).is_some() {
@@ -45,7 +45,7 @@ impl WindowState for Numbers {
                 self.rank = self.row + 1;
                 self.dense += 1;
             }
-            let rows = (peers.end - peers.start) as u64;
+            let rows = (peers.end - peers.start) as i64;
             match self.number {
                 Number::Row => numbers.extend(self.row + 1..=self.row + rows),
                 Number::Rank => numbers.extend(std::iter::repeat_n(self.rank, rows as usize)),
@@ -53,7 +53,7 @@ impl WindowState for Numbers {
             }
             self.row += rows;
         }
-        results.push(Arc::new(UInt64Array::from(numbers)));
+        results.push(Arc::new(Int64Array::from(numbers)));
         Ok(())
     }
 }
@@ -79,7 +79,7 @@ impl Shares {
     }
 
     /// Adds the values of a partition, and how many rows have each.
-    fn finish(&mut self, floats: &mut Vec<f64>, buckets: &mut Vec<u64>, counts: &mut Vec<usize>) {
+    fn finish(&mut self, floats: &mut Vec<f64>, buckets: &mut Vec<i64>, counts: &mut Vec<usize>) {
         let rows: usize = self.groups.iter().sum();
         let mut before = 0;
         match self.share {
@@ -102,7 +102,7 @@ impl Shares {
                 // The first buckets have one row more.
                 let (least, more) = (rows as u64 / wanted, rows as u64 % wanted);
                 for bucket in 0..wanted.min(rows as u64) {
-                    buckets.push(bucket + 1);
+                    buckets.push(bucket as i64 + 1);
                     counts.push((least + u64::from(bucket < more)) as usize);
                 }
             }
@@ -130,7 +130,7 @@ impl WindowState for Shares {
             self.finish(&mut floats, &mut buckets, &mut counts);
         }
         let values: ArrayRef = match self.share {
-            Share::Ntile(_) => Arc::new(UInt64Array::from(buckets)),
+            Share::Ntile(_) => Arc::new(Int64Array::from(buckets)),
             _ => Arc::new(Float64Array::from(floats)),
         };
         results.push_runs(values, counts);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, Float64Array, Int64Array, StringViewArray, UInt64Array, cast::AsArray, new_null_array, types,
+    Array, ArrayRef, Float64Array, Int64Array, StringViewArray, cast::AsArray, new_null_array, types,
 };
 use arrow_schema::{DataType, Field, Schema};
 use ogee_exec::{
@@ -81,12 +81,12 @@ fn calls() -> Vec<WindowCall> {
     let call = |function, arg, output| WindowCall { function, arg, key: None, order_keys: 1, output };
     let text = Some((Expr::Column(3), DataType::Utf8View));
     let mut calls = vec![
-        call(W::RowNumber, None, DataType::UInt64),
-        call(W::Rank, None, DataType::UInt64),
-        call(W::DenseRank, None, DataType::UInt64),
+        call(W::RowNumber, None, DataType::Int64),
+        call(W::Rank, None, DataType::Int64),
+        call(W::DenseRank, None, DataType::Int64),
         call(W::PercentRank, None, DataType::Float64),
         call(W::CumeDist, None, DataType::Float64),
-        call(W::Ntile(7), None, DataType::UInt64),
+        call(W::Ntile(7), None, DataType::Int64),
         call(W::Shift { offset: 3, default: new_null_array(&DataType::Int64, 1) }, int(), DataType::Int64),
         call(W::Shift { offset: -2, default: Arc::new(Int64Array::from(vec![7])) }, int(), DataType::Int64),
         call(W::Shift { offset: -100_000, default: Arc::new(Int64Array::from(vec![9])) }, int(), DataType::Int64),
@@ -223,7 +223,6 @@ fn show(array: &ArrayRef, row: usize) -> String {
         return "NULL".to_owned();
     }
     match array.data_type() {
-        DataType::UInt64 => array.as_any().downcast_ref::<UInt64Array>().unwrap().value(row).to_string(),
         DataType::Float64 => array.as_any().downcast_ref::<Float64Array>().unwrap().value(row).to_string(),
         DataType::Int64 => array.as_primitive::<types::Int64Type>().value(row).to_string(),
         _ => array.as_string_view().value(row).to_owned(),
@@ -340,7 +339,7 @@ fn a_partition_larger_than_memory_is_read_twice() {
 
 #[test]
 fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
-    let call = |function| WindowCall { function, arg: None, key: None, order_keys: 1, output: DataType::UInt64 };
+    let call = |function| WindowCall { function, arg: None, key: None, order_keys: 1, output: DataType::Int64 };
     for setup in SETUPS.iter().filter(|setup| setup.chunk > 100) {
         // Few partitions with many rows, many with few, and strings that rows are kept with or not.
         for (partitions, most, columns) in [(50, 100, 5), (50, 3, 3), (40_000, 2, 3), (40_000, 1, 5), (3000, 7, 5)] {
@@ -348,7 +347,7 @@ fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
             for wanted in [Wanted::Rows, Wanted::Peers, Wanted::Groups] {
                 let mut fields: Vec<Field> =
                     schema(columns).fields().iter().map(|field| field.as_ref().clone()).collect();
-                fields.push(Field::new("n", DataType::UInt64, true));
+                fields.push(Field::new("n", DataType::Int64, true));
                 let function = match wanted {
                     Wanted::Rows => W::RowNumber,
                     Wanted::Peers => W::Rank,
@@ -376,9 +375,9 @@ fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
                 for chunk in &chunks {
                     all += chunk.len();
                     let order = chunk.column(1).array.as_primitive::<types::Int64Type>();
-                    let numbers = chunk.column(columns.len()).array.as_primitive::<types::UInt64Type>();
+                    let numbers = chunk.column(columns.len()).array.as_primitive::<types::Int64Type>();
                     let partitions = chunk.column(0).array.as_primitive::<types::Int64Type>();
-                    for row in (0..chunk.len()).filter(|&row| numbers.value(row) <= most) {
+                    for row in (0..chunk.len()).filter(|&row| numbers.value(row) as u64 <= most) {
                         let value = order.is_valid(row).then(|| order.value(row));
                         got.push((partitions.value(row), numbers.value(row), value));
                     }

@@ -295,6 +295,7 @@ fn views_see_files_as_they_are() {
     files.write("v/2.csv", "x\n20\n");
     assert_eq!(files.query("SELECT sum(x) FROM v"), ["21"]);
     files.write("v/1.csv", "y,x\n5,100\n");
+    files.write("v/2.csv", "x,y\n20,6\n");
     assert_eq!(files.query("SELECT sum(x) FROM v"), ["120"]);
 }
 

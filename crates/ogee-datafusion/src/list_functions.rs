@@ -1,0 +1,248 @@
+//! DataFusion's functions of lists with DuckDB's meaning: where they count, and where lists are NULL.
+//!
+//! * How many elements there are, and which one it is, is a BIGINT. DataFusion counts without sign, and has no list of such counts and of others: the
+//!   rank of a row could not be appended to a list of integers, nor looked up in it.
+//! * `list_concat` takes a list that is NULL for an empty one: of NULL alone it is empty. DataFusion makes NULL of it.
+//! * `array_to_string` of a list whose elements are all NULL is NULL, as `string_agg` of them is. DataFusion makes it empty.
+//!
+//! Not here: `length`, `concat` and `||`, which take text too (`lists`).
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, new_null_array},
+        buffer::OffsetBuffer,
+        compute::{cast, nullif},
+        datatypes::{DataType, Field, FieldRef},
+    },
+    common::{Result, ScalarValue},
+    functions_nested::{
+        array_has::{array_has_all_udf, array_has_any_udf, array_has_udf},
+        cardinality::cardinality_udf,
+        concat::{array_append_udf, array_concat_udf, array_prepend_udf},
+        dimension::array_ndims_udf,
+        length::array_length_udf,
+        position::array_position_udf,
+        remove::array_remove_udf,
+        string::array_to_string_udf,
+    },
+    logical_expr::{
+        ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        Volatility,
+        type_coercion::binary::type_union_resolution,
+        simplify::{ExprSimplifyResult, SimplifyContext},
+    },
+};
+
+use crate::lists::{coerced, is_list};
+
+/// The functions to register in a session, instead of those of the same names.
+pub(crate) fn functions() -> Vec<ScalarUDF> {
+    let counted = [
+        array_append_udf(),
+        array_prepend_udf(),
+        array_has_udf(),
+        array_has_all_udf(),
+        array_has_any_udf(),
+        array_position_udf(),
+        array_remove_udf(),
+        array_length_udf(),
+        array_ndims_udf(),
+        cardinality_udf(),
+    ];
+    let mended = counted.into_iter().map(|function| (function, Mend::Counts));
+    let others = [(array_concat_udf(), Mend::NullIsEmpty), (array_to_string_udf(), Mend::NothingIsNull)];
+    mended.chain(others).map(|(function, mend)| ScalarUDF::new_from_impl(Mended::new(function, mend))).collect()
+}
+
+/// What is other than in DataFusion's function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Mend {
+    /// Counts have a sign.
+    Counts,
+    /// A list that is NULL has no elements.
+    NullIsEmpty,
+    /// Of elements that are all NULL comes NULL.
+    NothingIsNull,
+}
+
+/// A function of DataFusion but for one thing.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Mended {
+    function: Arc<ScalarUDF>,
+    mend: Mend,
+    signature: Signature,
+}
+
+impl Mended {
+    fn new(function: Arc<ScalarUDF>, mend: Mend) -> Self {
+        Self { function, mend, signature: Signature::user_defined(Volatility::Immutable) }
+    }
+
+    /// `list_concat` alone, for those who join lists under another name.
+    pub(crate) fn list_concat() -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::new_from_impl(Self::new(array_concat_udf(), Mend::NullIsEmpty)))
+    }
+}
+
+/// The type of a count.
+fn signed(data_type: &DataType) -> DataType {
+    if *data_type == DataType::UInt64 { DataType::Int64 } else { data_type.clone() }
+}
+
+/// A list and a value with the type that elements of both have.
+fn with_common_elements(arg_types: &[DataType]) -> Option<Vec<DataType>> {
+    let list = arg_types.iter().find_map(|arg| match arg {
+        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of.data_type()),
+        _ => None,
+    })?;
+    let value = arg_types.iter().find(|arg| !arg.is_nested() && !arg.is_null())?;
+    let common = type_union_resolution(&[list.clone(), value.clone()])?;
+    let to_common = |arg: &DataType| match arg {
+        list if is_list(list) => DataType::new_list(common.clone(), true),
+        null if null.is_null() => DataType::Null,
+        _ => common.clone(),
+    };
+    Some(arg_types.iter().map(to_common).collect())
+}
+
+fn counts_without_sign(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
+            *of.data_type() == DataType::UInt64
+        }
+        _ => false,
+    }
+}
+
+impl ScalarUDFImpl for Mended {
+    fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.function.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match self.mend {
+            Mend::Counts if !arg_types.iter().any(counts_without_sign) => {
+                let signed: Vec<DataType> = arg_types.iter().map(signed).collect();
+                coerced(&signed, &self.function).or_else(|error| match with_common_elements(&signed) {
+                    Some(common) => coerced(&common, &self.function),
+                    None => Err(error),
+                })
+            }
+            Mend::NullIsEmpty => {
+                let Some(list) = arg_types.iter().find(|arg| is_list(arg)) else {
+                    return coerced(arg_types, &self.function);
+                };
+                // DataFusion's takes no bare NULL beside lists.
+                let typed: Vec<DataType> =
+                    arg_types.iter().map(|arg| if arg.is_null() { list.clone() } else { arg.clone() }).collect();
+                coerced(&typed, &self.function)
+            }
+            Mend::Counts => coerced(
+                &with_common_elements(arg_types).unwrap_or_else(|| arg_types.to_vec()),
+                &self.function,
+            ),
+            Mend::NothingIsNull => coerced(arg_types, &self.function),
+        }
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        let fields: Vec<FieldRef> =
+            arg_types.iter().map(|data_type| Arc::new(Field::new("", data_type.clone(), true))).collect();
+        let args = ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &vec![None; fields.len()] };
+        Ok(signed(self.function.return_field_from_args(args)?.data_type()))
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.function.simplify(args, info)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.function.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let given = args.args.clone();
+        let returned = args.return_field.data_type().clone();
+        // DataFusion's function is told its own type.
+        let fields: Vec<FieldRef> = args.arg_fields.clone();
+        let own = self.function.return_field_from_args(ReturnFieldArgs {
+            arg_fields: &fields,
+            scalar_arguments: &vec![None; fields.len()],
+        })?;
+        let of = |args: ScalarFunctionArgs| self.function.invoke_with_args(args);
+        let result = of(ScalarFunctionArgs { return_field: own, ..args })?;
+        match self.mend {
+            Mend::Counts if result.data_type() == returned => Ok(result),
+            Mend::Counts => each(result, |counts| Ok(cast(counts, &returned)?)),
+            Mend::NullIsEmpty => each(result, |lists| Ok(without_nulls(lists))),
+            Mend::NothingIsNull if given.len() > 2 => Ok(result),
+            Mend::NothingIsNull => {
+                let ColumnarValue::Array(texts) = &result else {
+                    let lists = given[0].to_array(1)?;
+                    return each(result, |text| nullify(text, &lists));
+                };
+                Ok(ColumnarValue::Array(nullify(texts, &given[0].to_array(texts.len())?)?))
+            }
+        }
+    }
+}
+
+/// `of` of a value or of an array of values.
+fn each(value: ColumnarValue, of: impl FnOnce(&ArrayRef) -> Result<ArrayRef>) -> Result<ColumnarValue> {
+    Ok(match value {
+        ColumnarValue::Array(array) => ColumnarValue::Array(of(&array)?),
+        ColumnarValue::Scalar(scalar) => {
+            ColumnarValue::Scalar(ScalarValue::try_from_array(&of(&scalar.to_array()?)?, 0)?)
+        }
+    })
+}
+
+/// `lists` with empty ones instead of NULL.
+fn without_nulls(lists: &ArrayRef) -> ArrayRef {
+    let Some(nulls) = lists.nulls().filter(|nulls| nulls.null_count() > 0) else { return Arc::clone(lists) };
+    let DataType::List(field) = lists.data_type() else { return Arc::clone(lists) };
+    let list = lists.as_list::<i32>();
+    // What is behind a NULL may be any number of elements.
+    let lengths = (0..list.len()).map(|row| if nulls.is_null(row) { 0 } else { list.value_length(row) as usize });
+    let is_plain = (0..list.len()).all(|row| nulls.is_valid(row) || list.value_length(row) == 0);
+    if is_plain {
+        let parts = (Arc::clone(field), list.offsets().clone(), Arc::clone(list.values()));
+        return Arc::new(ListArray::new(parts.0, parts.1, parts.2, None));
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let kept: Vec<ArrayRef> =
+        (0..list.len()).filter(|&row| nulls.is_valid(row)).map(|row| list.value(row)).collect();
+    let kept: Vec<&dyn Array> = kept.iter().map(AsRef::as_ref).collect();
+    let values = match kept.is_empty() {
+        true => new_null_array(field.data_type(), 0),
+        false => datafusion::arrow::compute::concat(&kept).expect("elements of one list are of one type"),
+    };
+    Arc::new(ListArray::new(Arc::clone(field), offsets, values, None))
+}
+
+/// `texts` with NULL for those of `lists` that have elements, but only NULL.
+fn nullify(texts: &ArrayRef, lists: &ArrayRef) -> Result<ArrayRef> {
+    let only_nulls: BooleanArray = match lists.data_type() {
+        DataType::List(_) => lists.as_list::<i32>().iter().map(|list| Some(has_only_nulls(list))).collect(),
+        DataType::LargeList(_) => lists.as_list::<i64>().iter().map(|list| Some(has_only_nulls(list))).collect(),
+        DataType::FixedSizeList(..) => {
+            lists.as_fixed_size_list().iter().map(|list| Some(has_only_nulls(list))).collect()
+        }
+        _ => return Ok(Arc::clone(texts)),
+    };
+    Ok(nullif(texts, &only_nulls)?)
+}
+
+fn has_only_nulls(list: Option<ArrayRef>) -> bool {
+    list.is_some_and(|list| !list.is_empty() && list.logical_null_count() == list.len())
+}
