@@ -30,8 +30,8 @@ use datafusion::{
     logical_expr::{
         ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
         Volatility,
-        type_coercion::binary::type_union_resolution,
         simplify::{ExprSimplifyResult, SimplifyContext},
+        type_coercion::binary::type_union_resolution,
     },
 };
 
@@ -147,10 +147,9 @@ impl ScalarUDFImpl for Mended {
                     arg_types.iter().map(|arg| if arg.is_null() { list.clone() } else { arg.clone() }).collect();
                 coerced(&typed, &self.function)
             }
-            Mend::Counts => coerced(
-                &with_common_elements(arg_types).unwrap_or_else(|| arg_types.to_vec()),
-                &self.function,
-            ),
+            Mend::Counts => {
+                coerced(&with_common_elements(arg_types).unwrap_or_else(|| arg_types.to_vec()), &self.function)
+            }
             Mend::NothingIsNull => coerced(arg_types, &self.function),
         }
     }
@@ -220,8 +219,7 @@ fn without_nulls(lists: &ArrayRef) -> ArrayRef {
         return Arc::new(ListArray::new(parts.0, parts.1, parts.2, None));
     }
     let offsets = OffsetBuffer::from_lengths(lengths);
-    let kept: Vec<ArrayRef> =
-        (0..list.len()).filter(|&row| nulls.is_valid(row)).map(|row| list.value(row)).collect();
+    let kept: Vec<ArrayRef> = (0..list.len()).filter(|&row| nulls.is_valid(row)).map(|row| list.value(row)).collect();
     let kept: Vec<&dyn Array> = kept.iter().map(AsRef::as_ref).collect();
     let values = match kept.is_empty() {
         true => new_null_array(field.data_type(), 0),

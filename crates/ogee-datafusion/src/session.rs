@@ -65,14 +65,14 @@ use crate::{
     files::{CheckedTables, FileTables},
     filter_pushdown::with_filters_above_groups,
     floats::FloatOrder,
+    fresh_schemas::with_fresh_schemas,
     functions::functions,
     guarded_rules::guarded,
     inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     json::JsonFormats,
-    letters,
-    list_functions,
+    letters, list_functions,
     lists::{self, ListOperators},
     maps::MapAccess,
     names::{is_clash, name_all, name_apart},
@@ -82,8 +82,10 @@ use crate::{
     ordered_mode,
     pool::{OgeePool, PoolFiles},
     prepared::{self, Prepared},
-    quantified, ranks,
+    projections::Projections,
+    quantified,
     quotients::Quotients,
+    ranks,
     recursive_reads::RecursiveReads,
     repeated_orders::RepeatedOrders,
     rounding,
@@ -222,6 +224,9 @@ impl Session {
         for rule in rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
             *rule = Arc::new(ScanFilters::new(Arc::clone(rule)));
         }
+        for rule in rules.iter_mut().filter(|rule| rule.name() == "ProjectionPushdown") {
+            *rule = Arc::new(Projections::new(Arc::clone(rule)));
+        }
         for rule in rules.iter_mut().filter(|rule| rule.name() == "EnsureRequirements") {
             *rule = Arc::new(Requirements::new(Arc::clone(rule)));
         }
@@ -247,7 +252,9 @@ impl Session {
             .with_type_planner(Arc::new(times::TimeTypes))
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
-            .with_optimizer_rules(guarded(with_filters_above_groups(asof::with_left_filters(optimizer_rules()))))
+            .with_optimizer_rules(guarded(with_fresh_schemas(with_filters_above_groups(asof::with_left_filters(
+                optimizer_rules(),
+            )))))
             .with_query_planner(Arc::new(asof::Planner))
             .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner)])
             .with_physical_optimizer_rules(rules)

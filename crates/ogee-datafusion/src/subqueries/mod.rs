@@ -68,8 +68,7 @@ fn with_nulls_below(node: LogicalPlan) -> Result<LogicalPlan> {
         let is_nullable = union.inputs.iter().any(|input| input.schema().field(column).is_nullable());
         (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(field.is_nullable() || is_nullable)))
     });
-    union.schema =
-        Arc::new(DFSchema::new_with_metadata(known.collect(), union.schema.as_arrow().metadata().clone())?);
+    union.schema = Arc::new(DFSchema::new_with_metadata(known.collect(), union.schema.as_arrow().metadata().clone())?);
     Ok(LogicalPlan::Union(union))
 }
 

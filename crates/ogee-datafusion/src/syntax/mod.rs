@@ -7,6 +7,7 @@
 //! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
 
 mod aliases;
+mod distinct_on;
 mod firsts;
 pub(crate) mod from_first;
 mod grouping;
@@ -147,7 +148,7 @@ pub(crate) fn check_limits(statement: &Parsed) -> Result<()> {
 /// Puts what is another way to write something in the usual one.
 ///
 /// # Errors
-/// A sample that is not supported.
+/// A sample that is not supported, or a position that there is not.
 pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
     struct Tidy;
 
@@ -157,7 +158,7 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
             with_rollup(select);
-            match samples::in_select(select) {
+            match samples::in_select(select).and_then(|()| Ok(distinct_on::in_select(select)?)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(error),
             }

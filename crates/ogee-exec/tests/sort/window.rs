@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{
-    Array, ArrayRef, Float64Array, Int64Array, StringViewArray, cast::AsArray, new_null_array, types,
-};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray, cast::AsArray, new_null_array, types};
 use arrow_schema::{DataType, Field, Schema};
 use ogee_exec::{
     ExecError, Expr,
