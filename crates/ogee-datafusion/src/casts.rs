@@ -16,11 +16,12 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        ColumnarValue, Expr, GroupingSet, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-        Volatility, expr_rewriter::NamePreserver,
+        ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
     },
     optimizer::AnalyzerRule,
 };
+
+use crate::kept_names;
 
 /// The function around a cast: `ogee_cast('type', CAST(x AS type))`.
 pub(crate) const NAMED_CAST: &str = "ogee_cast";
@@ -72,30 +73,7 @@ impl AnalyzerRule for NamedCasts {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let names = NamePreserver::new(&plan);
-    let rewritten = |expr: Expr| {
-        let name = names.save(&expr);
-        expr.transform_up(unwrapped).map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
-    };
-    plan.map_expressions(|expr| {
-        // What is in grouping sets has names of its own.
-        let Expr::GroupingSet(mut sets) = expr else { return rewritten(expr) };
-        let mut changed = false;
-        let in_set = |exprs: &mut Vec<Expr>| {
-            for expr in exprs {
-                let unwrapped = rewritten(std::mem::take(expr))?;
-                changed |= unwrapped.transformed;
-                *expr = unwrapped.data;
-            }
-            Ok::<_, datafusion::error::DataFusionError>(())
-        };
-        match &mut sets {
-            GroupingSet::Rollup(exprs) | GroupingSet::Cube(exprs) => std::iter::once(exprs).try_for_each(in_set)?,
-            GroupingSet::GroupingSets(sets) => sets.iter_mut().try_for_each(in_set)?,
-        }
-        let sets = Expr::GroupingSet(sets);
-        Ok(if changed { Transformed::yes(sets) } else { Transformed::no(sets) })
-    })
+    kept_names::map_expressions(plan, |expr| expr.transform_up(unwrapped))
 }
 
 fn unwrapped(expr: Expr) -> Result<Transformed<Expr>> {

@@ -22,8 +22,7 @@ use datafusion::{
     config::ConfigOptions,
     logical_expr::{
         BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-        ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, expr_rewriter::NamePreserver, lit,
-        utils::merge_schema,
+        ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, lit, utils::merge_schema,
     },
     optimizer::AnalyzerRule,
     physical_expr_common::datum::apply,
@@ -32,7 +31,7 @@ use datafusion::{
 use crate::{
     bits::shift_of,
     common_types::has_expressions,
-    decimals,
+    decimals, kept_names,
     letters::float_text,
     list_casts::to_list,
     numbers::{moment_text, round_for_cast},
@@ -60,12 +59,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
     }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        expr.transform_up(|expr| rewrite_expr(expr, &schema))
-            .map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
-    })
+    kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| rewrite_expr(expr, &schema)))
 }
 
 fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -12,14 +12,13 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
-    logical_expr::{
-        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, expr_rewriter::NamePreserver, utils::merge_schema,
-    },
+    logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, utils::merge_schema},
     optimizer::AnalyzerRule,
 };
 
 use crate::{
     float_types::{self, of_choices},
+    kept_names,
     lists::check_text,
     offsets,
     quotients::{divides_decimals, to_float},
@@ -54,9 +53,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(plan));
     }
     let schema = merge_schema(&plan.inputs());
-    let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
+    let rewritten = kept_names::map_expressions(plan, |expr| {
         expr.transform_up(|expr| {
             if let Expr::ScalarFunction(call) = &expr {
                 check_text(call, &schema)?;
@@ -68,7 +65,6 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             }
             rewrite(expr, &schema).transform_data(|expr| of_choices(expr, &schema))
         })
-        .map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
     })?;
     if !rewritten.transformed {
         return Ok(rewritten);

@@ -31,7 +31,6 @@ use datafusion::{
         ColumnarValue, EmptyRelation, Expr, ExprSchemable, LogicalPlan, Operator, Projection, ReturnFieldArgs,
         ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         expr::{Placeholder, ScalarFunction},
-        expr_rewriter::NamePreserver,
         physical_planning_context::PhysicalPlanningContext,
         simplify::SimplifyContext,
         utils::merge_schema,
@@ -41,7 +40,7 @@ use datafusion::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use crate::checkpoint;
+use crate::{checkpoint, kept_names};
 
 /// The rule, which pieces are planned without.
 const NAME: &str = "deep_expressions";
@@ -126,14 +125,11 @@ impl DeepExpressions {
             schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
         }
         let cut = Cut { schema: &schema, planner: &self.planner };
-        let names = NamePreserver::new(&plan);
-        let rewritten = plan.map_expressions(|expr| {
+        let rewritten = kept_names::map_expressions(plan, |expr| {
             if !is_deep(&expr, PIECE_LEVELS) {
                 return Ok(Transformed::no(expr));
             }
-            let name = names.save(&expr);
-            let (expr, _) = cut.cut(expr)?;
-            Ok(Transformed::yes(name.restore(expr)))
+            Ok(Transformed::yes(cut.cut(expr)?.0))
         })?;
         rewritten.map_data(LogicalPlan::recompute_schema)
     }

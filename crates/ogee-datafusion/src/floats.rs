@@ -17,15 +17,15 @@ use datafusion::{
     config::ConfigOptions,
     logical_expr::{
         BinaryExpr, Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
-        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, binary_expr, expr_rewriter::NamePreserver,
-        lit, utils::merge_schema, when,
+        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, binary_expr, lit, utils::merge_schema,
+        when,
     },
     optimizer::AnalyzerRule,
     physical_expr::{PhysicalExpr, ScalarFunctionExpr, expressions},
 };
 use ogee_vector::{canonical_floats, has_floats};
 
-use crate::{checked::as_nullable_as_args, common_types::has_expressions};
+use crate::{checked::as_nullable_as_args, common_types::has_expressions, kept_names};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -70,20 +70,17 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(plan));
     }
     let mut schema = None;
-    let names = NamePreserver::new(&plan);
     let inputs = plan.inputs().into_iter().cloned().collect::<Vec<_>>();
     // Equal columns are keys of joins there, and compared by the engine.
     let finds_keys = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
-    plan.map_expressions(|expr| {
+    kept_names::map_expressions(plan, |expr| {
         if !expr.exists(|expr| Ok(may_compare(expr) && !(finds_keys && is_of_columns(expr))))? {
             return Ok(Transformed::no(expr));
         }
         let schema = schema.get_or_insert_with(|| merge_schema(&inputs.iter().collect::<Vec<_>>()));
-        let name = names.save(&expr);
         expr.transform_up(|expr| {
             if finds_keys && is_of_columns(&expr) { Ok(Transformed::no(expr)) } else { rewrite(expr, schema) }
         })
-        .map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
     })
 }
 

@@ -14,14 +14,14 @@ use datafusion::{
     sql::{
         parser::{CopyToSource, Statement as Parsed},
         sqlparser::ast::{
-            CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-            ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitMut,
-            VisitorMut,
+            CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+            GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+            Value, VisitMut, VisitorMut,
         },
     },
 };
 
-use crate::casts::NAMED_CAST;
+use crate::{casts::NAMED_CAST, syntax};
 
 /// Gives aliases to the outputs of `statement` that would have the same name.
 pub(crate) fn name_apart(statement: &mut Parsed) {
@@ -152,6 +152,26 @@ pub(crate) fn is_clash(error: &DataFusionError) -> bool {
         DataFusionError::Plan(message) => message.contains("require unique expression names"),
         _ => false,
     }
+}
+
+/// Whether a query of `statement` is grouped by a column and by a cast of it, which have one name.
+pub(crate) fn has_cast_keys(statement: &mut Parsed) -> bool {
+    struct Keys;
+
+    impl VisitorMut for Keys {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+            let GroupByExpr::Expressions(keys, _) = &select.group_by else { return ControlFlow::Continue(()) };
+            let clashes = |key: &Expr| match key {
+                Expr::Cast { expr, .. } => keys.contains(expr),
+                _ => false,
+            };
+            if keys.iter().any(clashes) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+
+    syntax::visit(statement, &mut Keys).is_break()
 }
 
 /// Gives every output of `statement` a name of its own, and casts functions that count in names.

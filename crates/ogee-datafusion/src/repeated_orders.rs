@@ -1,11 +1,11 @@
-//! Keys of an aggregate's order that repeat earlier ones, left out.
+//! Keys of the order of an aggregate, or of `DISTINCT ON`, that repeat earlier ones, left out.
 //!
 //! `first(i ORDER BY i, i DESC)` has one key: rows that tie in it tie in the other. DataFusion's plans leave the second one out in some places only, and its
-//! kernels panic on it.
+//! kernels panic on it. Keys that are equal when they are simplified go when they are.
 //!
 //! Not here: orders of queries and windows.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
     common::{
@@ -13,9 +13,11 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     config::ConfigOptions,
-    logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver},
-    optimizer::AnalyzerRule,
+    logical_expr::{Distinct, Expr, LogicalPlan},
+    optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule},
 };
+
+use crate::kept_names;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -31,7 +33,40 @@ impl AnalyzerRule for RepeatedOrders {
     }
 }
 
+/// `rules`, with this one behind them.
+pub(crate) fn with_single_keys(
+    mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
+) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    rules.push(Arc::new(RepeatedOrders));
+    rules
+}
+
+impl OptimizerRule for RepeatedOrders {
+    fn name(&self) -> &str {
+        "repeated_orders"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        rewrite_plan(plan)
+    }
+}
+
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if let LogicalPlan::Distinct(Distinct::On(mut on)) = plan {
+        let Some(order) = &mut on.sort_expr else {
+            return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::On(on))));
+        };
+        let before = order.len();
+        let mut keys = HashSet::new();
+        order.retain(|key| keys.insert(key.expr.clone()));
+        let changed = order.len() < before;
+        let plan = LogicalPlan::Distinct(Distinct::On(on));
+        return Ok(if changed { Transformed::yes(plan) } else { Transformed::no(plan) });
+    }
     let repeats = match &plan {
         LogicalPlan::Aggregate(aggregate) => {
             aggregate.aggr_expr.iter().any(|expr| matches!(expr.exists(|expr| Ok(repeats(expr))), Ok(true)))
@@ -41,11 +76,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !repeats {
         return Ok(Transformed::no(plan));
     }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        expr.transform_up(rewrite).map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
-    })
+    kept_names::map_expressions(plan, |expr| expr.transform_up(rewrite))
 }
 
 fn repeats(expr: &Expr) -> bool {

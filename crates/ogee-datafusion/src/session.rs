@@ -67,6 +67,7 @@ use crate::{
     floats::FloatOrder,
     fresh_schemas::with_fresh_schemas,
     functions::functions,
+    grouping_keys::GroupingKeys,
     guarded_rules::guarded,
     inserted,
     island::{OgeeRule, expected_rows, is_one_island},
@@ -75,7 +76,7 @@ use crate::{
     letters, list_functions,
     lists::{self, ListOperators},
     maps::MapAccess,
-    names::{is_clash, name_all, name_apart},
+    names::{has_cast_keys, is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
     numbers,
     order::{ClearOrderings, LimitsOnSorts, Requirements},
@@ -87,13 +88,13 @@ use crate::{
     quotients::Quotients,
     ranks,
     recursive_reads::RecursiveReads,
-    repeated_orders::RepeatedOrders,
+    repeated_orders::{RepeatedOrders, with_single_keys},
     rounding,
     scan_filters::ScanFilters,
     series,
     set_operations::CountCopies,
     stars,
-    subqueries::Subqueries,
+    subqueries::{Subqueries, SubqueriesBelow},
     syntax,
     table::PagedTable,
     times,
@@ -237,8 +238,12 @@ impl Session {
         let mut analyzer_rules = Analyzer::new().rules;
         analyzer_rules.insert(0, Arc::new(CommonTypes));
         analyzer_rules.insert(1, Arc::new(times::IntervalWindows));
+        analyzer_rules.insert(0, Arc::new(GroupingKeys));
+        analyzer_rules.insert(0, Arc::new(SubqueriesBelow));
         let pieces = deep_expressions::Planner::default();
         analyzer_rules.insert(0, Arc::new(DeepExpressions::new(pieces.clone())));
+        let logical_rules = with_filters_above_groups(asof::with_left_filters(optimizer_rules()));
+        let logical_rules = guarded(with_single_keys(with_fresh_schemas(logical_rules)));
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
@@ -252,9 +257,7 @@ impl Session {
             .with_type_planner(Arc::new(times::TimeTypes))
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
-            .with_optimizer_rules(guarded(with_fresh_schemas(with_filters_above_groups(asof::with_left_filters(
-                optimizer_rules(),
-            )))))
+            .with_optimizer_rules(logical_rules)
             .with_query_planner(Arc::new(asof::Planner))
             .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner)])
             .with_physical_optimizer_rules(rules)
@@ -609,11 +612,16 @@ impl Session {
 
 /// The plan of `statement`, put in other words where DataFusion refuses it as it is.
 pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
+    let mut statement = statement;
+    let mut named = has_cast_keys(&mut statement);
+    if named {
+        name_all(&mut statement);
+    }
     let refused = match state.statement_to_plan(statement.clone()).await {
         Ok(plan) => return Ok(plan),
         Err(error) => error,
     };
-    let (mut other, mut named, mut averaged, mut error) = (statement, false, false, None);
+    let (mut other, mut averaged, mut error) = (statement, false, None);
     // Outputs may be of outputs, but of themselves without end.
     for _ in 0..REWRITES {
         let why = error.as_ref().unwrap_or(&refused);

@@ -10,7 +10,10 @@ use datafusion::{
     },
     error::Result,
     logical_expr::{EmitTo, GroupsAccumulator},
-    physical_expr::{GroupsAccumulatorAdapter, PhysicalExpr, aggregate::AggregateFunctionExpr, expressions::Literal},
+    physical_expr::{
+        GroupsAccumulatorAdapter, PhysicalExpr, PhysicalSortExpr, aggregate::AggregateFunctionExpr,
+        expressions::Literal,
+    },
     physical_plan::{ExecutionPlan, aggregates::AggregateExec},
     scalar::ScalarValue,
 };
@@ -166,7 +169,14 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
     let mut functions = Vec::with_capacity(node.aggr_expr().len());
     for (expr, filter) in node.aggr_expr().iter().zip(node.filter_expr()) {
         // What a function is ordered by follows its arguments, as DataFusion's own operator hands it over.
-        let ordered_by = expr.order_bys().iter().map(|by| Arc::clone(&by.expr));
+        // A key that is there already, is none to the function.
+        let mut keys: Vec<&PhysicalSortExpr> = Vec::with_capacity(expr.order_bys().len());
+        for by in expr.order_bys() {
+            if !keys.iter().any(|key| key.expr.eq(&by.expr)) {
+                keys.push(by);
+            }
+        }
+        let ordered_by = keys.iter().map(|by| Arc::clone(&by.expr));
         let args = expr.expressions().into_iter().chain(ordered_by).map(|arg| {
             if let Some(literal) = arg.downcast_ref::<Literal>() {
                 return Some(Argument::Constant(literal.value().clone()));
@@ -181,8 +191,8 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
         };
         // Functions that ask for different orders sort by themselves, and so do those that were turned round to ask for the same.
         let ordered = !expr.is_reversed()
-            && expr.order_bys().len() <= required.len()
-            && expr.order_bys().iter().zip(&required).all(|(by, required)| {
+            && keys.len() <= required.len()
+            && keys.iter().zip(&required).all(|(by, required)| {
                 by.expr.eq(&required.expr) && required.options.is_none_or(|options| options == by.options)
             });
         let holistic = Holistic::of(expr, &args, ordered);

@@ -10,6 +10,7 @@
 //!
 //! Not here: predicates and values that DataFusion can do.
 
+mod below;
 mod domain;
 
 use std::{
@@ -32,7 +33,6 @@ use datafusion::{
         BinaryExpr, ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
         ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr,
         expr::{Exists, InSubquery, SetComparison, SetQuantifier},
-        expr_rewriter::NamePreserver,
         lit, not,
         utils::{conjunction, disjunction, split_conjunction_owned},
         when,
@@ -40,7 +40,10 @@ use datafusion::{
     optimizer::{AnalyzerRule, decorrelate::PullUpCorrelatedExpr},
 };
 
+use crate::kept_names;
 use domain::Domain;
+
+pub(crate) use below::SubqueriesBelow;
 
 /// Makes joins of subqueries.
 #[derive(Debug, Default)]
@@ -114,16 +117,14 @@ struct Joined {
 
 fn in_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let is_filter = matches!(plan, LogicalPlan::Filter(_));
-    let names = NamePreserver::new(&plan);
     let input = plan.inputs()[0].clone();
     let has_values = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Projection(_));
     let mut joined = Joined { input, changed: false, has_values };
     let mut changed = false;
-    let rewritten = plan.map_expressions(|expr| {
+    let rewritten = kept_names::map_expressions(plan, |expr| {
         if !has_subquery(&expr) {
             return Ok(Transformed::no(expr));
         }
-        let name = names.save(&expr);
         let new = match is_filter {
             true => {
                 let parts = split_conjunction_owned(expr);
@@ -134,7 +135,7 @@ fn in_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             false => value(expr, &mut joined, true)?,
         };
         changed = true;
-        Ok(Transformed::yes(name.restore(new)))
+        Ok(Transformed::yes(new))
     })?;
     if !changed {
         return Ok(Transformed::no(rewritten.data));

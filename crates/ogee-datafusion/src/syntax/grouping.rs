@@ -1,17 +1,104 @@
-//! Groupings that DataFusion's planner does not see: `GROUP BY ()`, and `HAVING` that asks nothing of the rows.
+//! Groupings that DataFusion's planner does not see: `GROUP BY ()`, `HAVING` that asks nothing of the rows, and `ROLLUP` and `CUBE` of keys that go together.
 //!
-//! Both make one group of all rows, even of none. DataFusion tells a grouping by its keys and aggregates, so a select without either gets one: a condition on the
-//! number of rows that always holds.
+//! The first two make one group of all rows, even of none. DataFusion tells a grouping by its keys and aggregates, so a select without either gets one: a condition on the
+//! number of rows that always holds. `ROLLUP ((a, b), c)`, and what is within `GROUPING SETS`, becomes the sets that it stands for.
 //!
-//! Not here: grouping sets, which DataFusion plans.
+//! Not here: other grouping sets, which DataFusion plans, and how many there may be (`grouping_limit`).
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, GroupByExpr, Select, Value};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier,
+    Select, Value,
+};
 
 use crate::names::call_star;
+
+/// Has `ROLLUP (..)` and `CUBE (..)` that are one of `GROUPING SETS` stand for sets: the parser takes them for calls.
+pub(super) fn tidy(select: &mut Select) {
+    let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by else { return };
+    let of_modifiers = modifiers.iter_mut().filter_map(|modifier| match modifier {
+        GroupByWithModifier::GroupingSets(sets) => Some(sets),
+        _ => None,
+    });
+    for key in keys.iter_mut().chain(of_modifiers) {
+        let Expr::GroupingSets(sets) = key else { continue };
+        for set in sets {
+            if let [Expr::Function(function)] = set.as_slice()
+                && let Some(sets) = sets_of_call(function)
+            {
+                *set = vec![sets];
+            }
+        }
+    }
+}
+
+fn sets_of_call(function: &Function) -> Option<Expr> {
+    let [name] = function.name.0.as_slice() else { return None };
+    let name = name.as_ident().filter(|name| name.quote_style.is_none())?;
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let keys = list.args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Tuple(keys))) => Some(keys.clone()),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Nested(key))) => Some(vec![(**key).clone()]),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(key)) => Some(vec![key.clone()]),
+        _ => None,
+    });
+    match name.value.to_ascii_lowercase().as_str() {
+        "rollup" => Some(Expr::Rollup(keys.collect::<Option<_>>()?)),
+        "cube" => Some(Expr::Cube(keys.collect::<Option<_>>()?)),
+        _ => None,
+    }
+}
+
+/// Writes out the sets of `ROLLUP` and `CUBE` where they are not of one key each.
+fn write_out(keys: &mut [Expr]) {
+    for key in keys {
+        match key {
+            Expr::Rollup(parts) | Expr::Cube(parts) if parts.iter().any(|part| part.len() != 1) => {
+                *key = Expr::GroupingSets(sets_within(key));
+            }
+            Expr::GroupingSets(sets)
+                if sets.iter().any(|set| matches!(set.as_slice(), [Expr::Rollup(_) | Expr::Cube(_)])) =>
+            {
+                *sets = std::mem::take(sets)
+                    .into_iter()
+                    .flat_map(|set| match set.as_slice() {
+                        [one @ (Expr::Rollup(_) | Expr::Cube(_))] => sets_within(one),
+                        _ => vec![set],
+                    })
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The sets that a `ROLLUP` or `CUBE` stands for; there are no more than `grouping_limit` lets in.
+fn sets_within(key: &Expr) -> Vec<Vec<Expr>> {
+    let all = |parts: &mut dyn Iterator<Item = &Vec<Expr>>| {
+        let mut set: Vec<Expr> = Vec::new();
+        for key in parts.flatten() {
+            if !set.contains(key) {
+                set.push(key.clone());
+            }
+        }
+        set
+    };
+    match key {
+        Expr::Rollup(parts) => (0..=parts.len()).rev().map(|count| all(&mut parts[..count].iter())).collect(),
+        Expr::Cube(parts) => {
+            let with = |set: u64| {
+                let among = parts.iter().enumerate().filter(move |(at, _)| set >> at & 1 == 1);
+                all(&mut among.map(|(_, part)| part))
+            };
+            (0..1_u64 << parts.len()).rev().map(with).collect()
+        }
+        _ => Vec::new(),
+    }
+}
 
 /// Makes a grouping of `select` where it is one by its words only.
 pub(super) fn in_select(select: &mut Select) {
     let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by else { return };
+    write_out(keys);
     let of_all = matches!(keys.as_slice(), [Expr::Tuple(none)] if none.is_empty());
     if of_all {
         keys.clear();

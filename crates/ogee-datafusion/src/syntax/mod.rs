@@ -158,6 +158,7 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
             with_rollup(select);
+            grouping::tidy(select);
             match samples::in_select(select).and_then(|()| Ok(distinct_on::in_select(select)?)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(error),

@@ -13,8 +13,7 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, Expr, ExprSchemable, GroupingSet, LogicalPlan, Operator, cast, expr::ScalarFunction,
-        expr_rewriter::NamePreserver, utils::merge_schema,
+        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, expr::ScalarFunction, utils::merge_schema,
     },
     optimizer::AnalyzerRule,
 };
@@ -30,7 +29,7 @@ use super::{
     planner::may_be_time,
     session_zone,
 };
-use crate::common_types::has_expressions;
+use crate::{common_types::has_expressions, kept_names};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -102,30 +101,7 @@ pub(super) fn rewrite_expressions(
     plan: LogicalPlan,
     rewrite: impl Fn(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {
-    let names = NamePreserver::new(&plan);
-    let named = |expr: Expr| {
-        let name = names.save(&expr);
-        expr.transform_up(&rewrite).map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
-    };
-    let rewritten = plan.map_expressions(|expr| {
-        // What is in grouping sets has names of its own.
-        let Expr::GroupingSet(mut sets) = expr else { return named(expr) };
-        let mut changed = false;
-        let in_set = |exprs: &mut Vec<Expr>| {
-            for expr in exprs {
-                let rewritten = named(std::mem::take(expr))?;
-                changed |= rewritten.transformed;
-                *expr = rewritten.data;
-            }
-            Ok::<_, datafusion::error::DataFusionError>(())
-        };
-        match &mut sets {
-            GroupingSet::Rollup(exprs) | GroupingSet::Cube(exprs) => std::iter::once(exprs).try_for_each(in_set)?,
-            GroupingSet::GroupingSets(sets) => sets.iter_mut().try_for_each(in_set)?,
-        }
-        let sets = Expr::GroupingSet(sets);
-        Ok(if changed { Transformed::yes(sets) } else { Transformed::no(sets) })
-    })?;
+    let rewritten = kept_names::map_expressions(plan, |expr| expr.transform_up(&rewrite))?;
     if !rewritten.transformed {
         return Ok(rewritten);
     }
