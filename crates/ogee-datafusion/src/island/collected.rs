@@ -158,6 +158,14 @@ impl Columns<'_> {
     }
 }
 
+/// `expr` as it was before it was turned round, if its values are distinct: DataFusion sorts these by the order that was turned round, and does not turn the result.
+fn in_its_own_order(expr: &Arc<AggregateFunctionExpr>) -> Option<Arc<AggregateFunctionExpr>> {
+    match expr.is_distinct() && expr.is_reversed() {
+        true => Some(Arc::new(expr.reverse_expr()?)),
+        false => Some(Arc::clone(expr)),
+    }
+}
+
 /// All aggregates of `node`, whose input is raw rows, as functions over whole groups; `None` if a value has no row form.
 pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
     let input = node.input().schema();
@@ -168,6 +176,7 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
     };
     let mut functions = Vec::with_capacity(node.aggr_expr().len());
     for (expr, filter) in node.aggr_expr().iter().zip(node.filter_expr()) {
+        let expr = &in_its_own_order(expr)?;
         // What a function is ordered by follows its arguments, as DataFusion's own operator hands it over.
         // A key that is there already, is none to the function.
         let mut keys: Vec<&PhysicalSortExpr> = Vec::with_capacity(expr.order_bys().len());
@@ -195,8 +204,16 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
             && keys.iter().zip(&required).all(|(by, required)| {
                 by.expr.eq(&required.expr) && required.options.is_none_or(|options| options == by.options)
             });
-        let holistic = Holistic::of(expr, &args, ordered);
-        functions.push(Function { expr: Arc::clone(expr), args, filter, holistic });
+        // DataFusion takes an order by a key of the grouping for met, also where sets leave the key out.
+        let expr = match ordered {
+            true => Arc::clone(expr),
+            false => match Arc::clone(expr).with_beneficial_ordering(false).ok()? {
+                Some(unordered) => Arc::new(unordered),
+                None => Arc::clone(expr),
+            },
+        };
+        let holistic = Holistic::of(&expr, &args, ordered);
+        functions.push(Function { expr, args, filter, holistic });
     }
     let mut order = Vec::new();
     // Values are ranked whatever their order.
