@@ -123,6 +123,41 @@ impl PhysicalOptimizerRule for LimitsOnSorts {
     }
 }
 
+/// DataFusion's check that operators have what they require. What is constant, and so in order, may be known before a rule moves projections and not after:
+/// the requirements are then met once more.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    check: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+    requirements: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+}
+
+impl Checked {
+    /// `check` behind all rules that change plans, and the rule that meets requirements.
+    pub(crate) fn new(
+        check: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+        requirements: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+    ) -> Self {
+        Self { check, requirements }
+    }
+}
+
+impl PhysicalOptimizerRule for Checked {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        match self.check.optimize(Arc::clone(&plan), config) {
+            Ok(plan) => Ok(plan),
+            Err(_) => self.check.optimize(self.requirements.optimize(plan, config)?, config),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.check.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
 /// DataFusion's rule that adds what operators require of their inputs, for plans that lack some of it.
 #[derive(Debug)]
 pub(crate) struct Requirements {

@@ -79,7 +79,7 @@ use crate::{
     names::{has_cast_keys, is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
     numbers,
-    order::{ClearOrderings, LimitsOnSorts, Requirements},
+    order::{Checked, ClearOrderings, LimitsOnSorts, Requirements},
     ordered_mode,
     pool::{OgeePool, PoolFiles},
     prepared::{self, Prepared},
@@ -230,6 +230,12 @@ impl Session {
         }
         for rule in rules.iter_mut().filter(|rule| rule.name() == "EnsureRequirements") {
             *rule = Arc::new(Requirements::new(Arc::clone(rule)));
+        }
+        let requirements = rules.iter().find(|rule| rule.name() == "EnsureRequirements").cloned();
+        if let Some(requirements) = requirements {
+            for rule in rules.iter_mut().filter(|rule| rule.name() == "SanityCheckPlan") {
+                *rule = Arc::new(Checked::new(Arc::clone(rule), Arc::clone(&requirements)));
+            }
         }
         rules.insert(0, Arc::new(LimitsOnSorts));
         rules.insert(0, Arc::new(ClearOrderings));

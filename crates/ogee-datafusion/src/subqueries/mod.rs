@@ -512,11 +512,27 @@ fn has_row(plan: &LogicalPlan) -> bool {
     }
 }
 
+/// Whether the value of `plan` is the same in all rows by its expression.
+fn is_constant(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => match projection.expr[0].clone().unalias() {
+            Expr::Column(_) => is_constant(&projection.input),
+            expr => !expr.any_column_refs() && !expr.contains_outer(),
+        },
+        LogicalPlan::SubqueryAlias(alias) => is_constant(&alias.input),
+        LogicalPlan::Sort(sort) => is_constant(&sort.input),
+        LogicalPlan::Limit(limit) => is_constant(&limit.input),
+        LogicalPlan::Filter(filter) => is_constant(&filter.input),
+        _ => false,
+    }
+}
+
 /// `subquery` with a value that may be NULL, unless it gives a row whatever there is. DataFusion takes the value of a query without a row for what its rows would have, and
 /// finds that `(SELECT 1 WHERE false) IS NULL` is false.
 fn may_be_null(subquery: Subquery) -> Result<Subquery> {
     let plan = &subquery.subquery;
-    if plan.schema().field(0).is_nullable() || has_row(plan) {
+    // What may be NULL for all that is known of it, is not once it is computed.
+    if plan.schema().field(0).is_nullable() && !is_constant(plan) || has_row(plan) {
         return Ok(subquery);
     }
     let (relation, field) = plan.schema().qualified_field(0);
