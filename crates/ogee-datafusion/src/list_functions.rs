@@ -2,10 +2,12 @@
 //!
 //! * How many elements there are, and which one it is, is a BIGINT. DataFusion counts without sign, and has no list of such counts and of others: the
 //!   rank of a row could not be appended to a list of integers, nor looked up in it.
+//! * A list of decimals or of unsigned integers and an element that is an integer are brought to the type in which they would be compared; DataFusion
+//!   refuses them, and decimals of different scales.
 //! * `list_concat` takes a list that is NULL for an empty one: of NULL alone it is empty. DataFusion makes NULL of it.
 //! * `array_to_string` of a list whose elements are all NULL is NULL, as `string_agg` of them is. DataFusion makes it empty.
 //!
-//! Not here: `length`, `concat` and `||`, which take text too (`lists`).
+//! Not here: `length`, `concat` and `||`, which take text too (`lists`), and comparisons with `ANY` and `ALL` of a list (`quantified`).
 
 use std::sync::Arc;
 
@@ -23,15 +25,15 @@ use datafusion::{
         concat::{array_append_udf, array_concat_udf, array_prepend_udf},
         dimension::array_ndims_udf,
         length::array_length_udf,
-        position::array_position_udf,
-        remove::array_remove_udf,
+        position::{array_position_udf, array_positions_udf},
+        remove::{array_remove_all_udf, array_remove_udf},
         string::array_to_string_udf,
     },
     logical_expr::{
         ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
         Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
-        type_coercion::binary::type_union_resolution,
+        type_coercion::binary::{comparison_coercion, type_union_resolution},
     },
 };
 
@@ -46,7 +48,9 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         array_has_all_udf(),
         array_has_any_udf(),
         array_position_udf(),
+        array_positions_udf(),
         array_remove_udf(),
+        array_remove_all_udf(),
         array_length_udf(),
         array_ndims_udf(),
         cardinality_udf(),
@@ -107,6 +111,28 @@ fn with_common_elements(arg_types: &[DataType]) -> Option<Vec<DataType>> {
     Some(arg_types.iter().map(to_common).collect())
 }
 
+/// The types with those of the list's elements and of the element made one, where DataFusion does not do so.
+fn compared(arg_types: &[DataType]) -> Option<Vec<DataType>> {
+    let mut types = arg_types.to_vec();
+    let (list, element) = match types.as_mut_slice() {
+        [DataType::List(list), element, ..] | [element, DataType::List(list), ..] => (list, element),
+        _ => return None,
+    };
+    let of_list = list.data_type().clone();
+    let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
+    let mixed = is_decimal(&of_list)
+        || is_decimal(element)
+        || of_list == DataType::UInt64 && element.is_signed_integer()
+        || *element == DataType::UInt64 && of_list.is_signed_integer();
+    if of_list == *element || !mixed || !of_list.is_numeric() || !element.is_numeric() {
+        return None;
+    }
+    let common = comparison_coercion(&of_list, element)?;
+    *list = Arc::new(Field::new(list.name(), common.clone(), true));
+    *element = common;
+    Some(types)
+}
+
 fn counts_without_sign(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
@@ -133,6 +159,9 @@ impl ScalarUDFImpl for Mended {
         match self.mend {
             Mend::Counts if !arg_types.iter().any(counts_without_sign) => {
                 let signed: Vec<DataType> = arg_types.iter().map(signed).collect();
+                if let Some(common) = compared(&signed) {
+                    return coerced(&common, &self.function);
+                }
                 coerced(&signed, &self.function).or_else(|error| match with_common_elements(&signed) {
                     Some(common) => coerced(&common, &self.function),
                     None => Err(error),
@@ -148,7 +177,8 @@ impl ScalarUDFImpl for Mended {
                 coerced(&typed, &self.function)
             }
             Mend::Counts => {
-                coerced(&with_common_elements(arg_types).unwrap_or_else(|| arg_types.to_vec()), &self.function)
+                let common = compared(arg_types).or_else(|| with_common_elements(arg_types));
+                coerced(&common.unwrap_or_else(|| arg_types.to_vec()), &self.function)
             }
             Mend::NothingIsNull => coerced(arg_types, &self.function),
         }

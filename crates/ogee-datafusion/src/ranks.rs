@@ -15,7 +15,9 @@ use datafusion::{
     common::{Result, ScalarValue},
     functions_window::{ntile::ntile_udwf, rank, row_number::row_number_udwf},
     logical_expr::{
-        Documentation, LimitEffect, PartitionEvaluator, Signature, WindowUDF, WindowUDFImpl,
+        Documentation, Expr, LimitEffect, PartitionEvaluator, Signature, WindowFunctionDefinition, WindowUDF,
+        WindowUDFImpl,
+        expr::WindowFunction,
         function::{ExpressionArgs, PartitionEvaluatorArgs, WindowFunctionSimplification, WindowUDFFieldArgs},
     },
     physical_expr::PhysicalExpr,
@@ -26,6 +28,12 @@ pub(crate) fn functions() -> impl Iterator<Item = WindowUDF> {
     [row_number_udwf(), rank::rank_udwf(), rank::dense_rank_udwf(), ntile_udwf()]
         .into_iter()
         .map(|function| WindowUDF::from(Signed { function }))
+}
+
+/// `row_number()` as statements have it, for what the planner numbers.
+pub(crate) fn row_number() -> Expr {
+    let function = Arc::new(WindowUDF::from(Signed { function: row_number_udwf() }));
+    Expr::from(WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new()))
 }
 
 /// A window function of DataFusion that counts, with a sign.

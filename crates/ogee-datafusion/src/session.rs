@@ -94,7 +94,7 @@ use crate::{
     series,
     set_operations::CountCopies,
     stars,
-    subqueries::{Subqueries, SubqueriesBelow},
+    subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
     syntax,
     table::PagedTable,
     times,
@@ -301,6 +301,7 @@ impl Session {
             .chain(times::functions());
         scalar_functions.for_each(|function| context.register_udf(function));
         times::aggregates().into_iter().for_each(|function| context.register_udaf(function));
+        context.add_analyzer_rule(Arc::new(OuterTypes));
         context.add_analyzer_rule(Arc::new(RecursiveReads));
         context.add_analyzer_rule(Arc::new(RepeatedOrders));
         context.add_analyzer_rule(Arc::new(NamedCasts));

@@ -14,10 +14,11 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
-    functions_window::row_number::row_number,
     logical_expr::{Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection},
     optimizer::AnalyzerRule,
 };
+
+use crate::ranks::row_number;
 
 /// Makes set operations with `ALL` count.
 #[derive(Debug, Default)]

@@ -51,11 +51,18 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> R
     Ok(())
 }
 
-/// The names of the columns of each of the tables of `site`.
+/// The names of the columns of each of the tables of `site`, then of those within.
 async fn all_columns(state: &SessionState, site: Site) -> Result<Vec<Vec<String>>> {
     let mut names = Vec::with_capacity(site.tables.len());
     for query in site.tables {
         names.push(columns(state, query).await?);
+    }
+    for query in site.within {
+        let known = match query {
+            Some(query) => columns(state, query).await.ok(),
+            None => None,
+        };
+        names.push(known.unwrap_or_else(|| vec![syntax::UNKNOWN.to_owned()]));
     }
     Ok(names)
 }
@@ -89,6 +96,8 @@ enum Task<'a> {
 struct Site {
     /// Give the columns of its tables.
     tables: Vec<Query>,
+    /// And those of what subqueries select from, if they can be told.
+    within: Vec<Option<Query>>,
     /// It cannot stay as it is.
     must: bool,
 }
@@ -176,7 +185,11 @@ impl Places<'_> {
                         let factors =
                             std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation));
                         let queries = factors.map(|factor| self.query(&factor.to_string(), "*"));
-                        return Ok(Some(Found::Asked(Site { tables: queries.collect::<Result<_>>()?, must: true })));
+                        return Ok(Some(Found::Asked(Site {
+                            tables: queries.collect::<Result<_>>()?,
+                            within: Vec::new(),
+                            must: true,
+                        })));
                     }
                     Task::Put(names) => {
                         in_joins(table, names)?;
@@ -204,7 +217,7 @@ impl Places<'_> {
             match self.task {
                 Task::Ask => {
                     let tables = vec![self.query(&from.join(", "), &star)?];
-                    return Ok(Some(Found::Asked(Site { tables, must: true })));
+                    return Ok(Some(Found::Asked(Site { tables, within: Vec::new(), must: true })));
                 }
                 Task::Put(names) => {
                     in_star(options, names.first().map_or(&[], Vec::as_slice), &star)?;
@@ -250,10 +263,15 @@ impl Places<'_> {
                     Some(name) => self.query(&all, &format!("{name}.*")),
                     None => self.query(&factor, "*"),
                 });
-                Ok(Some(Found::Asked(Site { tables: queries.collect::<Result<_>>()?, must })))
+                let tables = queries.collect::<Result<_>>()?;
+                let within = syntax::sources_within(select).iter().map(|from| self.query(from, "*").ok()).collect();
+                Ok(Some(Found::Asked(Site { tables, within, must })))
             }
             Task::Put(names) => {
-                if syntax::write_out_using(select, order, Some(names)) {
+                let within = syntax::sources_within(select);
+                let (names, within_names) = names.split_at(names.len() - within.len().min(names.len()));
+                let within: syntax::Sources = within.into_iter().zip(within_names.iter().cloned()).collect();
+                if syntax::write_out_using(select, order, Some(names), within) {
                     return Ok(Some(Found::Put));
                 }
                 if must {

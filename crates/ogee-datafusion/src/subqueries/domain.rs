@@ -11,7 +11,6 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     functions::core::expr_fn::coalesce,
-    functions_window::row_number::row_number,
     logical_expr::{
         Aggregate, Distinct, Expr, ExprFunctionExt, Join, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator,
         SortExpr, Subquery, binary_expr, lit, select_expr::SelectExpr,
@@ -19,6 +18,7 @@ use datafusion::{
 };
 
 use super::{can_pull_up_from, fresh};
+use crate::ranks::row_number;
 
 /// The values of outer columns.
 pub(super) struct Domain {
@@ -172,16 +172,16 @@ impl Domain {
 
     /// The first rows for each value, in the order that they are asked for in.
     fn first_rows(&self, limit: &Limit) -> Result<Option<Unnested>> {
-        let count = |expr: &Option<Box<Expr>>| match expr.as_deref() {
-            None => Some(None),
-            Some(Expr::Literal(ScalarValue::Int64(count), _)) => {
-                Some(count.and_then(|count| u64::try_from(count).ok()))
-            }
-            Some(Expr::Cast(cast)) => match &*cast.expr {
-                Expr::Literal(ScalarValue::Int64(count), _) => Some(count.and_then(|count| u64::try_from(count).ok())),
+        let count = |expr: &Option<Box<Expr>>| {
+            let Some(expr) = expr.as_deref() else { return Some(None) };
+            let count = match expr {
+                Expr::Cast(cast) => &cast.expr,
+                count => count,
+            };
+            match count {
+                Expr::Literal(ScalarValue::Int64(count), _) => Some(count.filter(|count| *count >= 0)),
                 _ => None,
-            },
-            Some(_) => None,
+            }
         };
         let (Some(skip), Some(fetch)) = (count(&limit.skip), count(&limit.fetch)) else { return Ok(None) };
         let skip = skip.unwrap_or(0);

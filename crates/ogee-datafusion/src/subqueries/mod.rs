@@ -12,6 +12,7 @@
 
 mod below;
 mod domain;
+mod outer_types;
 
 use std::{
     collections::BTreeSet,
@@ -44,6 +45,7 @@ use crate::kept_names;
 use domain::Domain;
 
 pub(crate) use below::SubqueriesBelow;
+pub(crate) use outer_types::OuterTypes;
 
 /// Makes joins of subqueries.
 #[derive(Debug, Default)]

@@ -19,6 +19,7 @@ mod rows;
 pub(crate) mod samples;
 pub(crate) mod schemas;
 mod using;
+mod using_within;
 mod values;
 mod windows;
 
@@ -44,6 +45,7 @@ pub(crate) use self::{
     aliases::write_out_alias,
     literals::in_tokens,
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
+    using_within::{Sources, UNKNOWN, sources as sources_within},
 };
 use crate::{Error, Result, dialect::OgeeDialect, grouping_limit, names::call, quantified, times};
 

@@ -15,7 +15,10 @@ use datafusion::sql::sqlparser::ast::{
     WildcardAdditionalOptions,
 };
 
-use super::for_each_outside_queries;
+use super::{
+    for_each_outside_queries,
+    using_within::{self, Sources},
+};
 use crate::names::{call, normal_name};
 
 /// Writes out the joins of the `SELECT` that `query` is where an `ASOF` join has `USING`: columns of tables are not known yet, nor needed for most of them.
@@ -24,7 +27,7 @@ pub(super) fn in_query(query: &mut Query) {
         && select.from.iter_mut().flat_map(|table| &mut table.joins).any(|join| join.global && using(join).is_some())
     {
         let order = query.order_by.as_mut();
-        write_out(select, order, None);
+        write_out(select, order, None, Sources::new());
     }
 }
 
@@ -45,9 +48,14 @@ pub(crate) fn has_using(select: &mut Select) -> Option<bool> {
 }
 
 /// Writes out the joins of `select`, and what its clauses and the order of its query say of their columns. `names` are those of the columns of its tables, if they are known.
-/// False if it stays as it is.
-pub(crate) fn write_out(select: &mut Select, order: Option<&mut OrderBy>, names: Option<&[Vec<String>]>) -> bool {
-    let Some(columns) = in_select_with_joins(select, names) else { return false };
+/// `within` are the columns of what subqueries select from that use these. False if it stays as it is.
+pub(crate) fn write_out(
+    select: &mut Select,
+    order: Option<&mut OrderBy>,
+    names: Option<&[Vec<String>]>,
+    within: Sources,
+) -> bool {
+    let Some(columns) = in_select_with_joins(select, names, within) else { return false };
     let shown = |name: &str| {
         select.projection.iter().any(|item| match item {
             SelectItem::ExprWithAlias { alias, .. } => normal_name(alias) == name,
@@ -67,7 +75,7 @@ pub(crate) fn write_out(select: &mut Select, order: Option<&mut OrderBy>, names:
 }
 
 /// Writes out the joins of `select`, and its clauses; nothing if one of the tables or columns is not known.
-fn in_select_with_joins(select: &mut Select, names: Option<&[Vec<String>]>) -> Option<Columns> {
+fn in_select_with_joins(select: &mut Select, names: Option<&[Vec<String>]>, within: Sources) -> Option<Columns> {
     for (at, table) in select.from.iter_mut().enumerate() {
         flatten(table);
         name_tables(table, at);
@@ -82,7 +90,7 @@ fn in_select_with_joins(select: &mut Select, names: Option<&[Vec<String>]>) -> O
     }
     // First with a copy, as long as it is not known whether all columns are.
     let mut from = select.from.clone();
-    let mut columns = Columns::default();
+    let mut columns = Columns { merged: Vec::new(), within };
     let mut tables = Vec::new();
     let mut at = 0;
     for table in &mut from {
@@ -155,7 +163,7 @@ pub(crate) fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
 }
 
 /// The columns of `USING`.
-fn using(join: &mut Join) -> Option<&[ObjectName]> {
+pub(super) fn using(join: &mut Join) -> Option<&[ObjectName]> {
     match constraint(join) {
         Some(JoinConstraint::Using(columns)) => Some(columns),
         _ => None,
@@ -184,13 +192,14 @@ struct Merged {
     expr: Expr,
 }
 
-#[derive(Default)]
 struct Columns {
     merged: Vec<Merged>,
+    within: Sources,
 }
 
 impl Columns {
     fn write_out(&self, expr: &mut Expr) {
+        using_within::write_out(expr, &self.within, |name| self.find(name).map(|column| column.expr.clone()));
         for_each_outside_queries(expr, |expr| {
             if let Expr::Identifier(name) = &*expr
                 && let Some(column) = self.find(name)

@@ -13,14 +13,21 @@ use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal, Sink, Source}
 /// Passes groups on; if there are none, its rest is the groups of an aggregation without keys over no rows.
 pub(crate) struct EmptySets {
     seen: Arc<AtomicBool>,
+    /// The groups of other empty sets come by as well: no rows are behind those.
+    after_others: bool,
     sink: AggregateSink,
     rest: Arc<dyn Source>,
 }
 
 impl EmptySets {
-    /// `sink` has no keys; its group comes out of `rest`.
-    pub(crate) fn new(sink: AggregateSink, rest: Arc<dyn Source>) -> Self {
-        Self { seen: Arc::default(), sink, rest }
+    /// `sink` has no keys; its group comes out of `rest`. `before`: whether there are groups, from the empty set whose groups come by here.
+    pub(crate) fn new(sink: AggregateSink, rest: Arc<dyn Source>, before: Option<Arc<AtomicBool>>) -> Self {
+        Self { after_others: before.is_some(), seen: before.unwrap_or_default(), sink, rest }
+    }
+
+    /// Whether there are groups, once all have come by.
+    pub(crate) fn seen(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.seen)
     }
 }
 
@@ -30,7 +37,7 @@ impl Operator for EmptySets {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(EmptySetsLocal(Arc::clone(&self.seen)))
+        Box::new(EmptySetsLocal((!self.after_others).then(|| Arc::clone(&self.seen))))
     }
 
     fn rest(&self) -> Option<Arc<dyn Source>> {
@@ -46,7 +53,7 @@ impl Operator for EmptySets {
     }
 }
 
-struct EmptySetsLocal(Arc<AtomicBool>);
+struct EmptySetsLocal(Option<Arc<AtomicBool>>);
 
 impl OperatorLocal for EmptySetsLocal {
     fn push(
@@ -54,7 +61,9 @@ impl OperatorLocal for EmptySetsLocal {
         chunk: Chunk,
         emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
     ) -> Result<Flow, ExecError> {
-        self.0.store(true, Ordering::Relaxed);
+        if let Some(seen) = &self.0 {
+            seen.store(true, Ordering::Relaxed);
+        }
         emit(chunk)
     }
 }

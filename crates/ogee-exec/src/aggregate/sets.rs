@@ -150,6 +150,7 @@ fn of_rows(
     groups.operators.push(grouping.shape);
     // A set of its own has its group in any case.
     if has_keys && spec.mode != AggregateMode::Partial {
+        let mut seen = None;
         for set in sets.iter().filter(|set| num_keys(set) == 0) {
             let empty = Grouping::new(&flow, &spec.keys, 0, std::slice::from_ref(set));
             // Of no values the different ones are all, and the mode is the first one.
@@ -163,7 +164,9 @@ fn of_rows(
             let of_none =
                 AggregateSpec { collected: spec.collected.clone(), mode: spec.mode, ..empty.spec(&flow, calls) };
             let (sink, rest) = by_itself(query, of_none, &[], None, empty.shape, flow.schema())?;
-            groups.operators.push(Arc::new(EmptySets::new(sink, rest)));
+            let empty = EmptySets::new(sink, rest, seen);
+            seen = Some(empty.seen());
+            groups.operators.push(Arc::new(empty));
         }
     }
     Ok(groups)

@@ -341,7 +341,7 @@ fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
     for setup in SETUPS.iter().filter(|setup| setup.chunk > 100) {
         // Few partitions with many rows, many with few, and strings that rows are kept with or not.
         for (partitions, most, columns) in [(50, 100, 5), (50, 3, 3), (40_000, 2, 3), (40_000, 1, 5), (3000, 7, 5)] {
-            let columns = &rows(3 + partitions, 80_000, partitions)[..columns];
+            let columns = &rows(3 + partitions as u64, 80_000, partitions as u64)[..columns];
             for wanted in [Wanted::Rows, Wanted::Peers, Wanted::Groups] {
                 let mut fields: Vec<Field> =
                     schema(columns).fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -375,7 +375,7 @@ fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
                     let order = chunk.column(1).array.as_primitive::<types::Int64Type>();
                     let numbers = chunk.column(columns.len()).array.as_primitive::<types::Int64Type>();
                     let partitions = chunk.column(0).array.as_primitive::<types::Int64Type>();
-                    for row in (0..chunk.len()).filter(|&row| numbers.value(row) as u64 <= most) {
+                    for row in (0..chunk.len()).filter(|&row| numbers.value(row) <= most) {
                         let value = order.is_valid(row).then(|| order.value(row));
                         got.push((partitions.value(row), numbers.value(row), value));
                     }
@@ -389,9 +389,9 @@ fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
                     for (at, &row) in rows.iter().enumerate() {
                         let peers = at > 0 && int(1, rows[at - 1]) == int(1, row);
                         number = match wanted {
-                            Wanted::Rows => at as u64 + 1,
+                            Wanted::Rows => at as i64 + 1,
                             _ if peers => number,
-                            Wanted::Peers => at as u64 + 1,
+                            Wanted::Peers => at as i64 + 1,
                             Wanted::Groups => number + 1,
                         };
                         if number <= most {
