@@ -93,7 +93,7 @@ class Expressions:
     def ts_value(self, scope, depth):
         v = lambda kind=TS: self.value(scope, kind, depth)
         return self.rng.choice([lambda: f"({v()} + {v(INTERVAL)})", lambda: f"({v()} - INTERVAL '1 month')", lambda: f"date_trunc('{self.pick('hour', 'day', 'month')}', {v()})",
-                                lambda: self.cast(v(DATE), "TIMESTAMP"), lambda: f"({v(TZ)} AT TIME ZONE '{self.rng.choice(ZONES)}')", lambda: f"({v(DATE)} + INTERVAL '1 day')"])()
+                                lambda: self.cast(v(DATE), "TIMESTAMP"), lambda: f"({v(TZ)} AT TIME ZONE '{self.rng.choice(ZONES)}')", lambda: self.cast(f"({v(DATE)} + INTERVAL '1 day')", "TIMESTAMP")])()
 
     def tz_value(self, scope, depth):
         v = lambda kind=TZ: self.value(scope, kind, depth)

@@ -316,6 +316,8 @@ class Grammar(Expressions):
         if all(kind in SETTABLE for kind in kinds):
             if not self.lite and relation.unique and self.flip("distinct_on", 0.2):
                 key = self.value(scope, self.rng.choice([INT, TEXT]), 1)
+                if key.isdigit():
+                    key = f"({key} + 0)"  # else a position
                 order = ", ".join([f"{key} NULLS LAST"] + [f"{u} {self.rng.choice(['ASC', 'DESC'])} NULLS LAST" for u in relation.unique])
                 return f"SELECT * FROM (SELECT DISTINCT ON ({key}) {listed} FROM {relation.sql}{where} ORDER BY {order}) AS {self.name('o')}"
             if self.flip("distinct", 0.1):

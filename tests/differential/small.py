@@ -158,7 +158,7 @@ def plain(value, kind, wrapped):
         return tuple(plain(item, INT, wrapped) for item in value)
     if kind == INTERVAL:
         # As a number of seconds, or as the shell writes it where one shell is compared with itself.
-        return value if isinstance(value, str) else float(value)
+        return value if isinstance(value, str) else decimal.Decimal(repr(round(float(value) + 0.0, 6)))
     return value
 
 

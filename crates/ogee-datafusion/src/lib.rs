@@ -48,6 +48,7 @@ mod join_order;
 mod json;
 mod kept_names;
 mod keys;
+mod known_aggregates;
 mod large_stack;
 mod letters;
 mod list_casts;

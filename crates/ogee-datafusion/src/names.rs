@@ -6,7 +6,10 @@
 //!
 //! Not here: columns of one name from different tables, which DataFusion tells apart.
 
-use std::{collections::HashSet, ops::ControlFlow};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+};
 
 use datafusion::{
     common::SchemaError,
@@ -16,7 +19,7 @@ use datafusion::{
         sqlparser::ast::{
             CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
             GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-            Value, VisitMut, VisitorMut,
+            Value, Visit, VisitMut, Visitor, VisitorMut,
         },
     },
 };
@@ -154,24 +157,126 @@ pub(crate) fn is_clash(error: &DataFusionError) -> bool {
     }
 }
 
-/// Whether a query of `statement` is grouped by a column and by a cast of it, which have one name.
-pub(crate) fn has_cast_keys(statement: &mut Parsed) -> bool {
-    struct Keys;
+/// Whether two things in a query of `statement` have one name to DataFusion only since casts do not count in it: keys (`GROUP BY a, CAST(a AS TEXT)`), calls, or an
+/// output that is named like the column of a key (`SELECT CAST(a AS INT) AS n, max(b) AS a .. GROUP BY 1 ORDER BY a` was in the order of `n`).
+pub(crate) fn hides_casts(statement: &mut Parsed) -> bool {
+    struct Hidden;
 
-    impl VisitorMut for Keys {
+    impl VisitorMut for Hidden {
         type Break = ();
 
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-            let GroupByExpr::Expressions(keys, _) = &select.group_by else { return ControlFlow::Continue(()) };
-            let clashes = |key: &Expr| match key {
-                Expr::Cast { expr, .. } => keys.contains(expr),
-                _ => false,
-            };
-            if keys.iter().any(clashes) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if hides_casts_in(select) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
 
-    syntax::visit(statement, &mut Keys).is_break()
+    syntax::visit(statement, &mut Hidden).is_break()
+}
+
+fn hides_casts_in(select: &Select) -> bool {
+    let mut casts = Casts::default();
+    let is_grouped = match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(keys, _) => {
+            casts.in_keys = true;
+            casts.gather(keys);
+            casts.in_keys = false;
+            !keys.is_empty()
+        }
+    };
+    let outputs = || {
+        select.projection.iter().filter_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } => Some((expr, Some(alias))),
+            SelectItem::UnnamedExpr(expr) => Some((expr, None)),
+            _ => None,
+        })
+    };
+    let others = outputs().map(|(expr, _)| expr).chain(&select.having).chain(&select.qualify);
+    casts.gather(others);
+    if casts.of_columns.is_empty() && casts.others == 0 {
+        return false;
+    }
+    let is_output = |name: &String, cast: &Expr| {
+        outputs().any(|(expr, alias)| alias.is_some_and(|alias| normal_name(alias) == *name) && expr != cast)
+    };
+    if is_grouped && casts.of_columns.iter().any(|(name, cast)| is_output(name, cast)) {
+        return true;
+    }
+    let mut named: HashMap<String, String> = HashMap::new();
+    casts.named.into_iter().any(|expr| {
+        let text = expr.to_string();
+        let mut bare = expr;
+        let visited = VisitMut::visit(&mut bare, &mut WithoutCasts);
+        debug_assert!(visited.is_continue(), "the visitor never stops");
+        *named.entry(bare.to_string()).or_insert_with(|| text.clone()) != text
+    })
+}
+
+/// The casts among expressions, and what DataFusion names.
+#[derive(Default)]
+struct Casts {
+    /// Those of columns, by the columns' names.
+    of_columns: Vec<(String, Expr)>,
+    /// How many others there are.
+    others: usize,
+    /// Casts of columns, calls, and columns in keys.
+    named: Vec<Expr>,
+    in_keys: bool,
+    depth: usize,
+}
+
+impl Casts {
+    fn gather<'a>(&mut self, exprs: impl IntoIterator<Item = &'a Expr>) {
+        for expr in exprs {
+            let visited = Visit::visit(expr, self);
+            debug_assert!(visited.is_continue(), "the visitor never stops");
+        }
+    }
+}
+
+impl Visitor for Casts {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        // Queries within are looked at for themselves.
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        match expr {
+            Expr::Cast { expr: of, .. } if is_column(of) => {
+                self.of_columns.push((base_name(of), expr.clone()));
+                self.named.push(expr.clone());
+            }
+            Expr::Cast { .. } => self.others += 1,
+            Expr::Function(_) => self.named.push(expr.clone()),
+            column if self.in_keys && is_column(column) => self.named.push(column.clone()),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct WithoutCasts;
+
+impl VisitorMut for WithoutCasts {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Cast { expr: of, .. } = expr {
+            *expr = std::mem::replace(of, Expr::value(Value::Null));
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Gives every output of `statement` a name of its own, and casts functions that count in names.

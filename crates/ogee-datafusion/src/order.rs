@@ -25,7 +25,9 @@ use datafusion::{
     },
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::{LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr, expressions::Column},
+    physical_expr::{
+        LexOrdering, LexRequirement, OrderingRequirements, PhysicalExpr, PhysicalSortExpr, expressions::Column,
+    },
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
@@ -124,20 +126,16 @@ impl PhysicalOptimizerRule for LimitsOnSorts {
 }
 
 /// DataFusion's check that operators have what they require. What is constant, and so in order, may be known before a rule moves projections and not after:
-/// the requirements are then met once more.
+/// the rows are then sorted.
 #[derive(Debug)]
 pub(crate) struct Checked {
     check: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
-    requirements: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
 }
 
 impl Checked {
-    /// `check` behind all rules that change plans, and the rule that meets requirements.
-    pub(crate) fn new(
-        check: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
-        requirements: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
-    ) -> Self {
-        Self { check, requirements }
+    /// `check` behind all rules that change plans.
+    pub(crate) fn new(check: Arc<dyn PhysicalOptimizerRule + Send + Sync>) -> Self {
+        Self { check }
     }
 }
 
@@ -145,7 +143,7 @@ impl PhysicalOptimizerRule for Checked {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         match self.check.optimize(Arc::clone(&plan), config) {
             Ok(plan) => Ok(plan),
-            Err(_) => self.check.optimize(self.requirements.optimize(plan, config)?, config),
+            Err(_) => self.check.optimize(plan.transform_up(with_sorted_inputs).data()?, config),
         }
     }
 
@@ -156,6 +154,32 @@ impl PhysicalOptimizerRule for Checked {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// `node` above sorts of those inputs that are not in the order that it requires.
+fn with_sorted_inputs(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let mut inputs: Vec<_> = node.children().into_iter().map(Arc::clone).collect();
+    let mut is_changed = false;
+    for (required, input) in node.required_input_ordering().into_iter().zip(&mut inputs) {
+        let Some(required) = required else { continue };
+        let (orders, _) = required.into_alternatives();
+        let has =
+            |order: &LexRequirement| input.equivalence_properties().ordering_satisfy_requirement(order.iter().cloned());
+        let mut is_met = false;
+        for order in &orders {
+            is_met = is_met || has(order)?;
+        }
+        if let (false, Some(order)) = (is_met, orders.into_iter().next()) {
+            let several = input.output_partitioning().partition_count() > 1;
+            let sort = SortExec::new(LexOrdering::from(order), Arc::clone(input)).with_preserve_partitioning(several);
+            *input = Arc::new(sort);
+            is_changed = true;
+        }
+    }
+    if !is_changed {
+        return Ok(Transformed::no(node));
+    }
+    Ok(Transformed::yes(replace_children_if_necessary(node, inputs)?))
 }
 
 /// DataFusion's rule that adds what operators require of their inputs, for plans that lack some of it.

@@ -73,10 +73,11 @@ use crate::{
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     json::JsonFormats,
+    known_aggregates::KnownAggregates,
     letters, list_functions,
     lists::{self, ListOperators},
     maps::MapAccess,
-    names::{has_cast_keys, is_clash, name_all, name_apart},
+    names::{hides_casts, is_clash, name_all, name_apart},
     null_equality::optimizer_rules,
     numbers,
     order::{Checked, ClearOrderings, LimitsOnSorts, Requirements},
@@ -228,14 +229,14 @@ impl Session {
         for rule in rules.iter_mut().filter(|rule| rule.name() == "ProjectionPushdown") {
             *rule = Arc::new(Projections::new(Arc::clone(rule)));
         }
+        for rule in rules.iter_mut().filter(|rule| rule.name() == "aggregate_statistics") {
+            *rule = Arc::new(KnownAggregates::new(Arc::clone(rule)));
+        }
         for rule in rules.iter_mut().filter(|rule| rule.name() == "EnsureRequirements") {
             *rule = Arc::new(Requirements::new(Arc::clone(rule)));
         }
-        let requirements = rules.iter().find(|rule| rule.name() == "EnsureRequirements").cloned();
-        if let Some(requirements) = requirements {
-            for rule in rules.iter_mut().filter(|rule| rule.name() == "SanityCheckPlan") {
-                *rule = Arc::new(Checked::new(Arc::clone(rule), Arc::clone(&requirements)));
-            }
+        for rule in rules.iter_mut().filter(|rule| rule.name() == "SanityCheckPlan") {
+            *rule = Arc::new(Checked::new(Arc::clone(rule)));
         }
         rules.insert(0, Arc::new(LimitsOnSorts));
         rules.insert(0, Arc::new(ClearOrderings));
@@ -389,7 +390,7 @@ impl Session {
             }
             let Some(body) = ctes::body(query, index) else { continue };
             // What is wrong with it is told where it is used.
-            let Ok(plan) = state.statement_to_plan(body).await else { continue };
+            let Ok(plan) = self::plan(state, body).await else { continue };
             let mut names = std::collections::HashSet::new();
             let worthwhile = ctes::is_worthwhile(&plan) || ctes::is_volatile(&plan);
             if !worthwhile && !ctes::is_read_whole(query, index)
@@ -402,7 +403,7 @@ impl Session {
                 .and_then(|(wanted, body)| ctes::part(query, index, body, wanted));
             let plan = match part {
                 // What is wrong with a condition is told where it is.
-                Some(part) => state.statement_to_plan(part).await.unwrap_or(plan),
+                Some(part) => self::plan(state, part).await.unwrap_or(plan),
                 None => plan,
             };
             let physical = self.physical_plan(state, &plan).await?;
@@ -620,7 +621,7 @@ impl Session {
 /// The plan of `statement`, put in other words where DataFusion refuses it as it is.
 pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
     let mut statement = statement;
-    let mut named = has_cast_keys(&mut statement);
+    let mut named = hides_casts(&mut statement);
     if named {
         name_all(&mut statement);
     }

@@ -19,7 +19,12 @@ use datafusion::{
     },
 };
 
-use crate::{Error, Result, names::normal_name, session::parse, syntax};
+use crate::{
+    Error, Result,
+    names::normal_name,
+    session::{self, parse},
+    syntax,
+};
 
 /// Writes out the joins and stars of `statement` that depend on the columns of tables.
 ///
@@ -70,7 +75,7 @@ async fn all_columns(state: &SessionState, site: Site) -> Result<Vec<Vec<String>
 /// The names of what `query` gives.
 async fn columns(state: &SessionState, query: Query) -> Result<Vec<String>> {
     let statement = Parsed::Statement(Box::new(Statement::Query(Box::new(query))));
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = session::plan(state, statement).await?;
     Ok(plan.schema().fields().iter().map(|field| field.name().clone()).collect())
 }
 
