@@ -520,7 +520,12 @@ impl Session {
 
     async fn physical_plan(&self, state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let foreseen = foresee(&self.samples, plan);
-        let physical = state.create_physical_plan(plan).await;
+        let mut physical = state.create_physical_plan(plan).await;
+        if physical.as_ref().is_err_and(differs_in_nulls) {
+            let mut trusting = state.clone();
+            trusting.config_mut().options_mut().execution.skip_physical_aggregate_schema_check = true;
+            physical = trusting.create_physical_plan(plan).await;
+        }
         foreseen.end().await;
         checkpoint::check()?;
         Ok(physical?)
@@ -616,6 +621,17 @@ impl Session {
         let table = name.table().to_owned();
         Ok(self.context.state().schema_for_ref(name.clone())?.table_exist(&table))
     }
+}
+
+/// Whether a plan was refused since the planner knew of a column that it has no NULL, and knows that no more. Operators take what the plan below them says, so that
+/// nothing is wrong with it (apache/datafusion#25369).
+fn differs_in_nulls(error: &DataFusionError) -> bool {
+    let DataFusionError::Internal(message) = error.find_root() else { return false };
+    let Some((_, differences)) = message.split_once("one converted from logical input schema. Differences:") else {
+        return false;
+    };
+    let mut lines = differences.split("\n\t- ").map(str::trim).filter(|line| !line.is_empty());
+    lines.all(|line| line.starts_with("field nullability at index"))
 }
 
 /// The plan of `statement`, put in other words where DataFusion refuses it as it is.
