@@ -301,7 +301,7 @@ def one_database(run, seed, work):
         if two:
             if error or other_error:
                 refused = run.refused(error or other_error)
-                found = None if refused or not works(database, one) else f"{one if error else two}\n{error or other_error}"
+                found = None if refused or not works(database, one) or not works(database, two) else f"{one if error else two}\n{error or other_error}"
             else:
                 found = difference(read(lines), read(other_lines))
                 found = found and f"{one}\nand in three parts\n{two}\n{found}"
@@ -315,6 +315,11 @@ def one_database(run, seed, work):
                     found = f"{one}\n{error}"
                 elif arguments.verbose:
                     print(f"DuckDB: {one}\n{refusal}\n")
+                expected = None
+            limit = re.search(r"LIMIT (\d+)( OFFSET \d+)?(\) AS whole)?$", one)
+            if expected is not None and limit and len(expected) > int(limit[1]):
+                # DuckDB 2.0 gives more rows than asked for of some unions.
+                run.both_refuse += 1
                 expected = None
             if expected is not None and error:
                 found = None if run.refused(error) else f"{one}\n{error}"

@@ -72,6 +72,7 @@ mod ranks;
 mod recursion;
 mod recursive_reads;
 mod repeated_orders;
+mod replanned;
 mod rounding;
 mod scan_filters;
 mod series;

@@ -4,6 +4,7 @@
 //!   rank of a row could not be appended to a list of integers, nor looked up in it.
 //! * A list of decimals or of unsigned integers and an element that is an integer are brought to the type in which they would be compared; DataFusion
 //!   refuses them, and decimals of different scales.
+//! * `list_contains` knows that a NULL among the elements is none of the values that are looked for.
 //! * `list_concat` takes a list that is NULL for an empty one: of NULL alone it is empty. DataFusion makes NULL of it.
 //! * `array_to_string` of a list whose elements are all NULL is NULL, as `string_agg` of them is. DataFusion makes it empty.
 //!
@@ -25,6 +26,7 @@ use datafusion::{
         concat::{array_append_udf, array_concat_udf, array_prepend_udf},
         dimension::array_ndims_udf,
         length::array_length_udf,
+        make_array::make_array_udf,
         position::{array_position_udf, array_positions_udf},
         remove::{array_remove_all_udf, array_remove_udf},
         string::array_to_string_udf,
@@ -133,6 +135,18 @@ fn compared(arg_types: &[DataType]) -> Option<Vec<DataType>> {
     Some(types)
 }
 
+/// Whether an element of `list`, of which all are written out, may be NULL.
+fn may_have_nulls(list: &Expr) -> bool {
+    match list {
+        Expr::Literal(ScalarValue::List(list), _) => list.values().logical_null_count() > 0,
+        Expr::Literal(ScalarValue::LargeList(list), _) => list.values().logical_null_count() > 0,
+        Expr::ScalarFunction(call) if call.func == make_array_udf() => {
+            !call.args.iter().all(|arg| matches!(arg, Expr::Literal(value, _) if !value.is_null()))
+        }
+        _ => false,
+    }
+}
+
 fn counts_without_sign(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
@@ -191,7 +205,11 @@ impl ScalarUDFImpl for Mended {
         Ok(signed(self.function.return_field_from_args(args)?.data_type()))
     }
 
+    /// DataFusion makes `x IN (..)` of a search in elements that are written out, which is NULL where an element is NULL and none is found.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        if self.name() == array_has_udf().name() && args.first().is_some_and(may_have_nulls) {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
         self.function.simplify(args, info)
     }
 

@@ -162,14 +162,8 @@ fn with_sorted_inputs(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dy
     let mut is_changed = false;
     for (required, input) in node.required_input_ordering().into_iter().zip(&mut inputs) {
         let Some(required) = required else { continue };
-        let (orders, _) = required.into_alternatives();
-        let has =
-            |order: &LexRequirement| input.equivalence_properties().ordering_satisfy_requirement(order.iter().cloned());
-        let mut is_met = false;
-        for order in &orders {
-            is_met = is_met || has(order)?;
-        }
-        if let (false, Some(order)) = (is_met, orders.into_iter().next()) {
+        let order: LexRequirement = required.into_single();
+        if !input.equivalence_properties().ordering_satisfy_requirement(order.iter().cloned())? {
             let several = input.output_partitioning().partition_count() > 1;
             let sort = SortExec::new(LexOrdering::from(order), Arc::clone(input)).with_preserve_partitioning(several);
             *input = Arc::new(sort);

@@ -3,7 +3,9 @@
 //! DataFusion looks at the least and the greatest element, and takes a NULL among them for an element that does not compare. Here an element that is NULL leaves open what
 //! the others do not decide; a list that is NULL has no elements, as in DuckDB. Lists that are written out become `IN (...)`, which filters of files know.
 //!
-//! Not here: `ANY` and `ALL` of subqueries.
+//! A subquery whose one row is a list is such a list, too (`QueriesOfLists`).
+//!
+//! Not here: `ANY` and `ALL` of other subqueries.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -17,11 +19,16 @@ use datafusion::{
         },
         datatypes::{DataType, Field, Float32Type, Float64Type},
     },
-    common::{Result, ScalarValue, internal_err, plan_err},
-    logical_expr::{
-        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-        binary::comparison_coercion,
+    common::{
+        DFSchema, Result, ScalarValue, internal_err, plan_err,
+        tree_node::{Transformed, TransformedResult, TreeNode},
     },
+    config::ConfigOptions,
+    logical_expr::{
+        ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        Volatility, binary::comparison_coercion, lit, utils::merge_schema,
+    },
+    optimizer::AnalyzerRule,
     sql::sqlparser::ast::{BinaryOperator, Expr as Parsed, Value},
 };
 
@@ -58,6 +65,36 @@ pub(crate) fn in_other_words(left: &Parsed, op: &BinaryOperator, right: &Parsed,
 /// The function to register in a session.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::new_from_impl(Quantified { signature: Signature::user_defined(Volatility::Immutable) })
+}
+
+/// Takes the list of a subquery for a list: `x = ANY((SELECT l ..))`.
+#[derive(Debug, Default)]
+pub(crate) struct QueriesOfLists;
+
+impl AnalyzerRule for QueriesOfLists {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| {
+            let schema = merge_schema(&plan.inputs());
+            plan.map_expressions(|expr| expr.transform_up(|expr| Ok(of_list(expr, &schema))))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "queries_of_lists"
+    }
+}
+
+fn of_list(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::SetComparison(comparison) = &expr else { return Transformed::no(expr) };
+    let [column] = comparison.subquery.subquery.schema().fields().as_ref() else { return Transformed::no(expr) };
+    let is_value = comparison.expr.get_type(schema).is_ok_and(|data_type| !data_type.is_nested());
+    if !is_value || !matches!(column.data_type(), DataType::List(_) | DataType::LargeList(_)) {
+        return Transformed::no(expr);
+    }
+    let how = lit(format!("{} {}", comparison.op, comparison.quantifier));
+    let list = Expr::ScalarSubquery(comparison.subquery.clone());
+    Transformed::yes(function().call(vec![how, (*comparison.expr).clone(), list]))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

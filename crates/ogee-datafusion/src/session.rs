@@ -90,7 +90,7 @@ use crate::{
     ranks,
     recursive_reads::RecursiveReads,
     repeated_orders::{RepeatedOrders, with_single_keys},
-    rounding,
+    replanned, rounding,
     scan_filters::ScanFilters,
     series,
     set_operations::CountCopies,
@@ -247,6 +247,7 @@ impl Session {
         analyzer_rules.insert(1, Arc::new(times::IntervalWindows));
         analyzer_rules.insert(0, Arc::new(GroupingKeys));
         analyzer_rules.insert(0, Arc::new(SubqueriesBelow));
+        analyzer_rules.insert(0, Arc::new(quantified::QueriesOfLists));
         let pieces = deep_expressions::Planner::default();
         analyzer_rules.insert(0, Arc::new(DeepExpressions::new(pieces.clone())));
         let logical_rules = with_filters_above_groups(asof::with_left_filters(optimizer_rules()));
@@ -520,12 +521,7 @@ impl Session {
 
     async fn physical_plan(&self, state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let foreseen = foresee(&self.samples, plan);
-        let mut physical = state.create_physical_plan(plan).await;
-        if physical.as_ref().is_err_and(differs_in_nulls) {
-            let mut trusting = state.clone();
-            trusting.config_mut().options_mut().execution.skip_physical_aggregate_schema_check = true;
-            physical = trusting.create_physical_plan(plan).await;
-        }
+        let physical = replanned::create(state, plan).await;
         foreseen.end().await;
         checkpoint::check()?;
         Ok(physical?)
@@ -621,17 +617,6 @@ impl Session {
         let table = name.table().to_owned();
         Ok(self.context.state().schema_for_ref(name.clone())?.table_exist(&table))
     }
-}
-
-/// Whether a plan was refused since the planner knew of a column that it has no NULL, and knows that no more. Operators take what the plan below them says, so that
-/// nothing is wrong with it (apache/datafusion#25369).
-fn differs_in_nulls(error: &DataFusionError) -> bool {
-    let DataFusionError::Internal(message) = error.find_root() else { return false };
-    let Some((_, differences)) = message.split_once("one converted from logical input schema. Differences:") else {
-        return false;
-    };
-    let mut lines = differences.split("\n\t- ").map(str::trim).filter(|line| !line.is_empty());
-    lines.all(|line| line.starts_with("field nullability at index"))
 }
 
 /// The plan of `statement`, put in other words where DataFusion refuses it as it is.
