@@ -53,7 +53,10 @@ impl OpenPipeline {
         // From the last operator on: the numbers of columns are those before it only where it leaves them as they are.
         let is_kept = |operator: &Arc<dyn Operator>, column| operator.origin(column) == Some(column);
         let passes = |&column: &usize| self.operators.iter().rev().all(|operator| is_kept(operator, column));
-        if predicate.is_volatile() || !columns.iter().all(passes) || !self.source.filter(&predicate) {
+        // What reads no columns is true of all rows or of none, also of those that an operator makes in the end.
+        let has_rest = columns.is_empty() && self.operators.iter().any(|operator| operator.rest().is_some());
+        let stays = predicate.is_volatile() || has_rest || !columns.iter().all(passes);
+        if stays || !self.source.filter(&predicate) {
             self.operators.push(Arc::new(Filter::new(predicate)));
         }
     }
