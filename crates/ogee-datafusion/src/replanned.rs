@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use datafusion::{
-    common::tree_node::{Transformed, TransformedResult, TreeNode},
+    common::tree_node::{Transformed, TransformedResult},
     error::{DataFusionError, Result},
     execution::SessionState,
     logical_expr::{Expr, Filter, LogicalPlan, lit, utils::split_conjunction_owned},
@@ -23,7 +23,7 @@ pub(crate) async fn create(state: &SessionState, plan: &LogicalPlan) -> Result<A
         trusting.config_mut().options_mut().execution.skip_physical_aggregate_schema_check = true;
         physical = trusting.create_physical_plan(plan).await;
     }
-    if physical.as_ref().is_err_and(is_beyond_all_rows) {
+    if physical.as_ref().is_err_and(is_of_ranges) {
         let opaque = with_opaque_filters(state.optimize(plan)?)?;
         physical = state.query_planner().create_physical_plan(&opaque, state).await;
     }
@@ -41,21 +41,23 @@ fn differs_in_nulls(error: &DataFusionError) -> bool {
     lines.all(|line| line.starts_with("field nullability at index"))
 }
 
-/// Whether a plan was refused since more than all rows were expected behind a filter: the range of a column that is compared by a cast that rounds may come out wider than it was
-/// (a timestamp as a date, a float as an integer).
-fn is_beyond_all_rows(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::Internal(message) if message.contains("Selectivity is out of limit"))
+/// Whether a plan was refused for the ranges that the planner takes columns to have behind a filter: that of a column which is compared by a cast that rounds may come out wider
+/// than it was (a timestamp as a date, a float as an integer), so that more than all rows would be expected; that of days between dates is one of durations.
+fn is_of_ranges(error: &DataFusionError) -> bool {
+    let of_ranges = [
+        "Selectivity is out of limit",
+        "Only intervals with the same data type are comparable",
+        "Interval data types must be compatible",
+        "Only intervals with the same data type are intersectable",
+    ];
+    matches!(error.find_root(), DataFusionError::Internal(message) if of_ranges.iter().any(|of| message.contains(of)))
 }
 
-/// `plan` with filters whose rows are not foreseen: conditions with casts are asked whether they are true.
+/// `plan` with filters whose rows are not foreseen: conditions are asked whether they are true.
 fn with_opaque_filters(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|plan| {
         let LogicalPlan::Filter(filter) = plan else { return Ok(Transformed::no(plan)) };
-        let opaque = |condition: Expr| {
-            let has_cast = condition.exists(|expr| Ok(matches!(expr, Expr::Cast(_) | Expr::TryCast(_))));
-            if has_cast.unwrap_or(false) { condition.is_true() } else { condition }
-        };
-        let conditions = split_conjunction_owned(filter.predicate).into_iter().map(opaque);
+        let conditions = split_conjunction_owned(filter.predicate).into_iter().map(Expr::is_true);
         let predicate = conditions.reduce(Expr::and).unwrap_or_else(|| lit(true));
         Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
     });

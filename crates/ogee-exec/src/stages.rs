@@ -70,6 +70,10 @@ impl Stages {
         let (feeds, source) = &self.stages[stage];
         if *feeds < end {
             source.stop();
+            // Lanes that wait for rows learn that none will come.
+            if let Some(waker) = self.waker.get() {
+                waker.wake();
+            }
         }
     }
 
