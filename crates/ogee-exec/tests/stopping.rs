@@ -14,7 +14,9 @@ use std::{
 use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
-    ExecContext, ExecError, ExecSettings, Limit, OpenPipeline, Query, Source, SourceLocal, SourceStep, UnionSource,
+    ExecContext, ExecError, ExecSettings, Expr, Limit, OpenPipeline, Query, Source, SourceLocal, SourceStep,
+    UnionSource,
+    sort::{SortKey, SortSpec, sort},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
 use ogee_scheduler::TaskContext;
@@ -74,13 +76,17 @@ fn limited(in_union: bool) -> usize {
     thread::spawn(move || {
         let memory = BufferManager::new(MemoryConfig { counts_process: false, ..MemoryConfig::default() }).unwrap();
         let ctx = ExecContext::new(memory, ExecSettings { threads: 2, ..ExecSettings::default() });
-        let query = Query::new(ctx);
+        let mut query = Query::new(ctx);
         let mut open = OpenPipeline::new(Arc::new(OneWaits { waits: Arc::default() }));
         if in_union {
             open = UnionSource::open(schema(), vec![open]);
         }
         open.operators.push(Arc::new(Limit::new(0, Some(10))));
-        let chunks = drain(query, open, 2).unwrap();
+        // Whoever reads rows of a query wakes its lanes; a sink that keeps them does not.
+        let key = SortKey { expr: Expr::Column(0), data_type: DataType::Int64, descending: true, nulls_first: false };
+        let spec = SortSpec { keys: vec![key], fetch: None, schema: schema() };
+        let sorted = sort(&mut query, open, spec).unwrap();
+        let chunks = drain(query, sorted, 2).unwrap();
         sender.send(chunks.iter().map(Chunk::len).sum()).unwrap();
     });
     receiver.recv_timeout(Duration::from_secs(60)).unwrap()
