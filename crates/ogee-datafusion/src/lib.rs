@@ -56,6 +56,7 @@ mod list_functions;
 mod lists;
 mod maps;
 mod names;
+mod nested_order;
 mod node;
 mod null_equality;
 mod numbers;

@@ -78,6 +78,7 @@ use crate::{
     lists::{self, ListOperators},
     maps::MapAccess,
     names::{hides_casts, is_clash, name_all, name_apart},
+    nested_order::NestedOrder,
     null_equality::optimizer_rules,
     numbers,
     order::{Checked, ClearOrderings, LimitsOnSorts, Requirements},
@@ -315,6 +316,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(CountCopies));
         context.add_analyzer_rule(Arc::new(WindowFilters));
         context.add_analyzer_rule(Arc::new(times::IntervalOrder));
+        context.add_analyzer_rule(Arc::new(NestedOrder));
         Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 
