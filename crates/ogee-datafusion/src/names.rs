@@ -417,6 +417,24 @@ mod tests {
     }
 
     #[test]
+    fn casts_are_hidden_where_two_things_share_a_name() {
+        for (sql, hidden) in [
+            ("SELECT CAST(a AS INT) AS d, max(b) AS a FROM t GROUP BY 1 ORDER BY a", true),
+            ("SELECT CAST(a AS INT) AS a, max(b) AS c FROM t GROUP BY 1 ORDER BY a", false),
+            ("SELECT CAST(a AS INT) AS d, b AS a FROM t ORDER BY a", false),
+            ("SELECT count(*) FROM t GROUP BY ROLLUP (a, CAST(a AS TEXT))", true),
+            ("SELECT max(a), max(CAST(a AS INT)) FROM t", true),
+            ("SELECT max(a), max(CAST(b AS INT)) FROM t", false),
+            ("SELECT a FROM t GROUP BY a HAVING max(b) > max(b::INT)", true),
+            ("SELECT max(a), (SELECT max(a::INT) FROM t) FROM t", false),
+            ("SELECT 1 FROM (SELECT a AS b, a::INT, max(c::INT), max(c) FROM t GROUP BY ALL) WHERE true", true),
+        ] {
+            let mut statement = parse(sql).unwrap().pop().unwrap().0;
+            assert_eq!(hides_casts(&mut statement), hidden, "{sql}");
+        }
+    }
+
+    #[test]
     fn a_cast_does_not_hide_what_rows_are_ordered_by() {
         for (sql, named) in [
             (
