@@ -88,6 +88,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn may_compare(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => is_comparison(binary.op) && is_of_values(binary),
+        Expr::Between(_) | Expr::InList(_) => true,
         Expr::Case(case) => case.expr.is_some(),
         Expr::ScalarFunction(call) => call.func.name() == "nullif" || COMPARING.contains(&call.func.name()),
         Expr::AggregateFunction(call) => {
@@ -155,6 +156,17 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             let binary = Expr::BinaryExpr(BinaryExpr { left, op, right });
             if changed { Transformed::yes(binary) } else { Transformed::no(binary) }
+        }
+        Expr::Between(mut between) => {
+            let sides = [&mut *between.expr, &mut *between.low, &mut *between.high];
+            let changed = in_place(sides.into_iter(), floats);
+            let between = Expr::Between(between);
+            if changed { Transformed::yes(between) } else { Transformed::no(between) }
+        }
+        Expr::InList(mut list) if list.list.iter().any(|value| !matches!(value, Expr::Literal(..))) => {
+            let changed = in_place(std::iter::once(&mut *list.expr).chain(&mut list.list), floats);
+            let list = Expr::InList(list);
+            if changed { Transformed::yes(list) } else { Transformed::no(list) }
         }
         Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr })
             if !operand.is_volatile() && floats(&operand) =>

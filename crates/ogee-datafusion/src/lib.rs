@@ -22,6 +22,7 @@ mod checked;
 mod checked_sum;
 mod checkpoint;
 mod common_types;
+mod constants_last;
 mod copy;
 mod csv;
 mod ctes;

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, new_null_array},
+        array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array, new_null_array},
         buffer::OffsetBuffer,
-        compute::{cast, nullif},
+        compute::{cast, nullif, take},
         datatypes::{DataType, Field, FieldRef},
     },
     common::{Result, ScalarValue},
@@ -226,8 +226,12 @@ impl ScalarUDFImpl for Mended {
             arg_fields: &fields,
             scalar_arguments: &vec![None; fields.len()],
         })?;
-        let of = |args: ScalarFunctionArgs| self.function.invoke_with_args(args);
-        let result = of(ScalarFunctionArgs { return_field: own, ..args })?;
+        let values = args.args.into_iter().map(|arg| match arg {
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(without_hidden(array)?)),
+            scalar => Ok(scalar),
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let result = self.function.invoke_with_args(ScalarFunctionArgs { args: values, return_field: own, ..args })?;
         match self.mend {
             Mend::Counts if result.data_type() == returned => Ok(result),
             Mend::Counts => each(result, |counts| Ok(cast(counts, &returned)?)),
@@ -252,6 +256,18 @@ fn each(value: ColumnarValue, of: impl FnOnce(&ArrayRef) -> Result<ArrayRef>) ->
             ColumnarValue::Scalar(ScalarValue::try_from_array(&of(&scalar.to_array()?)?, 0)?)
         }
     })
+}
+
+/// `array` without elements behind lists that are NULL, as conditions leave them there: functions that append go on from them.
+fn without_hidden(array: ArrayRef) -> Result<ArrayRef> {
+    let Some(nulls) = array.nulls().filter(|nulls| nulls.null_count() > 0) else { return Ok(array) };
+    let DataType::List(_) = array.data_type() else { return Ok(array) };
+    let lists = array.as_list::<i32>();
+    if (0..lists.len()).all(|row| nulls.is_valid(row) || lists.value_length(row) == 0) {
+        return Ok(array);
+    }
+    let rows: UInt32Array = (0..lists.len()).map(|row| nulls.is_valid(row).then_some(row as u32)).collect();
+    Ok(take(&array, &rows, None)?)
 }
 
 /// `lists` with empty ones instead of NULL.

@@ -15,7 +15,7 @@ use std::{cell::Cell, fmt, sync::Arc};
 
 use datafusion::{
     common::{
-        internal_err,
+        JoinType, internal_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
@@ -32,8 +32,10 @@ use datafusion::{
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
         PlanProperties, ReplaceChildrenOptions,
+        aggregates::AggregateExec,
+        joins::{HashJoinExec, HashJoinExecBuilder},
         limit::GlobalLimitExec,
-        projection::ProjectionExec,
+        projection::{ProjectionExec, ProjectionExpr},
         replace_children_if_necessary,
         sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
     },
@@ -203,12 +205,29 @@ fn has_requirements(plan: &Arc<dyn ExecutionPlan>) -> bool {
         && inputs.into_iter().all(has_requirements)
 }
 
+/// A join that marks the rows of its right side, with its columns chosen above it: DataFusion's rule knows nothing of the mark where it follows an order to one side, and panics.
+fn choose_above_marks(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
+    let (JoinType::RightMark, Some(chosen)) = (*join.join_type(), &join.projection) else {
+        return Ok(Transformed::no(node));
+    };
+    let whole = HashJoinExecBuilder::from(join).with_projection_ref(None).build()?;
+    let schema = whole.schema();
+    let column = |&index: &usize| {
+        let name = schema.field(index).name();
+        ProjectionExpr { expr: Arc::new(Column::new(name, index)), alias: name.clone() }
+    };
+    let columns: Vec<ProjectionExpr> = chosen.iter().map(column).collect();
+    Ok(Transformed::yes(Arc::new(ProjectionExec::try_new(columns, Arc::new(whole))?)))
+}
+
 impl PhysicalOptimizerRule for Requirements {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = plan.transform_up(below_projections).data()?;
         if has_requirements(&plan) {
             return Ok(plan);
         }
+        let plan = plan.transform_up(choose_above_marks).data()?;
         let kept = plan.transform_up(|node| Ok(KeptSort::of(&node).map_or(Transformed::no(node), Transformed::yes)));
         let made = self.ensure.optimize(kept.data()?, config)?;
         let sort = |node: Arc<dyn ExecutionPlan>| match node.downcast_ref::<KeptSort>() {
@@ -318,8 +337,11 @@ impl ExecutionPlan for KeptSort {
 }
 
 /// Whether the rows of `plan` come in an order that somebody may have asked for: it has one, or passes one on (a projection may have
-/// dropped the columns it is by). A sort by what DataFusion takes for constants declares none.
+/// dropped the columns it is by). A sort by what DataFusion takes for constants declares none. Groups have an order only by chance.
 pub(crate) fn is_ordered(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if plan.is::<AggregateExec>() {
+        return false;
+    }
     plan.is::<SortExec>()
         || plan.properties().output_ordering().is_some()
         || plan

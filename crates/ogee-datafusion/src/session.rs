@@ -54,6 +54,7 @@ use crate::{
     checked_sum::checked_sum,
     checkpoint,
     common_types::CommonTypes,
+    constants_last::ConstantsLast,
     copy::in_plain_types,
     csv::CsvFormats,
     ctes,
@@ -317,6 +318,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(WindowFilters));
         context.add_analyzer_rule(Arc::new(times::IntervalOrder));
         context.add_analyzer_rule(Arc::new(NestedOrder));
+        context.add_analyzer_rule(Arc::new(ConstantsLast));
         Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 

@@ -167,13 +167,15 @@ impl OgeeRule {
         let ordered = reliance == Reliance::Some;
         if ordered && ops.iter().any(|op| !op.keeps_order() && !op.makes_order()) {
             // The order is lost; it can be made again if it is known.
-            let again = plan
-                .properties()
-                .output_ordering()
-                .filter(|_| !inputs.is_empty())
-                .and_then(|by| Sort::of(by, None, &plan.schema()));
-            let Some(again) = again else { return Ok(None) };
+            let order = plan.properties().output_ordering();
+            let again = order.filter(|_| !inputs.is_empty()).and_then(|by| Sort::of(by, None, &plan.schema()));
+            // Of groups without an order, all that anybody may rely on is constant.
+            let needs_none = order.is_none() && ops.iter().any(|op| matches!(op, Op::Aggregate(_)));
+            if again.is_none() && !needs_none {
+                return Ok(None);
+            }
             let Some(unordered) = self.operator(plan, Reliance::Limits, estimates)? else { return Ok(None) };
+            let Some(again) = again else { return Ok(Some(unordered)) };
             let sort = OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema(), estimates.of(plan));
             return Ok(Some(Arc::new(sort)));
         }
