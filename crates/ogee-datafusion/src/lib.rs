@@ -80,6 +80,7 @@ mod scan_filters;
 mod series;
 mod session;
 mod set_operations;
+mod sorted_rows;
 mod stars;
 mod subqueries;
 mod syntax;

@@ -135,7 +135,8 @@ fn output_name(item: &SelectItem) -> String {
     }
 }
 
-fn base_name(expr: &Expr) -> String {
+/// What an output without a name is called by.
+pub(crate) fn base_name(expr: &Expr) -> String {
     match expr {
         Expr::Identifier(name) => normal_name(name),
         Expr::CompoundIdentifier(names) => names.last().map_or_else(String::new, normal_name),

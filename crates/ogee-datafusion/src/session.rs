@@ -96,6 +96,7 @@ use crate::{
     scan_filters::ScanFilters,
     series,
     set_operations::CountCopies,
+    sorted_rows::SortedRows,
     stars,
     subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
     syntax,
@@ -248,6 +249,7 @@ impl Session {
         analyzer_rules.insert(0, Arc::new(CommonTypes));
         analyzer_rules.insert(1, Arc::new(times::IntervalWindows));
         analyzer_rules.insert(0, Arc::new(GroupingKeys));
+        analyzer_rules.insert(0, Arc::new(SortedRows));
         analyzer_rules.insert(0, Arc::new(SubqueriesBelow));
         analyzer_rules.insert(0, Arc::new(quantified::QueriesOfLists));
         let pieces = deep_expressions::Planner::default();
@@ -741,6 +743,8 @@ fn config() -> SessionConfig {
     let options = config.options_mut();
     options.execution.time_zone = Some("UTC".to_owned());
     options.sql_parser.parse_float_as_decimal = true;
+    // Rows of a query in FROM come in its order where nothing above has another; sorts that nobody wants go with the physical plan.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     options.sql_parser.default_null_ordering = "nulls_max".to_owned();
     options.sql_parser.dialect = Dialect::Generic;
     options.explain.physical_plan_only = true;

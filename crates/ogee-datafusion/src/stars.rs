@@ -1,4 +1,4 @@
-//! What only the columns of tables can tell: which are joined by `NATURAL`, and which `* REPLACE` and `* ILIKE` mean.
+//! What only the columns of tables can tell: which are joined by `NATURAL`, which `* REPLACE` and `* ILIKE` mean, and whether a name in `ORDER BY` is an output's.
 //!
 //! The planner makes `NATURAL` joins as if the columns of both sides were equal, also where a `RIGHT` or `FULL` join has none on the left; takes tables without a common column for
 //! a cross join; shows a column of `USING` where the first table by the alphabet has it; leaves `REPLACE` of a column that is not there out, and all of `ILIKE`. So the tables concerned are planned by themselves first, for the names of their
@@ -37,6 +37,15 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> R
         put(statement, Kind::Join, 0, &names)?;
     }
     let mut nth = 0;
+    while let Some(site) = find(statement, Kind::Order, nth) {
+        // What is wrong with a table is told when the whole is planned.
+        let written = match all_columns(state, site).await {
+            Ok(names) => put(statement, Kind::Order, nth, &names)?,
+            Err(_) => false,
+        };
+        nth += usize::from(!written);
+    }
+    nth = 0;
     while let Some(site) = find(statement, Kind::Star, nth) {
         let names = all_columns(state, site).await?;
         put(statement, Kind::Star, nth, &names)?;
@@ -83,6 +92,8 @@ async fn columns(state: &SessionState, query: Query) -> Result<Vec<String>> {
 enum Kind {
     /// A `NATURAL` join.
     Join,
+    /// Names in an order that may be an output's and a column's.
+    Order,
     /// Joins with `USING`.
     Using,
     /// A star with `REPLACE` or `ILIKE`.
@@ -177,7 +188,7 @@ impl Places<'_> {
     }
 
     fn in_select(&mut self, select: &mut Select) -> Result<Option<Found>> {
-        if self.kind == Kind::Using {
+        if matches!(self.kind, Kind::Order | Kind::Using) {
             return Ok(None);
         }
         if self.kind == Kind::Join {
@@ -289,6 +300,31 @@ impl Places<'_> {
     }
 }
 
+impl Places<'_> {
+    /// The order of a query whose outputs may hide columns.
+    fn in_order(&mut self, query: &mut Query) -> Result<Option<Found>> {
+        if !syntax::has_shared_names(query) {
+            return Ok(None);
+        }
+        if self.nth > 0 {
+            self.nth -= 1;
+            return Ok(None);
+        }
+        let SetExpr::Select(select) = &*query.body else { return Ok(None) };
+        match self.task {
+            Task::Ask => {
+                let from: Vec<String> = select.from.iter().map(ToString::to_string).collect();
+                let tables = vec![self.query(&from.join(", "), "*")?];
+                Ok(Some(Found::Asked(Site { tables, within: Vec::new(), must: false })))
+            }
+            Task::Put(names) => {
+                let written = syntax::tell_outputs_apart(query, names.first().map_or(&[], Vec::as_slice))?;
+                Ok(Some(if written { Found::Put } else { Found::Left }))
+            }
+        }
+    }
+}
+
 /// The name of a table that may use columns of those before it.
 fn lateral(factor: &TableFactor) -> Option<Ident> {
     match factor {
@@ -314,6 +350,13 @@ impl VisitorMut for Places<'_> {
         if let Some(with) = &query.with {
             let queries: Vec<_> = with.cte_tables.iter().map(|cte| std::ptr::from_ref::<Query>(&cte.query)).collect();
             self.frames.push(Frame { with: with.clone(), known: queries.len(), queries });
+        }
+        if self.kind == Kind::Order {
+            return match self.in_order(query) {
+                Ok(None) => ControlFlow::Continue(()),
+                Ok(Some(found)) => ControlFlow::Break(found),
+                Err(error) => ControlFlow::Break(Found::Failed(error)),
+            };
         }
         if self.kind == Kind::Using {
             return match self.in_set(&mut query.body, query.order_by.as_mut()) {

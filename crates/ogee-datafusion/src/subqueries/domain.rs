@@ -18,7 +18,7 @@ use datafusion::{
 };
 
 use super::{can_pull_up_from, fresh};
-use crate::ranks::row_number;
+use crate::{ranks::row_number, sorted_rows};
 
 /// The values of outer columns.
 pub(super) struct Domain {
@@ -185,20 +185,14 @@ impl Domain {
         };
         let (Some(skip), Some(fetch)) = (count(&limit.skip), count(&limit.fetch)) else { return Ok(None) };
         let skip = skip.unwrap_or(0);
-        // Columns are chosen after rows.
-        if let LogicalPlan::Projection(projection) = &*limit.input
-            && let LogicalPlan::Sort(_) = &*projection.input
-        {
-            let first = Limit { input: Arc::clone(&projection.input), ..limit.clone() };
-            let exprs = projection.expr.clone();
-            let swapped = LogicalPlanBuilder::from(LogicalPlan::Limit(first)).project(exprs)?.build()?;
-            return self.unnest(&swapped);
-        }
-        let (input, order): (_, &[SortExpr]) = match &*limit.input {
-            LogicalPlan::Sort(sort) if sort.fetch.is_none() => (&sort.input, &sort.expr),
-            _ => (&limit.input, &[]),
+        let (input, order) = match &*limit.input {
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => (LogicalPlan::clone(&sort.input), sort.expr.clone()),
+            // That of a query in FROM, or of this one before its columns are chosen.
+            input => sorted_rows::sorted(input)?.unwrap_or_else(|| (input.clone(), Vec::new())),
         };
-        let Some((rows, columns)) = self.unnest(input)? else { return Ok(None) };
+        // The keys of such an order are behind the columns.
+        let keys = limit.input.schema().fields().len()..input.schema().fields().len();
+        let Some((rows, columns)) = self.unnest(&input)? else { return Ok(None) };
         let order = order
             .iter()
             .map(|sort| Ok(SortExpr { expr: self.resolved(sort.expr.clone(), &columns)?, ..sort.clone() }))
@@ -206,7 +200,8 @@ impl Domain {
         let name = fresh("number");
         let partition: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
         let number = row_number().partition_by(partition).order_by(order).build()?.alias(&name);
-        let all: Vec<Expr> = rows.schema().columns().into_iter().map(Expr::Column).collect();
+        let all = rows.schema().columns().into_iter().enumerate().filter(|(at, _)| !keys.contains(at));
+        let all: Vec<Expr> = all.map(|(_, column)| Expr::Column(column)).collect();
         let numbered = LogicalPlanBuilder::from(rows).window([number])?;
         let number = || Expr::Column(Column::from_name(&name));
         let mut wanted = number().gt(lit(skip));

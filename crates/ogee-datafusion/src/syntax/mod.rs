@@ -11,7 +11,9 @@ mod distinct_on;
 mod firsts;
 pub(crate) mod from_first;
 mod grouping;
+mod having;
 mod literals;
+mod order_names;
 mod ordered;
 mod outer_aggregates;
 pub(crate) mod refusals;
@@ -44,6 +46,7 @@ use datafusion::sql::{
 pub(crate) use self::{
     aliases::write_out_alias,
     literals::in_tokens,
+    order_names::{has_shared_names, tell_apart as tell_outputs_apart},
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
     using_within::{Sources, UNKNOWN, sources as sources_within},
 };
@@ -230,6 +233,7 @@ impl VisitorMut for Words {
         select.from.iter_mut().for_each(in_joins);
         grouping::in_select(select);
         windows::keep_apart(select);
+        having::in_select(select);
         [&mut select.selection, &mut select.having].into_iter().flatten().for_each(rows::in_condition);
         ControlFlow::Continue(())
     }
