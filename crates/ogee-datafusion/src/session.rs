@@ -636,7 +636,7 @@ pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Re
         Ok(plan) => return Ok(plan),
         Err(error) => error,
     };
-    let (mut other, mut averaged, mut error) = (statement, false, None);
+    let (mut other, mut averaged, mut lateral, mut error) = (statement, false, false, None);
     // Outputs may be of outputs, but of themselves without end.
     for _ in 0..REWRITES {
         let why = error.as_ref().unwrap_or(&refused);
@@ -648,6 +648,8 @@ pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Re
         {
             times::name_averages(statement);
             averaged = true;
+        } else if !lateral && is_unknown_column(why) && syntax::make_lateral(&mut other) {
+            lateral = true;
         } else if !unknown_column(why).is_some_and(|name| syntax::write_out_alias(&mut other, &name)) {
             // What is wrong is told in the words of the statement as it was written.
             return Err(refused.into());
@@ -658,6 +660,10 @@ pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Re
         }
     }
     Err(refused.into())
+}
+
+fn is_unknown_column(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::SchemaError(error, _) if matches!(**error, SchemaError::FieldNotFound { .. }))
 }
 
 /// The name without a table's that stands for no column.

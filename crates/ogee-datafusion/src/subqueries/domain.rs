@@ -17,7 +17,7 @@ use datafusion::{
     },
 };
 
-use super::{can_pull_up_from, fresh};
+use super::{can_pull_up_from, fresh, refuse_outer_aggregates};
 use crate::{ranks::row_number, sorted_rows};
 
 /// The values of outer columns.
@@ -335,6 +335,9 @@ pub(super) fn lateral(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::SubqueryAlias(alias) => &alias.input,
         right => right,
     };
+    if let LogicalPlan::Subquery(nested) = nested {
+        refuse_outer_aggregates(&nested.subquery)?;
+    }
     if matches!(nested, LogicalPlan::Subquery(nested) if can_pull_up_from(&nested.subquery)) {
         return Ok(Transformed::no(plan));
     }

@@ -118,6 +118,19 @@ struct Joined {
 }
 
 fn in_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    plan.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            let subquery = match expr {
+                Expr::Exists(exists) => &exists.subquery,
+                Expr::InSubquery(in_subquery) => &in_subquery.subquery,
+                Expr::SetComparison(comparison) => &comparison.subquery,
+                Expr::ScalarSubquery(subquery) => subquery,
+                _ => return Ok(TreeNodeRecursion::Continue),
+            };
+            refuse_outer_aggregates(&subquery.subquery)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
     let is_filter = matches!(plan, LogicalPlan::Filter(_));
     let input = plan.inputs()[0].clone();
     let has_values = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Projection(_));
@@ -330,9 +343,10 @@ fn rows_that(
     let of_outer = of_outer.data()?;
     let mut plan = subquery.subquery.as_ref().clone();
     let columns = expr.column_refs();
-    // The same table may be in both queries: its columns then get a name of their own in this one.
+    // The same table may be in both queries: its columns then get a name of their own in this one. So do those of the name of an outer column that is of no table, such as one of a `UNION`.
     if plan.exists(|node| Ok(columns.iter().any(|column| node.schema().has_column(column))))? {
-        plan = LogicalPlanBuilder::from(plan).alias(fresh("rows"))?.build()?;
+        let value = Expr::Column(plan.schema().columns().swap_remove(0)).alias(fresh("row"));
+        plan = LogicalPlanBuilder::from(plan).project([value])?.alias(fresh("rows"))?.build()?;
     }
     let column = Expr::Column(plan.schema().columns().swap_remove(0));
     let rows = LogicalPlanBuilder::from(plan).filter(that(of_outer, column))?.build()?;
@@ -457,7 +471,6 @@ fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
     if outer.is_empty() {
         return Ok(Expr::ScalarSubquery(may_be_null(subquery)?));
     }
-    refuse_outer_aggregates(&subquery.subquery)?;
     let subquery = may_be_null(subquery)?;
     let subquery = match gives_one_row(&subquery.subquery) {
         true => subquery,

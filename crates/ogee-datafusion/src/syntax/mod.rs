@@ -12,6 +12,7 @@ mod firsts;
 pub(crate) mod from_first;
 mod grouping;
 mod having;
+mod laterals;
 mod literals;
 mod order_names;
 mod ordered;
@@ -45,6 +46,7 @@ use datafusion::sql::{
 
 pub(crate) use self::{
     aliases::write_out_alias,
+    laterals::make_lateral,
     literals::in_tokens,
     order_names::{has_shared_names, tell_apart as tell_outputs_apart},
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
@@ -285,12 +287,14 @@ impl VisitorMut for Words {
                 *expr = call("power", vec![base, exponent]);
             }
             Expr::AnyOp { left, compare_op, right, .. } => {
-                if let Some(other) = quantified::in_other_words(left, compare_op, right, false) {
+                let rows = rows::quantified(left, compare_op, right, false);
+                if let Some(other) = rows.or_else(|| quantified::in_other_words(left, compare_op, right, false)) {
                     *expr = other;
                 }
             }
             Expr::AllOp { left, compare_op, right } => {
-                if let Some(other) = quantified::in_other_words(left, compare_op, right, true) {
+                let rows = rows::quantified(left, compare_op, right, true);
+                if let Some(other) = rows.or_else(|| quantified::in_other_words(left, compare_op, right, true)) {
                     *expr = other;
                 }
             }

@@ -1,12 +1,12 @@
 //! `(a, b) IN (SELECT x, y ...)`, a row among the rows of a query, as `EXISTS`.
 //!
 //! Where only rows count for which it is true, as in `WHERE`, one `EXISTS` tells. As a value it is NULL where that cannot be told: no row is equal, but some row might be, if
-//! NULLs in it or in the row that is looked for were known.
+//! NULLs in it or in the row that is looked for were known. Comparisons with `ANY` and `ALL` of such rows (`(a, b) < ANY (SELECT x, y ...)`) are the same with another condition.
 //!
 //! Not here: single values among the rows of a query (`subqueries`).
 
 use datafusion::sql::sqlparser::{
-    ast::{BinaryOperator, Expr, Query, UnaryOperator},
+    ast::{BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, UnaryOperator},
     parser::Parser,
 };
 
@@ -45,25 +45,63 @@ pub(super) fn in_condition(condition: &mut Expr) {
 /// True where `expr`, a row among rows, is.
 fn where_true(expr: &Expr) -> Option<Expr> {
     let (values, subquery, negated) = row_among(expr)?;
-    let rows = Rows::of(values, subquery);
+    let rows = Rows::of(&values, subquery);
     if negated { parsed(&format!("NOT {}", rows.that("IS NOT FALSE"))) } else { parsed(&rows.that("")) }
 }
 
 /// The value of `expr`, if that is a row among rows.
 pub(super) fn value_of(expr: &Expr) -> Option<Expr> {
     let (values, subquery, negated) = row_among(expr)?;
-    let rows = Rows::of(values, subquery);
+    let rows = Rows::of(&values, subquery);
     let (equal, unknown) = (rows.that(""), rows.that("IS NULL"));
     parsed(&format!("CASE WHEN {equal} THEN {} WHEN {unknown} THEN NULL ELSE {negated} END", !negated))
 }
 
-fn row_among(expr: &Expr) -> Option<(&[Expr], &Query, bool)> {
+fn row_among(expr: &Expr) -> Option<(Vec<Expr>, &Query, bool)> {
     let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
-    let values = match &**expr {
-        Expr::Tuple(values) => values,
+    Some((row(expr)?, subquery, *negated))
+}
+
+/// The value of `left op ANY(right)`, or `ALL` if `all`, if that compares a row with rows.
+pub(super) fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> Option<Expr> {
+    let Expr::Subquery(subquery) = right else { return None };
+    let values = row(left)?;
+    // Its one column has rows.
+    if values.len() != 1 && super::width(&subquery.body) == Some(1) {
+        return None;
+    }
+    let rows = Rows::of(&values, subquery);
+    let compared = match op {
+        BinaryOperator::Eq => rows.equal.clone(),
+        BinaryOperator::NotEq => format!("NOT ({})", rows.equal),
+        BinaryOperator::Lt => rows.ordered(&values, ">"),
+        BinaryOperator::LtEq => rows.ordered(&values, ">="),
+        BinaryOperator::Gt => rows.ordered(&values, "<"),
+        BinaryOperator::GtEq => rows.ordered(&values, "<="),
         _ => return None,
     };
-    Some((values, subquery, *negated))
+    let rows = Rows { equal: compared, ..rows };
+    let (decides, unknown) = (rows.that(if all { "IS FALSE" } else { "" }), rows.that("IS NULL"));
+    parsed(&format!("CASE WHEN {decides} THEN {} WHEN {unknown} THEN NULL ELSE {all} END", !all))
+}
+
+/// The values of a row: `(a, b)`, `ROW(a, b)`.
+fn row(expr: &Expr) -> Option<Vec<Expr>> {
+    let function = match expr {
+        Expr::Tuple(values) => return Some(values.clone()),
+        Expr::Nested(inner) => return row(inner),
+        Expr::Function(function) => function,
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    if !matches!(function.name.0.as_slice(), [name] if name.to_string().eq_ignore_ascii_case("row")) {
+        return None;
+    }
+    let value = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+        _ => None,
+    };
+    list.args.iter().map(value).collect()
 }
 
 fn parsed(text: &str) -> Option<Expr> {
@@ -73,6 +111,7 @@ fn parsed(text: &str) -> Option<Expr> {
 /// A query whose rows a row is compared with, as text.
 struct Rows {
     query: String,
+    columns: Vec<String>,
     equal: String,
 }
 
@@ -82,12 +121,18 @@ impl Rows {
         let equal: Vec<String> =
             values.iter().zip(&columns).map(|(value, column)| format!("{column} = ({value})")).collect();
         let query = format!("SELECT 1 FROM ({subquery}) AS ogee_row({})", columns.join(", "));
-        Self { query, equal: equal.join(" AND ") }
+        Self { query, columns, equal: equal.join(" AND ") }
+    }
+
+    /// Whether a row is before or behind `values`, by `sign`, in the order of rows, in which NULL is the greatest value.
+    fn ordered(&self, values: &[Expr], sign: &str) -> String {
+        let values: Vec<String> = values.iter().map(|value| format!("({value})")).collect();
+        format!("ROW({}) {sign} ROW({})", self.columns.join(", "), values.join(", "))
     }
 
     /// Whether there is a row whose equality holds `that`.
     fn that(&self, that: &str) -> String {
-        let Self { query, equal } = self;
+        let Self { query, equal, .. } = self;
         format!("EXISTS ({query} WHERE ({equal}) {that})")
     }
 }
