@@ -99,20 +99,21 @@ pub(crate) fn translate_predicate(expr: &Arc<dyn PhysicalExpr>, input: &Schema) 
     })
 }
 
-/// A part of a predicate. Of a disjunction, in which the engine has kernels for some and nothing can fail, the parts are told apart.
+/// A part of a predicate. Of a disjunction, in which the engine has kernels for some, or something can fail, the parts are told apart: what can fail is then evaluated for rows
+/// that are not in yet. `CASE WHEN id <> 0 THEN 10 / id > 1 END` in a filter is a disjunction to DataFusion.
 fn translate_part(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
     let mut alternatives = Vec::new();
     split_disjunction(expr, &mut alternatives);
-    if alternatives.len() < 2 || can_fail(expr) {
+    if alternatives.len() < 2 {
         return translate(expr, input);
     }
     let mut parts =
         alternatives.into_iter().map(|part| translate_predicate(part, input)).collect::<Result<Vec<_>>>()?;
     let is_foreign = |part: &Expr| matches!(part, Expr::Foreign(_));
-    if parts.iter().all(is_foreign) {
+    if parts.iter().all(is_foreign) && !can_fail(expr) {
         return translate(expr, input);
     }
-    parts.sort_by_key(is_foreign);
+    parts.sort_by_key(|part| (part.can_fail(), is_foreign(part)));
     Ok(Expr::Or(parts))
 }
 

@@ -70,6 +70,7 @@ mod prepared;
 mod projections;
 mod quantified;
 mod quotients;
+mod range_offsets;
 mod ranks;
 mod recursion;
 mod recursive_reads;

@@ -56,8 +56,56 @@ fn in_query(query: &mut Query) {
     if let Some(with) = &mut query.with {
         with.cte_tables.iter_mut().for_each(|cte| in_query(&mut cte.query));
     }
+    order_by_aliases(query);
     in_set(&mut query.body);
+    name_positions(query);
     keep_order(query);
+}
+
+/// Of outputs of one name `ORDER BY` means the last that was given it, as in DuckDB.
+fn order_by_aliases(query: &mut Query) {
+    let Some(OrderByKind::Expressions(order)) = query.order_by.as_mut().map(|order| &mut order.kind) else { return };
+    let SetExpr::Select(select) = &*query.body else { return };
+    for by in order {
+        let Expr::Identifier(name) = &by.expr else { continue };
+        let name = normal_name(name);
+        let mut named = 0;
+        let mut last = None;
+        for (at, item) in select.projection.iter().enumerate() {
+            match item {
+                SelectItem::ExprWithAlias { alias, .. } if normal_name(alias) == name => {
+                    named += 1;
+                    last = Some(at + 1);
+                }
+                SelectItem::UnnamedExpr(expr) if is_column(expr) && base_name(expr) == name => named += 1,
+                // What is behind a star has no known position.
+                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => return,
+                _ => {}
+            }
+        }
+        if let (Some(last), 2..) = (last, named) {
+            by.expr = Expr::value(Value::Number(last.to_string(), false));
+        }
+    }
+}
+
+/// Names the outputs without a name that `ORDER BY` means by their positions: of those the planner loses track above groups.
+fn name_positions(query: &mut Query) {
+    let Some(OrderByKind::Expressions(order)) = query.order_by.as_ref().map(|order| &order.kind) else { return };
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    for by in order {
+        let Expr::Value(value) = &by.expr else { continue };
+        let Value::Number(position, _) = &value.value else { continue };
+        let item = position.parse::<usize>().ok().and_then(|at| select.projection.get_mut(at.checked_sub(1)?));
+        let Some(item) = item else { continue };
+        if let SelectItem::UnnamedExpr(expr) = item
+            && !is_column(expr)
+            && !matches!(expr, Expr::Value(_))
+        {
+            let alias = base_name(expr);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', alias) };
+        }
+    }
 }
 
 /// `SELECT CAST(a AS VARCHAR) ... ORDER BY a` is in the order of the column: the cast, of the same name to DataFusion, gets a name of its own.

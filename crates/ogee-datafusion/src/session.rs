@@ -89,6 +89,7 @@ use crate::{
     projections::Projections,
     quantified,
     quotients::Quotients,
+    range_offsets::RangeOffsets,
     ranks,
     recursive_reads::RecursiveReads,
     repeated_orders::{RepeatedOrders, with_single_keys},
@@ -250,6 +251,7 @@ impl Session {
         analyzer_rules.insert(1, Arc::new(times::IntervalWindows));
         analyzer_rules.insert(0, Arc::new(GroupingKeys));
         analyzer_rules.insert(0, Arc::new(SortedRows));
+        analyzer_rules.insert(0, Arc::new(RangeOffsets));
         analyzer_rules.insert(0, Arc::new(SubqueriesBelow));
         analyzer_rules.insert(0, Arc::new(quantified::QueriesOfLists));
         let pieces = deep_expressions::Planner::default();

@@ -221,7 +221,7 @@ impl Expr {
         Ok(())
     }
 
-    /// Disjunctions narrow too, by the rows that pass, where these are most: behind a selection vector kernels are slower.
+    /// Disjunctions narrow too, by the rows that pass, where these are most: behind a selection vector kernels are slower. What can fail sees only rows that have not passed.
     fn select_any(parts: &[Self], chunk: &Chunk, rows: &mut Vec<u32>) -> Result<(), ExecError> {
         let mut passes = vec![false; chunk.len()];
         let (mut passed, mut passing) = (Vec::new(), 0);
@@ -230,7 +230,7 @@ impl Expr {
             if left == 0 {
                 break;
             }
-            if left < chunk.len() / NARROWED {
+            if left < chunk.len() / NARROWED || passing > 0 && part.can_fail() {
                 keep_rows(chunk.len(), rows, |row| !passes[row]);
                 part.select(&chunk.select(rows), &mut passed)?;
                 passed.iter_mut().for_each(|row| *row = rows[*row as usize]);

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, ops::ControlFlow};
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SelectItem, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SelectItem, Value, VisitMut, VisitorMut};
 
 use super::outer_aggregates::is_aggregate;
 use crate::names::{base_name, normal_name};
@@ -23,8 +23,8 @@ pub(super) fn in_select(select: &mut Select) {
     }
     if let GroupByExpr::Expressions(keys, _) = &select.group_by {
         for key in keys {
-            if let Expr::Identifier(_) | Expr::CompoundIdentifier(_) = key {
-                outputs.remove(&base_name(key));
+            if let Some(column) = key_column(key, &select.projection, &outputs) {
+                outputs.remove(&column);
             }
         }
     }
@@ -32,6 +32,24 @@ pub(super) fn in_select(select: &mut Select) {
         let visited = having.visit(&mut Names { outputs, within: 0 });
         debug_assert!(visited.is_continue(), "the visitor never stops");
     }
+}
+
+/// The name of the column that `key` is, by its name, that of an output, or a position.
+fn key_column(key: &Expr, projection: &[SelectItem], outputs: &HashMap<String, &Expr>) -> Option<String> {
+    let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    let output = match key {
+        Expr::Identifier(name) => outputs.get(&normal_name(name)).copied(),
+        Expr::Value(value) => {
+            let Value::Number(position, _) = &value.value else { return None };
+            match projection.get(position.parse::<usize>().ok()?.checked_sub(1)?)? {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    // A column of the tables goes before an output of that name; either way it is no other output.
+    output.filter(|expr| is_column(expr)).or(Some(key)).filter(|expr| is_column(expr)).map(base_name)
 }
 
 struct Names<'a> {

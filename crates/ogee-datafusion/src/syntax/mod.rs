@@ -7,6 +7,7 @@
 //! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
 
 mod aliases;
+mod blobs;
 mod distinct_on;
 mod firsts;
 pub(crate) mod from_first;
@@ -265,6 +266,7 @@ impl VisitorMut for Words {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
+            Expr::Cast { .. } if let Some(blob) = blobs::in_cast(expr) => *expr = blob,
             Expr::Cast { data_type, .. } => in_type(data_type),
             Expr::TypedString(typed) => in_type(&mut typed.data_type),
             Expr::BinaryOp { left, op: BinaryOperator::DuckIntegerDivide, right } => {

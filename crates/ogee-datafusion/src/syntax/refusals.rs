@@ -10,10 +10,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
     sqlparser::ast::{
-        ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView, Cte, Expr,
-        Function, FunctionArguments, GroupByExpr, GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator,
-        LimitClause, NullsDistinctOption, ObjectName, PipeOperator, Query, Select, Set, SetExpr, Statement, TableAlias,
-        TableConstraint, TableFactor, UniqueConstraint, Visit, Visitor,
+        ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView, Cte,
+        DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+        GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator, LimitClause, NullsDistinctOption, ObjectName,
+        PipeOperator, Query, Select, Set, SetExpr, Statement, TableAlias, TableConstraint, TableFactor,
+        UniqueConstraint, Visit, Visitor,
     },
 };
 
@@ -285,7 +286,15 @@ fn in_table_factor(factor: &TableFactor) -> Flow {
 
 fn in_function(function: &Function) -> Flow {
     let parameters = !matches!(function.parameters, FunctionArguments::None);
-    unless(parameters, "a second pair of brackets behind a function", "put all arguments into one")
+    unless(parameters, "a second pair of brackets behind a function", "put all arguments into one")?;
+    let FunctionArguments::List(list) = &function.args else { return ControlFlow::Continue(()) };
+    let of_table = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(_)));
+    let hint = "count a column of the table that is not NULL in its rows";
+    unless(list.args.iter().any(of_table), &format!("{}(t.*)", function.name), hint)?;
+    let of_all = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+    let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+    let hint = "count the rows of a SELECT DISTINCT";
+    unless(of_all && distinct, &format!("{}(DISTINCT *)", function.name), hint)
 }
 
 /// Collations that compare bytes, as everything does here.

@@ -1,0 +1,119 @@
+//! Distances in frames: `RANGE BETWEEN 1 PRECEDING AND ..` is a day over dates, a number over numbers.
+//!
+//! DataFusion reads the number as an interval of that many months over dates and timestamps, rounds it to the scale of a decimal, and takes some prefix of the rows over
+//! texts, booleans and lists.
+//!
+//! Not here: the frames themselves (`ogee-exec`).
+
+use datafusion::{
+    arrow::datatypes::DataType,
+    common::{
+        Result, ScalarValue, plan_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    config::ConfigOptions,
+    logical_expr::{Expr, ExprSchemable, LogicalPlan, WindowFrameBound, WindowFrameUnits},
+    optimizer::AnalyzerRule,
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct RangeOffsets;
+
+impl AnalyzerRule for RangeOffsets {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let mut any = false;
+        plan.apply_with_subqueries(|node| {
+            any |= matches!(node, LogicalPlan::Window(_));
+            Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if !any {
+            return Ok(plan);
+        }
+        plan.transform_up_with_subqueries(|plan| {
+            let LogicalPlan::Window(window) = &plan else { return Ok(Transformed::no(plan)) };
+            let schema = std::sync::Arc::clone(window.input.schema());
+            crate::kept_names::map_expressions(plan, |expr| {
+                expr.transform_up(|expr| {
+                    let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+                    let frame = &call.params.window_frame;
+                    if frame.units != WindowFrameUnits::Range
+                        || text(&frame.start_bound).or(text(&frame.end_bound)).is_none()
+                    {
+                        return Ok(Transformed::no(Expr::WindowFunction(call)));
+                    }
+                    let Some(key) = call.params.order_by.first() else {
+                        return Ok(Transformed::no(Expr::WindowFunction(call)));
+                    };
+                    let data_type = key.expr.get_type(&schema)?;
+                    let frame = &mut call.params.window_frame;
+                    frame.start_bound = of_key(frame.start_bound.clone(), &data_type)?;
+                    frame.end_bound = of_key(frame.end_bound.clone(), &data_type)?;
+                    Ok(Transformed::yes(Expr::WindowFunction(call)))
+                })
+            })
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "range_offsets"
+    }
+}
+
+/// The distance of `bound`, as it was written.
+fn text(bound: &WindowFrameBound) -> Option<&str> {
+    match bound {
+        WindowFrameBound::Preceding(ScalarValue::Utf8(distance))
+        | WindowFrameBound::Following(ScalarValue::Utf8(distance)) => distance.as_deref(),
+        _ => None,
+    }
+}
+
+/// `bound`, in the words that DataFusion has for a distance between values of `key`.
+fn of_key(bound: WindowFrameBound, key: &DataType) -> Result<WindowFrameBound> {
+    let Some(distance) = text(&bound) else { return Ok(bound) };
+    let number = distance.trim();
+    let is_number = number.parse::<f64>().is_ok();
+    match key {
+        DataType::Date32 | DataType::Date64 if is_number => {
+            if number.parse::<i32>().is_err() {
+                return plan_err!("RANGE over dates takes whole days or an INTERVAL, not {number}");
+            }
+            let days = ScalarValue::Utf8(Some(format!("{number} days")));
+            return Ok(match bound {
+                WindowFrameBound::Preceding(_) => WindowFrameBound::Preceding(days),
+                _ => WindowFrameBound::Following(days),
+            });
+        }
+        DataType::Timestamp(..) if is_number => {
+            return plan_err!("RANGE over timestamps takes an INTERVAL, not {number}");
+        }
+        DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => {
+            let digits = number.split_once('.').map_or(0, |(_, digits)| digits.trim_end_matches('0').len());
+            if digits > usize::try_from(*scale).unwrap_or(0) {
+                return plan_err!("RANGE over {key} takes no {number}, which has more digits; order by a DOUBLE");
+            }
+        }
+        DataType::Boolean
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::Struct(_)
+        | DataType::Map(..) => {
+            return plan_err!(
+                "RANGE with a distance is over numbers, dates and times, not over {key}; use ROWS or GROUPS"
+            );
+        }
+        DataType::Interval(_) if is_number => {
+            return plan_err!("RANGE over intervals takes an INTERVAL, not {number}");
+        }
+        _ => {}
+    }
+    Ok(bound)
+}
