@@ -173,6 +173,14 @@ class Grammar(Expressions):
             values = f"max({self.orderable(inner.columns)[0]}) AS c0, count(*) AS c1"
             kinds[0] = self.last_kind
             sql = f"SELECT {values} FROM {inner.sql} WHERE {where}"
+            if self.flip("inner_group", 0.4):
+                sql += self.rng.choice([f" GROUP BY {inner.columns[0][0]}", " HAVING count(*) > 1", f" GROUP BY {inner.columns[-1][0]} HAVING count(*) < 3"])
+        elif self.flip("lateral_set", 0.2):
+            word = self.rng.choice(["UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"])
+            kinds[0] = INT
+            branches = [f"SELECT {self.value(inner.columns, INT, 0)} AS c0, {inner.columns[0][0]} % 3 AS c1 FROM {inner.sql}{more}" for more in (f" WHERE {where}", "")]
+            self.rng.shuffle(branches)
+            sql = f" {word} ".join(branches)
         else:
             sql = f"SELECT {self.value(inner.columns, kinds[0], 1)} AS c0, {inner.unique[0]} AS c1 FROM {inner.sql} WHERE {where}"
             if self.flip("lateral_limit", 0.4):
@@ -202,17 +210,79 @@ class Grammar(Expressions):
         if not self.flip(feature, 0.7):
             return None
         saved, self.subqueries = self.subqueries, self.subqueries - 1
-        inner = self.base(True)
-        correlated = f" AND {self.correlation(scope, inner)}" if self.flip("correlated", 0.5) else ""
-        where = f"{self.condition(inner.columns, 1)}{correlated}" if self.rng.random() < 0.8 else "true" + correlated
+        inner, where = self.inner(scope)
         kind = self.rng.choice([kind for kind in (INT, INT, TEXT, DATE, FLOAT) if kind in self.kinds])
-        value, other = self.value(scope, kind, 0), self.value(inner.columns, kind, 0)
-        if feature == "exists":
-            sql = f"{self.rng.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.sql} WHERE {where})"
-        elif feature == "row_in":
-            sql = f"({value}, {self.value(scope, INT, 0)}) {self.rng.choice(['', 'NOT '])}IN (SELECT {other}, {self.value(inner.columns, INT, 0)} FROM {inner.sql} WHERE {where})"
+        value = self.value(scope, kind, 0)
+        if feature == "row_in":
+            other = f"{self.value(inner.columns, kind, 0)}, {self.value(inner.columns, INT, 0)}"
+            sql = f"({value}, {self.value(scope, INT, 0)}) {self.rng.choice(['', 'NOT '])}IN (SELECT {other} FROM {inner.sql}{where})"
         else:
-            sql = f"{value} {'NOT ' if feature == 'not_in_subquery' else ''}IN (SELECT {other} FROM {inner.sql} WHERE {where})"
+            rows = self.inner_rows(inner, where, "1" if feature == "exists" else None, kind)
+            if feature == "exists":
+                sql = f"{self.rng.choice(['', 'NOT '])}EXISTS ({rows})"
+            elif not self.lite and kind != FLOAT and self.flip("quantified", 0.2):
+                sql = f"{value} {self.rng.choice(['=', '<>', '<', '>='])} {self.rng.choice(['ANY', 'ALL'])} ({rows})"
+            else:
+                sql = f"{value} {'NOT ' if feature == 'not_in_subquery' else ''}IN ({rows})"
+        self.subqueries = saved
+        return sql
+
+    def inner(self, scope):
+        """What a subquery is of, correlated with `scope` or not: a relation, and its WHERE."""
+        inner = self.base(True)
+        if not self.flip("correlated", 0.5):
+            return inner, f" WHERE {self.condition(inner.columns, 1)}" if self.rng.random() < 0.8 else ""
+        parts = []
+        if not self.lite and self.flip("correlated_join", 0.25):
+            other = self.base(True)
+            columns = inner.columns + other.columns
+            # Conditions with the same outer columns on both sides, by columns of the same names.
+            same = self.correlation(scope, inner)
+            if self.rng.random() < 0.5:
+                hidden = self.name("h")
+                names = [(f"{hidden}.{name.split('.')[-1]}", kind) for name, kind in other.columns]
+                other = Relation(f"(SELECT * FROM {other.sql} WHERE {self.correlation(scope, other)}) AS {hidden}", names, [f"{hidden}.id"], other.rows)
+                columns = inner.columns + names
+            else:
+                parts.append(self.correlation(scope, other))
+            word = self.rng.choice([", ", " CROSS JOIN ", " JOIN ", " LEFT JOIN ", " RIGHT JOIN ", " FULL JOIN "])
+            on = ""
+            if word.strip() not in (",", "CROSS JOIN"):
+                kind = self.rng.choice([INT, INT, TEXT])
+                on = f" ON {self.value(inner.columns, kind, 0)} = {self.value(other.columns, kind, 0)}"
+                if self.rng.random() < 0.4 and "FULL" not in word:
+                    on += f" AND {self.correlation(scope, inner)}"
+            elif self.rng.random() < 0.5:
+                parts.append(f"{inner.columns[0][0]} <= {other.columns[0][0]}")
+            inner = Relation(f"{inner.sql}{word}{other.sql}{on}", columns, None, inner.rows * other.rows)
+            if self.rng.random() < 0.6:
+                parts.append(same)
+        else:
+            parts.append(self.correlation(scope, inner))
+        if self.rng.random() < 0.6:
+            parts.append(self.condition(inner.columns, 1))
+        if self.subqueries > 0 and self.flip("two_levels", 0.2):
+            further = self.base(True)
+            conditions = f"{self.correlation(inner.columns, further)} AND {self.correlation(scope, further)}"
+            parts.append(f"{self.rng.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {further.sql} WHERE {conditions})")
+        return inner, f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def inner_rows(self, inner, where, selected, kind):
+        """The rows of a subquery: `selected` of each, or a value of this kind; or groups of them."""
+        if selected is None and self.rng.random() < 0.6 or not self.flip("inner_group", 0.4):
+            return f"SELECT {selected or self.value(inner.columns, kind, 0)} FROM {inner.sql}{where}"
+        saved, self.subqueries = self.subqueries, 0
+        key = self.rng.choice([name for name, kind in inner.columns if kind in SETTABLE] or ["1"])
+        form = self.rng.choice(["all", "all", "having", "group", "distinct"])
+        sql = f"SELECT {self.aggregate(inner.columns, kind)} AS v FROM {inner.sql}{where}"
+        if form == "group" and key != "1":
+            sql += f" GROUP BY {key}"
+        if form in ("having", "group") and self.rng.random() < 0.7:
+            sql += f" HAVING {self.aggregate(inner.columns, INT)} {self.rng.choice(['>', '<=', '<>'])} {literal(self.rng, INT)}"
+        if form == "distinct":
+            sql = f"SELECT DISTINCT {selected or self.value(inner.columns, kind, 0)} FROM {inner.sql}{where}"
+        elif self.rng.random() < 0.2:
+            sql = f"SELECT v FROM ({sql}) AS {self.name('d')}"
         self.subqueries = saved
         return sql
 
@@ -222,20 +292,34 @@ class Grammar(Expressions):
 
     def scalar_subquery(self, scope, kind):
         saved, self.subqueries = self.subqueries, 0
-        inner = self.base(True)
-        correlated = f" WHERE {self.correlation(scope, inner)}" if self.flip("correlated", 0.5) else ""
+        inner, where = self.inner(scope)
         if kind == INT and self.rng.random() < 0.4:
             value = "count(*)"
         elif kind in (BOOL, LIST, INTERVAL):
             value = None
         else:
             value = f"{self.rng.choice(['min', 'max'])}({self.value(inner.columns, kind, 1)})"
-        if value and self.rng.random() < 0.6:
-            sql = f"(SELECT {value} FROM {inner.sql}{correlated})"
+        if value and (self.rng.random() < 0.6 or not inner.unique):
+            sql = f"SELECT {value} AS v FROM {inner.sql}{where}"
+            if self.flip("inner_group", 0.3):
+                form = self.rng.choice(["having", "distinct", "derived", "again"])
+                if form == "having":
+                    sql += f" HAVING {self.aggregate(inner.columns, INT)} {self.rng.choice(['>', '<=', '<>'])} {literal(self.rng, INT)}"
+                elif form == "distinct":
+                    sql = sql.replace("SELECT ", "SELECT DISTINCT ", 1)
+                elif form == "derived":
+                    sql = f"SELECT v FROM ({sql}) AS {self.name('d')}"
+                else:
+                    sql = f"SELECT max(v) FROM ({sql}) AS {self.name('d')}"
         else:
-            sql = f"(SELECT {self.value(inner.columns, kind, 1)} FROM {inner.sql}{correlated} ORDER BY {inner.unique[0]} {self.rng.choice(['ASC', 'DESC'])} LIMIT 1)"
+            order = ", ".join(f"{key} {self.rng.choice(['ASC', 'DESC'])}" for key in inner.unique or [self.value(inner.columns, kind, 0)])
+            inner = inner if inner.unique else self.base(True)
+            value = self.value(inner.columns, kind, 1)
+            if not inner.unique or inner.unique[0] not in order:
+                order, where = inner.unique[0], ""
+            sql = f"SELECT {value} FROM {inner.sql}{where} ORDER BY {order} LIMIT 1"
         self.subqueries = saved
-        return sql
+        return f"({sql})"
 
     # Queries.
 

@@ -327,7 +327,9 @@ impl Run {
                     let columns = batch.columns().to_vec();
                     let kept = RecordBatch::try_new_with_options(Arc::clone(&self.rows.schema), columns, &options)?;
                     self.writer.write(&kept)?;
-                    let batch = kept.with_schema(Arc::clone(&self.schema))?;
+                    // The rows that a term reads may be NULL as far as it knows, whether those that it gives may be or not.
+                    let columns = kept.columns().to_vec();
+                    let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
                     (&batch).record_output(&self.metrics);
                     return Ok(Some((batch, self)));
                 }

@@ -315,10 +315,11 @@ impl Session {
         context.add_analyzer_rule(Arc::new(NamedCasts));
         context.add_analyzer_rule(Arc::new(times::ZoneRule));
         context.add_analyzer_rule(Arc::new(asof::AsofJoins));
+        // As long as set operations are the only joins of their kind.
+        context.add_analyzer_rule(Arc::new(CountCopies));
         context.add_analyzer_rule(Arc::new(Subqueries));
         context.add_analyzer_rule(Arc::new(FloatOrder));
         context.add_analyzer_rule(Arc::new(CheckedArithmetic));
-        context.add_analyzer_rule(Arc::new(CountCopies));
         context.add_analyzer_rule(Arc::new(WindowFilters));
         context.add_analyzer_rule(Arc::new(times::IntervalOrder));
         context.add_analyzer_rule(Arc::new(NestedOrder));

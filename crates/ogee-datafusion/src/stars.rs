@@ -37,6 +37,15 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> R
         put(statement, Kind::Join, 0, &names)?;
     }
     let mut nth = 0;
+    while let Some(site) = find(statement, Kind::All, nth) {
+        // What is wrong with the query is told when the whole is planned.
+        let written = match all_columns(state, site).await {
+            Ok(names) => put(statement, Kind::All, nth, &names)?,
+            Err(_) => false,
+        };
+        nth += usize::from(!written);
+    }
+    nth = 0;
     while let Some(site) = find(statement, Kind::Order, nth) {
         // What is wrong with a table is told when the whole is planned.
         let written = match all_columns(state, site).await {
@@ -94,6 +103,8 @@ enum Kind {
     Join,
     /// Names in an order that may be an output's and a column's.
     Order,
+    /// `ORDER BY ALL` of as many outputs as stars stand for.
+    All,
     /// Joins with `USING`.
     Using,
     /// A star with `REPLACE` or `ILIKE`.
@@ -188,7 +199,7 @@ impl Places<'_> {
     }
 
     fn in_select(&mut self, select: &mut Select) -> Result<Option<Found>> {
-        if matches!(self.kind, Kind::Order | Kind::Using) {
+        if matches!(self.kind, Kind::Order | Kind::All | Kind::Using) {
             return Ok(None);
         }
         if self.kind == Kind::Join {
@@ -325,6 +336,29 @@ impl Places<'_> {
     }
 }
 
+impl Places<'_> {
+    /// The order of a query by all of its outputs, some of which stars stand for.
+    fn in_order_by_all(&mut self, query: &mut Query) -> Result<Option<Found>> {
+        if !syntax::is_by_all(query) {
+            return Ok(None);
+        }
+        if self.nth > 0 {
+            self.nth -= 1;
+            return Ok(None);
+        }
+        match self.task {
+            Task::Ask => {
+                let tables = vec![self.query(&format!("({})", query.body), "*")?];
+                Ok(Some(Found::Asked(Site { tables, within: Vec::new(), must: false })))
+            }
+            Task::Put(names) => {
+                syntax::order_by_positions(query, names.first().map_or(0, Vec::len));
+                Ok(Some(Found::Put))
+            }
+        }
+    }
+}
+
 /// The name of a table that may use columns of those before it.
 fn lateral(factor: &TableFactor) -> Option<Ident> {
     match factor {
@@ -351,8 +385,9 @@ impl VisitorMut for Places<'_> {
             let queries: Vec<_> = with.cte_tables.iter().map(|cte| std::ptr::from_ref::<Query>(&cte.query)).collect();
             self.frames.push(Frame { with: with.clone(), known: queries.len(), queries });
         }
-        if self.kind == Kind::Order {
-            return match self.in_order(query) {
+        if matches!(self.kind, Kind::Order | Kind::All) {
+            let found = if self.kind == Kind::Order { self.in_order(query) } else { self.in_order_by_all(query) };
+            return match found {
                 Ok(None) => ControlFlow::Continue(()),
                 Ok(Some(found)) => ControlFlow::Break(found),
                 Err(error) => ControlFlow::Break(Found::Failed(error)),

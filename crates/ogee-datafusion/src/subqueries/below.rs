@@ -1,7 +1,7 @@
 //! Predicates and values of subqueries computed below the node that they stand in, where DataFusion has no plan for them in the node itself.
 //!
 //! * `DISTINCT ON`, in its keys, its order and what it selects.
-//! * The condition of an outer join, where they are over one side of it.
+//! * The condition of a join: over one side of it, below that side; over both, an inner join is filtered, and an outer one has its other side filtered for each row.
 //!
 //! This comes before DataFusion asks where subqueries stand.
 //!
@@ -11,11 +11,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use datafusion::{
     common::{
-        Column, Result,
+        Column, NullEquality, Result, Spans, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
-    logical_expr::{Distinct, DistinctOn, Expr, Join, LogicalPlan, LogicalPlanBuilder},
+    logical_expr::{
+        Distinct, DistinctOn, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr,
+        lit,
+        utils::{conjunction, split_conjunction_owned},
+    },
     optimizer::AnalyzerRule,
 };
 
@@ -38,9 +42,11 @@ impl AnalyzerRule for SubqueriesBelow {
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Distinct(Distinct::On(on)) => in_distinct(on),
-        LogicalPlan::Join(join) if join.join_type.is_outer() && join.filter.as_ref().is_some_and(has_subquery) => {
-            in_join(join)
-        }
+        LogicalPlan::Join(join) if join.filter.as_ref().is_some_and(has_subquery) => match join.join_type {
+            JoinType::Inner => above_join(join),
+            JoinType::Left | JoinType::Right | JoinType::Full => in_join(join),
+            _ => Ok(Transformed::no(LogicalPlan::Join(join))),
+        },
         plan => Ok(Transformed::no(plan)),
     }
 }
@@ -120,25 +126,54 @@ fn in_join(join: Join) -> Result<Transformed<LogicalPlan>> {
         })
     });
     let filter = filter.transpose()?;
-    let changed = filter.as_ref().is_some_and(|filter| filter.transformed);
     let filter = filter.map(|filter| filter.data);
-    if !changed {
-        return Ok(Transformed::no(LogicalPlan::Join(Join {
-            left,
-            right,
-            on,
-            filter,
-            join_type,
-            join_constraint,
-            schema,
-            null_equality,
-            null_aware,
-        })));
-    }
     let (left, right) = (of_left.below(left)?, of_right.below(right)?);
     let join = Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)?;
+    let join = match join.filter.as_ref().is_some_and(has_subquery) {
+        true => for_each_row(join)?,
+        false => LogicalPlan::Join(join),
+    };
     let columns: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
-    Ok(Transformed::yes(LogicalPlanBuilder::from(LogicalPlan::Join(join)).project(columns)?.build()?))
+    Ok(Transformed::yes(LogicalPlanBuilder::from(join).project(columns)?.build()?))
+}
+
+/// An inner join, the parts of whose condition with subqueries are a filter of its rows.
+fn above_join(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let parts = join.filter.take().map(split_conjunction_owned).unwrap_or_default();
+    let (above, within): (Vec<_>, Vec<_>) = parts.into_iter().partition(has_subquery);
+    join.filter = conjunction(within);
+    let filter = conjunction(above).expect("the condition has one");
+    Ok(Transformed::yes(LogicalPlanBuilder::from(LogicalPlan::Join(join)).filter(filter)?.build()?))
+}
+
+/// An outer join, whose other side is a query of each row of the side that is kept.
+fn for_each_row(join: Join) -> Result<LogicalPlan> {
+    let Join { left, right, on, filter, join_type, null_equality, .. } = join;
+    let (kept, other) = match join_type {
+        JoinType::Left => (left, right),
+        JoinType::Right => (right, left),
+        _ => return plan_err!("a subquery in the condition of a FULL JOIN is over one of its sides"),
+    };
+    let equal = match null_equality {
+        NullEquality::NullEqualsNothing => Operator::Eq,
+        NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+    };
+    let equal = on.into_iter().map(|(left, right)| binary_expr(left, equal, right));
+    let condition = conjunction(equal.chain(filter)).expect("it has a subquery");
+    let mut outer = Vec::new();
+    let condition = condition.transform_up(|expr| {
+        let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
+        let Ok((_, field)) = kept.schema().qualified_field_from_column(column) else {
+            return Ok(Transformed::no(expr));
+        };
+        let reference = Expr::OuterReferenceColumn(Arc::clone(field), column.clone());
+        outer.push(reference.clone());
+        Ok(Transformed::yes(reference))
+    });
+    let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(other)).filter(condition.data()?)?.build()?;
+    let rows = Subquery { subquery: Arc::new(rows), outer_ref_columns: outer, spans: Spans::new() };
+    let kept = LogicalPlanBuilder::from(Arc::unwrap_or_clone(kept));
+    kept.join_on(LogicalPlan::Subquery(rows), JoinType::Left, [lit(true)])?.build()
 }
 
 fn is_subquery(expr: &Expr) -> bool {

@@ -6,18 +6,23 @@
 use std::sync::Arc;
 
 use datafusion::{
+    arrow::datatypes::DataType,
     common::{
-        Column, DFSchema, NullEquality, Result, ScalarValue,
+        Column, DFSchema, NullEquality, Result, ScalarValue, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     functions::core::expr_fn::coalesce,
     logical_expr::{
-        Aggregate, Distinct, Expr, ExprFunctionExt, Join, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator,
-        SortExpr, Subquery, binary_expr, lit, select_expr::SelectExpr,
+        Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, GroupingSet, Join, JoinType, Limit, LogicalPlan,
+        LogicalPlanBuilder, Operator, SortExpr, Subquery, Union, binary_expr, cast, lit, select_expr::SelectExpr,
     },
 };
 
-use super::{can_pull_up_from, fresh, refuse_outer_aggregates};
+use super::{
+    are_within, fresh, outer_references,
+    pull_up::{Wanted, pulled_up},
+    refuse_outer_aggregates,
+};
 use crate::{ranks::row_number, sorted_rows};
 
 /// The values of outer columns.
@@ -35,6 +40,11 @@ impl Domain {
         let mut outer = Vec::new();
         collect(&subquery.subquery, input.schema(), &mut outer)?;
         Ok(Self { input: input.clone(), outer })
+    }
+
+    /// Whether the subquery refers to none of the columns.
+    pub(super) fn is_empty(&self) -> bool {
+        self.outer.is_empty()
     }
 
     /// The columns, as they are in the outer rows.
@@ -82,20 +92,17 @@ impl Domain {
         exprs.into_iter().map(|expr| self.resolved(expr, columns)).collect()
     }
 
-    /// `plan` for each of the values; `None` where an operator keeps it from that.
-    pub(super) fn unnest(&self, plan: &LogicalPlan) -> Result<Option<Unnested>> {
-        if self.outer.is_empty() {
-            return Ok(None);
-        }
+    /// `plan` for each of the values; an error where an operator keeps it from that.
+    pub(super) fn unnest(&self, plan: &LogicalPlan) -> Result<Unnested> {
         if !self.is_in(plan) {
             let (values, columns) = self.values()?;
             let both = LogicalPlanBuilder::from(plan.clone()).cross_join(values)?.build()?;
-            return Ok(Some((both, columns)));
+            return Ok((both, columns));
         }
         let all = |columns: &[Column]| columns.iter().cloned().map(Expr::Column).collect::<Vec<_>>();
-        Ok(Some(match plan {
+        Ok(match plan {
             LogicalPlan::Projection(projection) => {
-                let Some((input, columns)) = self.unnest(&projection.input)? else { return Ok(None) };
+                let (input, columns) = self.unnest(&projection.input)?;
                 let names = projection.expr.iter().map(|expr| expr.qualified_name());
                 let exprs = projection.expr.iter().cloned().zip(names).map(|(expr, (relation, name))| {
                     let new = self.resolved(expr.clone(), &columns)?;
@@ -106,12 +113,12 @@ impl Domain {
                 (LogicalPlanBuilder::from(input).project(exprs)?.build()?, columns)
             }
             LogicalPlan::Filter(filter) => {
-                let Some((input, columns)) = self.unnest(&filter.input)? else { return Ok(None) };
+                let (input, columns) = self.unnest(&filter.input)?;
                 let predicate = self.resolved(filter.predicate.clone(), &columns)?;
                 (LogicalPlanBuilder::from(input).filter(predicate)?.build()?, columns)
             }
             LogicalPlan::SubqueryAlias(alias) => {
-                let Some((input, columns)) = self.unnest(&alias.input)? else { return Ok(None) };
+                let (input, columns) = self.unnest(&alias.input)?;
                 let plan = LogicalPlanBuilder::from(input).alias(alias.alias.clone())?.build()?;
                 let of = |column: Column| Column::new(Some(alias.alias.clone()), column.name);
                 (plan, columns.into_iter().map(of).collect())
@@ -121,12 +128,47 @@ impl Domain {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => return self.unnest(&sort.input),
             LogicalPlan::Limit(limit) => return self.first_rows(limit),
             LogicalPlan::Distinct(Distinct::All(input)) => {
-                let Some((input, columns)) = self.unnest(input)? else { return Ok(None) };
+                let (input, columns) = self.unnest(input)?;
                 (LogicalPlanBuilder::from(input).distinct()?.build()?, columns)
+            }
+            LogicalPlan::Distinct(Distinct::On(on)) => {
+                let (input, columns) = self.unnest(&on.input)?;
+                let keys = all(&columns).into_iter().chain(self.resolved_all(on.on_expr.clone(), &columns)?);
+                let selected = on.select_expr.iter().map(|expr| {
+                    let (relation, name) = expr.qualified_name();
+                    let new = self.resolved(expr.clone(), &columns)?;
+                    Ok(if new == *expr { new } else { new.alias_qualified(relation, name) })
+                });
+                let selected = selected.chain(all(&columns).into_iter().map(Ok)).collect::<Result<Vec<_>>>()?;
+                // The order begins with the keys.
+                let sort = on.sort_expr.as_ref().map(|sort| {
+                    let by_outer = all(&columns).into_iter().map(|column| Ok(column.sort(true, false)));
+                    let own = sort
+                        .iter()
+                        .map(|key| Ok(SortExpr { expr: self.resolved(key.expr.clone(), &columns)?, ..key.clone() }));
+                    by_outer.chain(own).collect::<Result<Vec<_>>>()
+                });
+                let rows = LogicalPlanBuilder::from(input).distinct_on(keys.collect(), selected, sort.transpose()?)?;
+                (rows.build()?, columns)
+            }
+            LogicalPlan::Values(values) => {
+                let rows = values.values.iter().map(|row| {
+                    let columns = values.schema.columns().into_iter();
+                    let named = row.iter().cloned().zip(columns).map(|(value, column)| value.alias(column.name));
+                    let one = LogicalPlanBuilder::empty(true).project(named)?;
+                    Ok(Arc::new(one.build()?))
+                });
+                let inputs = rows.collect::<Result<Vec<_>>>()?;
+                return match <[_; 1]>::try_from(inputs) {
+                    Ok([row]) => self.unnest(&row),
+                    Err(inputs) => {
+                        self.unnest(&LogicalPlan::Union(Union { inputs, schema: Arc::clone(&values.schema) }))
+                    }
+                };
             }
             LogicalPlan::Aggregate(aggregate) => return self.aggregate(aggregate),
             LogicalPlan::Window(window) => {
-                let Some((input, columns)) = self.unnest(&window.input)? else { return Ok(None) };
+                let (input, columns) = self.unnest(&window.input)?;
                 let mut calls = Vec::new();
                 for call in &window.window_expr {
                     let name = call.schema_name().to_string();
@@ -143,7 +185,7 @@ impl Domain {
             LogicalPlan::Union(union) => {
                 let mut branches = Vec::new();
                 for input in &union.inputs {
-                    let Some((branch, columns)) = self.unnest(input)? else { return Ok(None) };
+                    let (branch, columns) = self.unnest(input)?;
                     let names = union.schema.fields().iter().map(|field| field.name().clone());
                     let own = input.schema().columns().into_iter().zip(names);
                     let mut exprs: Vec<Expr> = own.map(|(column, name)| Expr::Column(column).alias(name)).collect();
@@ -160,18 +202,18 @@ impl Domain {
             }
             LogicalPlan::Join(join) => return self.join(join),
             LogicalPlan::Unnest(unnest) => {
-                let Some((input, columns)) = self.unnest(&unnest.input)? else { return Ok(None) };
+                let (input, columns) = self.unnest(&unnest.input)?;
                 let plan = LogicalPlanBuilder::from(input)
                     .unnest_columns_with_options(unnest.exec_columns.clone(), unnest.options.clone())?
                     .build()?;
                 (plan, columns)
             }
-            _ => return Ok(None),
-        }))
+            other => return refused(other),
+        })
     }
 
     /// The first rows for each value, in the order that they are asked for in.
-    fn first_rows(&self, limit: &Limit) -> Result<Option<Unnested>> {
+    fn first_rows(&self, limit: &Limit) -> Result<Unnested> {
         let count = |expr: &Option<Box<Expr>>| {
             let Some(expr) = expr.as_deref() else { return Some(None) };
             let count = match expr {
@@ -183,7 +225,9 @@ impl Domain {
                 _ => None,
             }
         };
-        let (Some(skip), Some(fetch)) = (count(&limit.skip), count(&limit.fetch)) else { return Ok(None) };
+        let (Some(skip), Some(fetch)) = (count(&limit.skip), count(&limit.fetch)) else {
+            return plan_err!("LIMIT and OFFSET of a correlated subquery are to be constants");
+        };
         let skip = skip.unwrap_or(0);
         let (input, order) = match &*limit.input {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => (LogicalPlan::clone(&sort.input), sort.expr.clone()),
@@ -192,7 +236,7 @@ impl Domain {
         };
         // The keys of such an order are behind the columns.
         let keys = limit.input.schema().fields().len()..input.schema().fields().len();
-        let Some((rows, columns)) = self.unnest(&input)? else { return Ok(None) };
+        let (rows, columns) = self.unnest(&input)?;
         let order = order
             .iter()
             .map(|sort| Ok(SortExpr { expr: self.resolved(sort.expr.clone(), &columns)?, ..sort.clone() }))
@@ -208,55 +252,98 @@ impl Domain {
         if let Some(fetch) = fetch {
             wanted = wanted.and(number().lt_eq(lit(skip.saturating_add(fetch))));
         }
-        Ok(Some((numbered.filter(wanted)?.project(all)?.build()?, columns)))
+        Ok((numbered.filter(wanted)?.project(all)?.build()?, columns))
     }
 
     /// A group more for each value; without groups, a row for each.
-    fn aggregate(&self, aggregate: &Aggregate) -> Result<Option<Unnested>> {
-        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
-            return Ok(None);
-        }
-        let Some((input, columns)) = self.unnest(&aggregate.input)? else { return Ok(None) };
+    fn aggregate(&self, aggregate: &Aggregate) -> Result<Unnested> {
+        let (input, columns) = self.unnest(&aggregate.input)?;
         let name = |(expr, new): (&Expr, Expr)| {
             let (relation, name) = expr.qualified_name();
             if new == *expr { new } else { new.alias_qualified(relation, name) }
         };
-        let mut groups = self.resolved_all(aggregate.group_expr.iter().cloned(), &columns)?;
-        groups = aggregate.group_expr.iter().zip(groups).map(name).collect();
-        groups.extend(columns.iter().cloned().map(Expr::Column));
+        let keys = columns.iter().cloned().map(Expr::Column);
+        let (groups, empty_sets) = match aggregate.group_expr.as_slice() {
+            [Expr::GroupingSet(sets)] => {
+                let sets = sets_of(sets);
+                if sets.iter().flatten().any(Expr::contains_outer) {
+                    return plan_err!("outer columns are no keys of grouping sets; compute them in a query in FROM");
+                }
+                let empty_sets = sets.iter().filter(|set| set.is_empty()).count();
+                // In front of the others the keys do not move their bits in the grouping id.
+                let sets = sets.into_iter().map(|set| keys.clone().chain(set).collect()).collect();
+                (vec![Expr::GroupingSet(GroupingSet::GroupingSets(sets))], empty_sets)
+            }
+            groups => {
+                let resolved = self.resolved_all(groups.iter().cloned(), &columns)?;
+                let resolved = groups.iter().zip(resolved).map(name).chain(keys);
+                (resolved.collect(), usize::from(groups.is_empty()))
+            }
+        };
         let calls = self.resolved_all(aggregate.aggr_expr.iter().cloned(), &columns)?;
         let calls: Vec<Expr> = aggregate.aggr_expr.iter().zip(calls).map(name).collect();
+        let types = aggregate.aggr_expr.iter().map(|call| of_no_rows(call, aggregate.input.schema()));
+        let of_no_rows = types.collect::<Result<Vec<_>>>()?;
         let grouped = LogicalPlanBuilder::from(input).aggregate(groups, calls)?.build()?;
-        if !aggregate.group_expr.is_empty() {
-            return Ok(Some((grouped, columns)));
-        }
-        let (values, keys) = self.values()?;
-        let at = grouped.schema().fields().len() - aggregate.aggr_expr.len();
-        let results = grouped.schema().columns().split_off(at);
-        let with_empty = LogicalPlanBuilder::from(values).join_detailed(
-            grouped,
-            JoinType::Left,
-            (keys.clone(), columns),
-            None,
-            NullEquality::NullEqualsNull,
-        )?;
-        // What there is of no rows.
-        let exprs = results.into_iter().zip(&aggregate.aggr_expr).map(|(column, call)| {
-            let (relation, name) = call.qualified_name();
-            let counts = matches!(unaliased(call), Expr::AggregateFunction(call)
-                if matches!(call.func.name(), "count" | "approx_distinct" | "regr_count"));
-            let result = Expr::Column(column);
-            if counts { coalesce(vec![result, lit(0i64)]).alias_qualified(relation, name) } else { result }
+        // Some value has no rows, and yet its group of all rows.
+        let (rows, keys) = match empty_sets {
+            0 => (grouped, columns),
+            1 => {
+                let (values, keys) = self.values()?;
+                let equal = (keys.clone(), columns);
+                let rows = LogicalPlanBuilder::from(values)
+                    .join_detailed(grouped, JoinType::Left, equal, None, NullEquality::NullEqualsNull)?
+                    .build()?;
+                (rows, keys)
+            }
+            _ => return plan_err!("a correlated subquery is not to group all rows twice; remove one `()`"),
+        };
+        let schema = &aggregate.schema;
+        let first_call = schema.fields().len() - aggregate.aggr_expr.len();
+        let exprs = schema.columns().into_iter().enumerate().map(|(at, column)| {
+            let (relation, field) = schema.qualified_field(at);
+            let default = match at.checked_sub(first_call) {
+                Some(call) => of_no_rows[call].clone(),
+                None if field.name() == Aggregate::INTERNAL_GROUPING_ID => {
+                    // All of the keys are out. The id may be wider than it was.
+                    let bits = (1u64 << (first_call - 1)) - 1;
+                    let id = cast(Expr::Column(column), DataType::UInt64);
+                    let id = coalesce(vec![binary_expr(id, Operator::BitwiseAnd, lit(bits)), lit(bits)]);
+                    return cast(id, field.data_type().clone()).alias_qualified(relation.cloned(), field.name());
+                }
+                None => return Expr::Column(column),
+            };
+            match default.is_null() {
+                true => Expr::Column(column),
+                false => coalesce(vec![Expr::Column(column), Expr::Literal(default, None)])
+                    .alias_qualified(relation.cloned(), field.name()),
+            }
         });
-        let mut exprs: Vec<Expr> = exprs.collect();
-        exprs.extend(keys.iter().cloned().map(Expr::Column));
-        Ok(Some((with_empty.project(exprs.into_iter().map(SelectExpr::from))?.build()?, keys)))
+        let exprs = exprs.chain(keys.iter().cloned().map(Expr::Column)).map(SelectExpr::from);
+        Ok((LogicalPlanBuilder::from(rows).project(exprs.collect::<Vec<_>>())?.build()?, keys))
     }
 
-    fn join(&self, join: &Join) -> Result<Option<Unnested>> {
-        use JoinType::{Inner, Left, LeftAnti, LeftMark, LeftSemi};
-        if !matches!(join.join_type, Inner | Left | LeftSemi | LeftAnti | LeftMark) {
-            return Ok(None);
+    fn join(&self, join: &Join) -> Result<Unnested> {
+        use JoinType::{Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right};
+        match join.join_type {
+            Inner | Left | LeftSemi | LeftAnti | LeftMark | Full => {}
+            Right => {
+                // The other way round, with the columns as they were.
+                let mirrored = Join::try_new(
+                    Arc::clone(&join.right),
+                    Arc::clone(&join.left),
+                    join.on.iter().map(|(left, right)| (right.clone(), left.clone())).collect(),
+                    join.filter.clone(),
+                    Left,
+                    join.join_constraint,
+                    join.null_equality,
+                    join.null_aware,
+                )?;
+                let (plan, columns) = self.join(&mirrored)?;
+                let all = join.schema.columns().into_iter().chain(columns.iter().cloned()).map(Expr::Column);
+                return Ok((LogicalPlanBuilder::from(plan).project(all)?.build()?, columns));
+            }
+            _ => return refused(&LogicalPlan::Join(join.clone())),
         }
         let right_depends = self.is_in(&join.right);
         // Rows of the left side come out with the values, unless it is an inner join whose right side has them.
@@ -264,14 +351,15 @@ impl Domain {
         let (left, left_columns) = match only_right {
             true => (join.left.as_ref().clone(), None),
             false => {
-                let Some((left, columns)) = self.unnest(&join.left)? else { return Ok(None) };
+                let (left, columns) = self.unnest(&join.left)?;
                 (left, Some(columns))
             }
         };
-        let (right, right_columns) = match right_depends {
+        // So do those of the right side where they come out without one of the left.
+        let (right, right_columns) = match right_depends || join.join_type == Full {
             false => (join.right.as_ref().clone(), None),
             true => {
-                let Some((right, columns)) = self.unnest(&join.right)? else { return Ok(None) };
+                let (right, columns) = self.unnest(&join.right)?;
                 (right, Some(columns))
             }
         };
@@ -294,7 +382,55 @@ impl Domain {
             }
         }
         let plan = LogicalPlanBuilder::from(left).join_on(right, join.join_type, filter)?.build()?;
-        Ok(Some((plan, columns)))
+        let (Full, Some(left), Some(right)) = (join.join_type, left_columns, right_columns) else {
+            return Ok((plan, columns));
+        };
+        let mut all: Vec<Expr> = join.schema.columns().into_iter().map(Expr::Column).collect();
+        let names: Vec<String> = left.iter().map(|_| fresh("either")).collect();
+        all.extend(
+            left.into_iter()
+                .zip(right)
+                .zip(&names)
+                .map(|((left, right), name)| coalesce(vec![Expr::Column(left), Expr::Column(right)]).alias(name)),
+        );
+        let columns = names.into_iter().map(Column::new_unqualified).collect();
+        Ok((LogicalPlanBuilder::from(plan).project(all)?.build()?, columns))
+    }
+}
+
+/// The error of a subquery that `plan` keeps from being evaluated for each outer value.
+fn refused<T>(plan: &LogicalPlan) -> Result<T> {
+    let what = match plan {
+        LogicalPlan::RecursiveQuery(_) => "a recursive query".to_owned(),
+        LogicalPlan::Extension(extension) => extension.node.name().to_owned(),
+        plan => plan.display().to_string().split([':', ' ']).next().unwrap_or_default().to_owned(),
+    };
+    plan_err!(
+        "{what} that depends on outer columns is not supported; take the outer columns out of it, or join with its rows"
+    )
+}
+
+/// What `call` gives for no rows.
+fn of_no_rows(call: &Expr, schema: &DFSchema) -> Result<ScalarValue> {
+    let data_type = call.get_type(schema)?;
+    match unaliased(call) {
+        Expr::AggregateFunction(call) if matches!(call.func.name(), "approx_distinct" | "regr_count") => {
+            ScalarValue::new_zero(&data_type)
+        }
+        Expr::AggregateFunction(call) => call.func.default_value(&data_type),
+        _ => ScalarValue::try_new_null(&data_type),
+    }
+}
+
+/// The sets of keys, one by one.
+fn sets_of(sets: &GroupingSet) -> Vec<Vec<Expr>> {
+    match sets {
+        GroupingSet::Rollup(keys) => (0..=keys.len()).rev().map(|keys_in| keys[..keys_in].to_vec()).collect(),
+        GroupingSet::Cube(keys) => keys.iter().fold(vec![Vec::new()], |sets, key| {
+            let with_key = sets.iter().map(|set| set.iter().chain([key]).cloned().collect());
+            with_key.chain(sets.iter().cloned()).collect()
+        }),
+        GroupingSet::GroupingSets(sets) => sets.clone(),
     }
 }
 
@@ -328,7 +464,9 @@ fn collect(plan: &LogicalPlan, schema: &DFSchema, found: &mut Vec<Column>) -> Re
 /// A join whose right side refers to the left, if DataFusion cannot do it.
 pub(super) fn lateral(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Join(join) = &plan else { return Ok(Transformed::no(plan)) };
-    if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !has_subquery_node(&join.right) {
+    // The planner marks only those that refer to the left by themselves, not in subqueries of theirs.
+    let refers = || outer_references(&join.right).iter().any(|column| join.left.schema().has_column(column));
+    if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !(has_subquery_node(&join.right) || refers()) {
         return Ok(Transformed::no(plan));
     }
     let nested = match &*join.right {
@@ -338,7 +476,9 @@ pub(super) fn lateral(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if let LogicalPlan::Subquery(nested) = nested {
         refuse_outer_aggregates(&nested.subquery)?;
     }
-    if matches!(nested, LogicalPlan::Subquery(nested) if can_pull_up_from(&nested.subquery)) {
+    let is_pulled_up =
+        |plan| are_within(&outer_references(plan), join.left.schema()) && pulled_up(plan, Wanted::Rows).is_some();
+    if matches!(nested, LogicalPlan::Subquery(nested) if is_pulled_up(&nested.subquery)) {
         return Ok(Transformed::no(plan));
     }
     let right = Subquery {
@@ -350,7 +490,7 @@ pub(super) fn lateral(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if domain.outer.is_empty() {
         return Ok(Transformed::no(plan));
     }
-    let Some((rows, columns)) = domain.unnest(&join.right)? else { return Ok(Transformed::no(plan)) };
+    let (rows, columns) = domain.unnest(&join.right)?;
     let mut filter: Vec<Expr> = join.on.iter().map(|(a, b)| a.clone().eq(b.clone())).collect();
     filter.extend(join.filter.clone());
     for (outer, column) in domain.outer.iter().zip(columns) {

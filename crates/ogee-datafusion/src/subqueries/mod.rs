@@ -13,6 +13,7 @@
 mod below;
 mod domain;
 mod outer_types;
+mod pull_up;
 
 use std::{
     collections::BTreeSet,
@@ -31,18 +32,19 @@ use datafusion::{
     config::ConfigOptions,
     functions_aggregate::{count::count_udaf, first_last::first_value_udaf},
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
-        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr,
+        BinaryExpr, ColumnarValue, Expr, ExprSchemable, FetchType, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, SkipType, Subquery, Volatility, binary_expr,
         expr::{Exists, InSubquery, SetComparison, SetQuantifier},
         lit, not,
         utils::{conjunction, disjunction, split_conjunction_owned},
         when,
     },
-    optimizer::{AnalyzerRule, decorrelate::PullUpCorrelatedExpr},
+    optimizer::AnalyzerRule,
 };
 
 use crate::kept_names;
 use domain::Domain;
+use pull_up::{Wanted, pulled_up};
 
 pub(crate) use below::SubqueriesBelow;
 pub(crate) use outer_types::OuterTypes;
@@ -188,11 +190,13 @@ fn conjunct(expr: Expr, joined: &mut Joined, whole: bool) -> Result<Expr> {
             let alone = !has_subquery(&expr) && expr.any_column_refs();
             // DataFusion's joins know about NULL where there is nothing else to join by.
             let outer = outer_references(&subquery.subquery);
-            let can = !negated && are_within(&outer, joined.input.schema()) && can_pull_up(&subquery);
+            let can = !negated
+                && are_within(&outer, joined.input.schema())
+                && pulled_up(&subquery.subquery, Wanted::Membership).is_some();
             if alone && (can || outer.is_empty() && (whole || !negated)) {
                 return Ok(Expr::InSubquery(InSubquery { expr, subquery, negated }));
             }
-            let expr = value(*expr, joined, false)?;
+            let expr = operand(*expr, joined, false)?;
             if negated && !whole {
                 return membership(expr, &subquery, negated, joined, false);
             }
@@ -205,7 +209,7 @@ fn conjunct(expr: Expr, joined: &mut Joined, whole: bool) -> Result<Expr> {
         Expr::Exists(exists) => predicate(exists, joined),
         Expr::SetComparison(comparison) => {
             let SetComparison { expr, subquery, op, quantifier } = comparison;
-            let expr = value(*expr, joined, false)?;
+            let expr = operand(*expr, joined, false)?;
             let compared = |outer: Expr, row| binary_expr(outer, op, row);
             let negated = quantifier == SetQuantifier::All;
             let rows = match quantifier {
@@ -231,8 +235,13 @@ fn is_false(expr: Expr) -> Expr {
 
 /// `exists` in a filter.
 fn predicate(exists: Exists, joined: &mut Joined) -> Result<Expr> {
-    let is_local = are_within(&outer_references(&exists.subquery.subquery), joined.input.schema());
-    if is_local && can_pull_up_rows(&exists.subquery) { Ok(Expr::Exists(exists)) } else { mark(exists, joined) }
+    let rows = for_existence(&exists.subquery.subquery)?;
+    let is_local = are_within(&outer_references(&rows), joined.input.schema());
+    let exists = Exists { subquery: Subquery { subquery: Arc::new(rows), ..exists.subquery }, ..exists };
+    match is_local && pulled_up(&exists.subquery.subquery, Wanted::Existence).is_some() {
+        true => Ok(Expr::Exists(exists)),
+        false => mark(exists, joined),
+    }
 }
 
 /// `expr` as a value; `marks`: of predicates too, whether DataFusion could do them or not.
@@ -244,12 +253,12 @@ fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
                 Transformed::new(new, true, TreeNodeRecursion::Jump)
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                let expr = value(*expr, joined, marks)?;
+                let expr = operand(*expr, joined, marks)?;
                 let new = membership(expr, &subquery, negated, joined, marks)?;
                 Transformed::new(new, true, TreeNodeRecursion::Jump)
             }
             Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
-                let expr = value(*expr, joined, marks)?;
+                let expr = operand(*expr, joined, marks)?;
                 // All compare so if none compares in the opposite way.
                 let all = quantifier == SetQuantifier::All;
                 let compared = |outer: Expr, row| {
@@ -267,6 +276,14 @@ fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
         })
     });
     rewritten.data()
+}
+
+/// `expr` as a value that the rows of a subquery are compared with: subqueries in it are columns.
+fn operand(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
+    let has_values = std::mem::replace(&mut joined.has_values, false);
+    let operand = value(expr, joined, marks);
+    joined.has_values = has_values;
+    operand
 }
 
 /// Whether `expr` is a row of `subquery`, or not, if `negated`; NULL where that cannot be told: it is no row, and either is NULL, or some row is.
@@ -371,68 +388,33 @@ fn are_within(columns: &[Column], schema: &DFSchema) -> bool {
     columns.iter().all(|column| schema.has_column(column))
 }
 
-/// Whether nothing below a side of a join that may be missing from its rows refers to outer columns, and nothing in or below a window: what is pulled up from there
-/// would be missing from its partitions.
-fn is_plain(plan: &LogicalPlan) -> bool {
-    let found = plan.exists(|node| {
-        let join = match node {
-            LogicalPlan::Join(join) => join,
-            LogicalPlan::Window(_) => return Ok(!outer_references(node).is_empty()),
-            // The side of a lateral join within.
-            LogicalPlan::Subquery(subquery) => return Ok(!outer_references(&subquery.subquery).is_empty()),
-            _ => return Ok(false),
-        };
-        use JoinType::{Full, Inner, Right, RightAnti, RightMark, RightSemi};
-        let hidden: &[&LogicalPlan] = match join.join_type {
-            Inner => &[],
-            Full => &[&join.left, &join.right],
-            Right | RightAnti | RightMark | RightSemi => &[&join.left],
-            _ => &[&join.right],
-        };
-        Ok(hidden.iter().any(|side| !outer_references(side).is_empty()))
-    });
-    !found.expect("it never fails")
-}
-
-/// Whether what correlates `subquery` can be pulled up to a join.
-fn can_pull_up(subquery: &Subquery) -> bool {
-    can_pull_up_from(&subquery.subquery)
-}
-
-fn can_pull_up_from(plan: &LogicalPlan) -> bool {
-    let mut pull_up = PullUpCorrelatedExpr::new().with_need_handle_count_bug(true);
-    is_plain(plan)
-        && plan.clone().rewrite(&mut pull_up).is_ok_and(|rows| exposes(&rows.data, &pull_up))
-        && pull_up.can_pull_up
-        && pull_up.pull_up_having_expr.is_none()
-}
-
-fn can_pull_up_rows(subquery: &Subquery) -> bool {
-    let mut pull_up = PullUpCorrelatedExpr::new().with_exists_sub_query(true);
-    is_plain(&subquery.subquery)
-        && subquery.subquery.as_ref().clone().rewrite(&mut pull_up).is_ok_and(|rows| exposes(&rows.data, &pull_up))
-        && pull_up.can_pull_up
-}
-
-/// Whether `rows` have the columns of the conditions that were pulled up from them. DataFusion drops those of a condition that is below another one and a
-/// derived table.
-fn exposes(rows: &LogicalPlan, pulled: &PullUpCorrelatedExpr) -> bool {
-    let inner: BTreeSet<&Column> = pulled.correlated_subquery_cols_map.values().flatten().collect();
-    let columns = pulled.join_filters.iter().flat_map(Expr::column_refs);
-    columns.filter(|column| inner.contains(column)).all(|column| rows.schema().has_column(column))
+/// What tells whether `plan` has rows, with less to do: not what they are, in which order, nor how many.
+fn for_existence(plan: &LogicalPlan) -> Result<LogicalPlan> {
+    Ok(match plan {
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => for_existence(&sort.input)?,
+        LogicalPlan::Limit(limit)
+            if matches!(limit.get_skip_type()?, SkipType::Literal(0))
+                && matches!(limit.get_fetch_type()?, FetchType::Literal(fetch) if fetch != Some(0)) =>
+        {
+            for_existence(&limit.input)?
+        }
+        LogicalPlan::Projection(projection) => {
+            LogicalPlanBuilder::from(projection.input.as_ref().clone()).project([lit(true)])?.build()?
+        }
+        plan => plan.clone(),
+    })
 }
 
 /// Whether `exists`, as a column of `joined`.
 fn mark(exists: Exists, joined: &mut Joined) -> Result<Expr> {
     let Exists { subquery, negated } = exists;
     let alias = fresh("exists");
-    let outer = outer_references(&subquery.subquery);
-    let is_local = are_within(&outer, joined.input.schema()) && is_plain(&subquery.subquery);
-    let mut pull_up = PullUpCorrelatedExpr::new().with_exists_sub_query(true);
-    let pulled = subquery.subquery.as_ref().clone().rewrite(&mut pull_up).data();
+    let subquery = Subquery { subquery: Arc::new(for_existence(&subquery.subquery)?), ..subquery };
+    let is_local = are_within(&outer_references(&subquery.subquery), joined.input.schema());
+    let pulled = if is_local { pulled_up(&subquery.subquery, Wanted::Existence) } else { None };
     let input = joined.input.clone();
     let plan = match pulled {
-        Ok(rows) if pull_up.can_pull_up && is_local && exposes(&rows, &pull_up) => {
+        Some((rows, pull_up)) => {
             let filter = conjunction(pull_up.join_filters).unwrap_or_else(|| lit(true));
             let inner: BTreeSet<Column> = pull_up.correlated_subquery_cols_map.into_values().flatten().collect();
             let filter = filter.transform_up(|expr| {
@@ -446,17 +428,22 @@ fn mark(exists: Exists, joined: &mut Joined) -> Result<Expr> {
             let rows = LogicalPlanBuilder::from(rows).alias(alias.clone())?.build()?;
             LogicalPlanBuilder::from(input).join_on(rows, JoinType::LeftMark, Some(filter.data()?))?.build()?
         }
-        _ => {
+        None => {
             let domain = Domain::of(&subquery, &input)?;
-            let Some((rows, columns)) = domain.unnest(&subquery.subquery)? else {
-                return Ok(Expr::Exists(Exists { subquery, negated }));
-            };
-            let rows = LogicalPlanBuilder::from(rows).project(columns.into_iter().map(Expr::Column))?;
-            let rows = rows.distinct()?.alias(alias.clone())?.build()?;
-            let keys = (domain.outer_columns(), rows.schema().columns());
-            LogicalPlanBuilder::from(input)
-                .join_detailed(rows, JoinType::LeftMark, keys, None, NullEquality::NullEqualsNull)?
-                .build()?
+            if domain.is_empty() {
+                // It depends on queries further out alone.
+                let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(subquery.subquery)).alias(alias.clone())?;
+                let input = LogicalPlanBuilder::from(input);
+                input.join_on(rows.build()?, JoinType::LeftMark, [lit(true)])?.build()?
+            } else {
+                let (rows, columns) = domain.unnest(&subquery.subquery)?;
+                let rows = LogicalPlanBuilder::from(rows).project(columns.into_iter().map(Expr::Column))?;
+                let rows = rows.distinct()?.alias(alias.clone())?.build()?;
+                let keys = (domain.outer_columns(), rows.schema().columns());
+                LogicalPlanBuilder::from(input)
+                    .join_detailed(rows, JoinType::LeftMark, keys, None, NullEquality::NullEqualsNull)?
+                    .build()?
+            }
         }
     };
     joined.input = plan;
@@ -477,12 +464,14 @@ fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
         false => Subquery { subquery: Arc::new(checked(&subquery.subquery)?), ..subquery },
     };
     let is_local = are_within(&outer, joined.input.schema());
-    if joined.has_values && is_local && can_pull_up(&subquery) {
+    if joined.has_values && is_local && pulled_up(&subquery.subquery, Wanted::Rows).is_some() {
         return Ok(Expr::ScalarSubquery(subquery));
     }
     let domain = Domain::of(&subquery, &joined.input)?;
-    let Some((rows, columns)) = domain.unnest(&subquery.subquery)? else {
-        return Ok(Expr::ScalarSubquery(subquery));
+    let (rows, columns) = match domain.is_empty() {
+        // It depends on queries further out alone.
+        true => (subquery.subquery.as_ref().clone(), Vec::new()),
+        false => domain.unnest(&subquery.subquery)?,
     };
     let alias = fresh("value");
     let value = Expr::Column(subquery.subquery.schema().columns().swap_remove(0));
@@ -490,10 +479,15 @@ fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
     let keys: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
     let rows = LogicalPlanBuilder::from(rows).project(std::iter::once(value.alias(&value_name)).chain(keys))?;
     let rows = rows.alias(alias.clone())?.build()?;
-    let keys = (domain.outer_columns(), rows.schema().columns().split_off(1));
-    let plan = LogicalPlanBuilder::from(joined.input.clone())
-        .join_detailed(rows, JoinType::Left, keys, None, NullEquality::NullEqualsNull)?
-        .build()?;
+    let input = LogicalPlanBuilder::from(joined.input.clone());
+    let plan = match domain.is_empty() {
+        true => input.join_on(rows, JoinType::Left, [lit(true)])?,
+        false => {
+            let keys = (domain.outer_columns(), rows.schema().columns().split_off(1));
+            input.join_detailed(rows, JoinType::Left, keys, None, NullEquality::NullEqualsNull)?
+        }
+    };
+    let plan = plan.build()?;
     joined.input = plan;
     joined.changed = true;
     Ok(Expr::Column(Column::new(Some(alias), value_name)))

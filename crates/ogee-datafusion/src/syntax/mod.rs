@@ -35,8 +35,8 @@ use datafusion::sql::{
         ast::{
             ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function,
             FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident, JoinOperator,
-            LimitClause, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier,
-            Statement, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+            LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
+            SetQuantifier, Statement, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
             helpers::attached_token::AttachedToken,
         },
         keywords::Keyword,
@@ -300,6 +300,10 @@ impl VisitorMut for Words {
                     *expr = other;
                 }
             }
+            // DataFusion plans the elements of the literal as if there were no query around this one.
+            Expr::Array(array) if array.elem.iter().any(|element| !matches!(element, Expr::Value(_))) => {
+                *expr = call("make_array", std::mem::take(&mut array.elem));
+            }
             Expr::Interval(_) => times::in_interval(expr),
             Expr::UnaryOp { .. } => times::in_minus(expr),
             Expr::AtTimeZone { timestamp, time_zone } => {
@@ -349,19 +353,29 @@ fn width(body: &SetExpr) -> Option<usize> {
     }
 }
 
-/// `ORDER BY ALL` is by all outputs, where they are known from the text. The planner knows the others of a `SELECT`; of other queries it would leave the
+/// Whether `query` is ordered by all of its outputs, and how many these are is not in the text.
+pub(crate) fn is_by_all(query: &Query) -> bool {
+    matches!(&query.order_by, Some(OrderBy { kind: OrderByKind::All(_), .. })) && width(&query.body).is_none()
+}
+
+/// `ORDER BY ALL` of `width` outputs by their positions.
+pub(crate) fn order_by_positions(query: &mut Query, width: usize) {
+    let Some(OrderBy { kind, .. }) = &mut query.order_by else { return };
+    let OrderByKind::All(options) = *kind else { return };
+    let by = |position: usize| OrderByExpr {
+        expr: Expr::value(Value::Number(position.to_string(), false)),
+        options,
+        with_fill: None,
+    };
+    *kind = OrderByKind::Expressions((1..=width).map(by).collect());
+}
+
+/// `ORDER BY ALL` is by all outputs, where they are known from the text. The planner of a `SELECT` can ask for the others (`stars`); of other queries it would leave the
 /// order out, so that these are selected from.
 fn order_by_all(query: &mut Query) {
-    let Some(order) = &mut query.order_by else { return };
-    let OrderByKind::All(options) = &order.kind else { return };
     if let Some(width) = width(&query.body) {
-        let by = |position: usize| OrderByExpr {
-            expr: Expr::value(Value::Number(position.to_string(), false)),
-            options: *options,
-            with_fill: None,
-        };
-        order.kind = OrderByKind::Expressions((1..=width).map(by).collect());
-    } else if !matches!(&*query.body, SetExpr::Select(_)) {
+        order_by_positions(query, width);
+    } else if is_by_all(query) && !matches!(&*query.body, SetExpr::Select(_)) {
         // `SELECT * FROM (body)`
         let text = format!("SELECT * FROM ({})", query.body);
         if let Ok(Ok(all)) = Parser::new(&OgeeDialect).try_with_sql(&text).map(|mut parser| parser.parse_query()) {

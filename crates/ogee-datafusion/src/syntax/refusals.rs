@@ -13,7 +13,7 @@ use datafusion::sql::{
         ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView, Cte,
         DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
         GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator, LimitClause, NullsDistinctOption, ObjectName,
-        PipeOperator, Query, Select, Set, SetExpr, Statement, TableAlias, TableConstraint, TableFactor,
+        PipeOperator, Query, Select, Set, SetExpr, SetOperator, Statement, TableAlias, TableConstraint, TableFactor,
         UniqueConstraint, Visit, Visitor,
     },
 };
@@ -131,6 +131,7 @@ impl Visitor for Refusals {
         }
         if let Some(with) = &query.with {
             with.cte_tables.iter().try_for_each(in_cte)?;
+            with.cte_tables.iter().filter(|_| with.recursive).try_for_each(in_recursive)?;
         }
         if let Some(order) = &query.order_by {
             unless(order.interpolate.is_some(), "INTERPOLATE", "use a window function")?;
@@ -193,6 +194,17 @@ impl Visitor for Refusals {
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// The planner takes the two sides of a recursive query, and nothing behind them.
+fn in_recursive(cte: &Cte) -> Flow {
+    let query = &cte.query;
+    if !matches!(&*query.body, SetExpr::SetOperation { op: SetOperator::Union, .. }) {
+        return ControlFlow::Continue(());
+    }
+    let instead = "put it behind the query that reads this one, or this part of it in brackets";
+    unless(query.order_by.is_some(), "ORDER BY of a recursive query", instead)?;
+    unless(query.limit_clause.is_some() || query.fetch.is_some(), "LIMIT or OFFSET of a recursive query", instead)
 }
 
 fn in_cte(cte: &Cte) -> Flow {
