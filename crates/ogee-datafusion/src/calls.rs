@@ -22,6 +22,9 @@ use crate::{Error, Result, names::normal_name};
 /// Windows that may leave NULLs out.
 const IGNORING_NULLS: &[&str] = &["lag", "lead", "first_value", "last_value", "nth_value"];
 
+/// Functions of one argument that DataFusion lets have more.
+const ONE_ARGUMENT: &[&str] = &["count", "first_value", "last_value", "any_value"];
+
 /// Says which call of `statement` has a clause that it cannot have.
 ///
 /// # Errors
@@ -52,10 +55,16 @@ impl Visitor for Calls<'_> {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
         let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-        let Some(clause) = clause(function) else { return ControlFlow::Continue(()) };
         let Some(name) = function.name.0.last().and_then(|part| part.as_ident()).map(normal_name) else {
             return ControlFlow::Continue(());
         };
+        if let FunctionArguments::List(list) = &function.args
+            && list.args.len() > 1
+            && ONE_ARGUMENT.contains(&name.as_str())
+        {
+            return ControlFlow::Break(format!("'{name}' takes one argument, not {}", list.args.len()));
+        }
+        let Some(clause) = clause(function) else { return ControlFlow::Continue(()) };
         let is_aggregate = self.state.aggregate_functions().contains_key(&name);
         let is_window = self.state.window_functions().contains_key(&name);
         if !is_aggregate && !is_window {

@@ -30,7 +30,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::{common_types::has_expressions, kept_names};
+use crate::{common_types::has_expressions, kept_names, nested_extremes};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ fn may_order(expr: &Expr) -> bool {
         Expr::BinaryExpr(binary) => is_order(binary.op),
         Expr::ScalarFunction(call) => is_extreme(call.func.name()),
         Expr::AggregateFunction(call) => is_chosen(call.func.name()) || !call.params.order_by.is_empty(),
-        Expr::WindowFunction(call) => !call.params.order_by.is_empty(),
+        Expr::WindowFunction(call) => !call.params.order_by.is_empty() || is_chosen(call.fun.name()),
         _ => false,
     }
 }
@@ -147,8 +147,12 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         }
         Expr::WindowFunction(mut call) => {
             let is_split = split_keys(&mut call.params.order_by, schema);
+            let is_extreme = is_chosen(call.fun.name()) && call.params.args.last().is_some_and(is_nested);
+            if is_extreme {
+                nested_extremes::in_order(&mut call);
+            }
             let call = Expr::WindowFunction(call);
-            if is_split { Transformed::yes(call) } else { Transformed::no(call) }
+            if is_split || is_extreme { Transformed::yes(call) } else { Transformed::no(call) }
         }
         other => Transformed::no(other),
     }
@@ -205,7 +209,7 @@ impl ScalarUDFImpl for Ordered {
 }
 
 /// Of rows without NULL as a whole.
-fn comparator(left: &ArrayRef, right: &ArrayRef) -> Result<DynComparator> {
+pub(crate) fn comparator(left: &ArrayRef, right: &ArrayRef) -> Result<DynComparator> {
     Ok(make_comparator(left, right, SortOptions { descending: false, nulls_first: false })?)
 }
 

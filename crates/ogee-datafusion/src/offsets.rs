@@ -15,6 +15,13 @@ use crate::numbers::rounded;
 /// `call` with a default of the type of its value; an error where it has none, or no whole number for a distance.
 pub(crate) fn checked(call: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
     let name = call.fun.name().to_owned();
+    // DataFusion counts from the end of the frame.
+    if name == "nth_value"
+        && let Some(Expr::Literal(nth @ ScalarValue::Int64(Some(..0)), _)) = call.params.args.get_mut(1)
+    {
+        *nth = ScalarValue::Int64(Some(0));
+        return Ok(true);
+    }
     if !matches!(name.as_str(), "lag" | "lead") {
         return Ok(false);
     }

@@ -6,7 +6,7 @@
 //! Not here: the frames themselves (`ogee-exec`).
 
 use datafusion::{
-    arrow::datatypes::DataType,
+    arrow::datatypes::{DataType, IntervalUnit},
     common::{
         Result, ScalarValue, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
@@ -75,6 +75,17 @@ fn of_key(bound: WindowFrameBound, key: &DataType) -> Result<WindowFrameBound> {
     let Some(distance) = text(&bound) else { return Ok(bound) };
     let number = distance.trim();
     let is_number = number.parse::<f64>().is_ok();
+    let interval = ScalarValue::Utf8(Some(number.to_owned())).cast_to(&DataType::Interval(IntervalUnit::MonthDayNano));
+    let is_negative = match interval {
+        _ if is_number => number.starts_with('-'),
+        Ok(ScalarValue::IntervalMonthDayNano(Some(interval))) => {
+            interval.months < 0 || interval.days < 0 || interval.nanoseconds < 0
+        }
+        _ => false,
+    };
+    if is_negative {
+        return plan_err!("the distance of a frame is not negative, as {number} is; use PRECEDING or FOLLOWING");
+    }
     match key {
         DataType::Date32 | DataType::Date64 if is_number => {
             if number.parse::<i32>().is_err() {

@@ -97,6 +97,7 @@ use crate::{
     scan_filters::ScanFilters,
     series,
     set_operations::CountCopies,
+    sliding_frames::SlidingFrames,
     sorted_rows::SortedRows,
     stars,
     subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
@@ -324,6 +325,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(times::IntervalOrder));
         context.add_analyzer_rule(Arc::new(NestedOrder));
         context.add_analyzer_rule(Arc::new(ConstantsLast));
+        context.add_analyzer_rule(Arc::new(SlidingFrames));
         Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 

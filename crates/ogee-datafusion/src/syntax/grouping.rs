@@ -7,7 +7,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier,
-    Select, Value,
+    Select, SelectItem, Value, ValueWithSpan,
 };
 
 use crate::names::call_star;
@@ -52,7 +52,10 @@ fn sets_of_call(function: &Function) -> Option<Expr> {
 fn write_out(keys: &mut [Expr]) {
     for key in keys {
         match key {
-            Expr::Rollup(parts) | Expr::Cube(parts) if parts.iter().any(|part| part.len() != 1) => {
+            Expr::Rollup(parts) | Expr::Cube(parts)
+                if parts.iter().any(|part| part.len() != 1)
+                    || (1..parts.len()).any(|at| parts[..at].contains(&parts[at])) =>
+            {
                 *key = Expr::GroupingSets(sets_within(key));
             }
             Expr::GroupingSets(sets)
@@ -95,10 +98,43 @@ fn sets_within(key: &Expr) -> Vec<Vec<Expr>> {
     }
 }
 
+/// Puts the outputs of `select` in the place of their positions within grouping sets, which DataFusion takes for constants there.
+fn at_positions(key: &mut Expr, outputs: &[SelectItem]) {
+    let (Expr::GroupingSets(sets) | Expr::Rollup(sets) | Expr::Cube(sets)) = key else { return };
+    for key in sets.iter_mut().flatten() {
+        let Expr::Value(ValueWithSpan { value: Value::Number(position, _), .. }) = key else {
+            at_positions(key, outputs);
+            continue;
+        };
+        let Some(at) = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1)) else { continue };
+        // What a star stands for is not known here.
+        let before = outputs.get(..=at).unwrap_or_default();
+        if !before.iter().all(|item| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })) {
+            continue;
+        }
+        if let Some(SelectItem::UnnamedExpr(output) | SelectItem::ExprWithAlias { expr: output, .. }) = before.last() {
+            *key = output.clone();
+        }
+    }
+}
+
 /// Makes a grouping of `select` where it is one by its words only.
 pub(super) fn in_select(select: &mut Select) {
     let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by else { return };
+    keys.iter_mut().for_each(|key| at_positions(key, &select.projection));
     write_out(keys);
+    // Beside other keys, no key is none.
+    let is_none = |key: &Expr| matches!(key, Expr::Tuple(none) if none.is_empty());
+    if keys.len() > 1 && !keys.iter().all(is_none) {
+        keys.retain(|key| !is_none(key));
+        *keys = std::mem::take(keys)
+            .into_iter()
+            .flat_map(|key| match key {
+                Expr::Tuple(keys) => keys,
+                key => vec![key],
+            })
+            .collect();
+    }
     let of_all = matches!(keys.as_slice(), [Expr::Tuple(none)] if none.is_empty());
     if of_all {
         keys.clear();

@@ -226,6 +226,7 @@ impl VisitorMut for Words {
         }
         values::in_query(query);
         order_by_all(query);
+        order_names::in_set_operation(query);
         windows::in_query(query);
         using::in_query(query);
         ControlFlow::Continue(())
@@ -497,11 +498,40 @@ const DATE_PARTS: &[&str] = &[
     "timezone_minute",
 ];
 
+/// Texts are put together with a comma between them if nothing else is asked for; with NULL between them they are NULL. DataFusion takes that for nothing.
+fn between_texts(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let unnamed = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    let is_null = |expr: &Expr| matches!(expr, Expr::Value(value) if value.value == Value::Null);
+    match list.args.as_mut_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))] => list.args.push(unnamed(text(","))),
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), FunctionArg::Unnamed(FunctionArgExpr::Expr(between))]
+            if is_null(between) =>
+        {
+            *between = text(",");
+            *value = Expr::Case {
+                case_token: AttachedToken::empty(),
+                end_token: AttachedToken::empty(),
+                operand: None,
+                conditions: vec![CaseWhen {
+                    condition: Expr::value(Value::Boolean(false)),
+                    result: std::mem::replace(value, *null()),
+                }],
+                else_result: None,
+            };
+        }
+        _ => {}
+    }
+}
+
 /// Puts the call in DataFusion's words, or gives what stands for it.
 fn in_function(function: &mut Function) -> Option<Expr> {
     let [name] = function.name.0.as_slice() else { return None };
     let name = name.as_ident().filter(|name| name.quote_style.is_none())?.value.to_ascii_lowercase();
     ordered::in_function(&name, function);
+    if matches!(name.as_str(), "string_agg" | "listagg" | "group_concat") {
+        between_texts(function);
+    }
     if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == name) {
         function.name = ObjectName::from(vec![Ident::new(*new)]);
         return None;

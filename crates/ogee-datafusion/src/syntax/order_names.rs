@@ -5,10 +5,11 @@
 //!
 //! Not here: the columns of tables, which are known later (`stars`); names of outputs in `WHERE` (`aliases`) and `HAVING` (`having`).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier, Statement,
+    TableFactor, Value,
 };
 
 use super::for_each_outside_queries;
@@ -17,6 +18,51 @@ use crate::{
     names::{base_name, normal_name},
     session::parse,
 };
+
+/// Puts positions in the place of names and expressions that the order of a set operation has from one of its branches: a name or an expression of any branch is its column, those of the
+/// first branches before those of others, as in DuckDB. DataFusion knows the names of the first branch only, and takes an expression for one over the outputs.
+pub(super) fn in_set_operation(query: &mut Query) {
+    let (SetExpr::SetOperation { .. }, Some(order)) = (&*query.body, query.order_by.as_mut()) else { return };
+    let OrderByKind::Expressions(order) = &mut order.kind else { return };
+    let (mut names, mut exprs) = (HashMap::new(), HashMap::new());
+    branches(&query.body, &mut names, &mut exprs);
+    for by in order {
+        let by = bare(&mut by.expr);
+        let position = match &*by {
+            Expr::Value(_) => None,
+            Expr::Identifier(name) => names.get(&normal_name(name)),
+            expr => exprs.get(&expr.to_string()),
+        };
+        if let Some(position) = position {
+            *by = Expr::value(Value::Number(position.to_string(), false));
+        }
+    }
+}
+
+/// Collects the positions of the outputs of `body` by name and by text; false if not all are known from the text.
+fn branches(body: &SetExpr, names: &mut HashMap<String, usize>, exprs: &mut HashMap<String, usize>) -> bool {
+    match body {
+        SetExpr::Select(select) => select.projection.iter().enumerate().all(|(at, item)| {
+            let (expr, name) = match item {
+                SelectItem::ExprWithAlias { expr, alias } => (expr, normal_name(alias)),
+                SelectItem::UnnamedExpr(expr) => (expr, base_name(expr)),
+                _ => return false,
+            };
+            names.entry(name).or_insert(at + 1);
+            exprs.entry(expr.to_string()).or_insert(at + 1);
+            true
+        }),
+        SetExpr::Query(query) => branches(&query.body, names, exprs),
+        SetExpr::SetOperation { left, right, set_quantifier, .. } => {
+            let is_by_name = matches!(
+                set_quantifier,
+                SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName
+            );
+            !is_by_name && branches(left, names, exprs) && branches(right, names, exprs)
+        }
+        _ => false,
+    }
+}
 
 /// Whether the order of `query` has names that may be a column's and are an output's: `FROM` of its `SELECT` then tells.
 pub(crate) fn has_shared_names(query: &mut Query) -> bool {

@@ -147,6 +147,9 @@ impl Visitor for Refusals {
         let modified = select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.is_any_set());
         unless(modified, "a modifier such as SQL_CALC_FOUND_ROWS or STRAIGHT_JOIN", "leave it out")?;
         unless(select.top.is_some(), "TOP", "use LIMIT")?;
+        if let Some(what) = super::windows::refused(select) {
+            return ControlFlow::Break(format!("WINDOW clause with {what}"));
+        }
         unless(select.exclude.is_some(), "EXCLUDE behind the last column", "use * EXCLUDE (..)")?;
         if let Some(into) = &select.into {
             let whole = self.into.is_some_and(|whole| std::ptr::eq(whole, select));

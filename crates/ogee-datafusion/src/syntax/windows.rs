@@ -58,6 +58,53 @@ pub(super) fn in_query(query: &mut Query) {
     whole.write_out(&mut query.order_by);
 }
 
+/// What of the windows of `select` goes on from a window in a way that there is not, if anything does.
+pub(super) fn refused(select: &Select) -> Option<String> {
+    if select.named_window.is_empty() {
+        return None;
+    }
+    let named = |name: &str| select.named_window.iter().position(|window| window.0.value.eq_ignore_ascii_case(name));
+    let bad = |spec: &WindowSpec, known: usize| {
+        let name = &spec.window_name.as_ref()?.value;
+        let Some(at) = named(name).filter(|&at| at < known) else {
+            return Some(format!("window {name}, which is not defined before it is used"));
+        };
+        let NamedWindowExpr::WindowSpec(base) = &select.named_window[at].1 else { return None };
+        if !spec.partition_by.is_empty() && !base.partition_by.is_empty() {
+            return Some(format!("PARTITION BY of what goes on from window {name}, which has partitions of its own"));
+        }
+        if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+            return Some(format!("ORDER BY of what goes on from window {name}, which has an order of its own"));
+        }
+        base.window_frame.is_some().then(|| {
+            format!(
+                "a window that goes on from {name}, which has a frame; use OVER {name}, or leave the frame out of it"
+            )
+        })
+    };
+    for (at, window) in select.named_window.iter().enumerate() {
+        if named(&window.0.value) != Some(at) {
+            return Some(format!("two windows {}", window.0.value));
+        }
+        if let NamedWindowExpr::WindowSpec(spec) = &window.1
+            && let Some(what) = bad(spec, at)
+        {
+            return Some(what);
+        }
+    }
+    let mut found = None;
+    let mut look = |expr: &mut Expr| {
+        if let Expr::Function(Function { over: Some(WindowType::WindowSpec(spec)), .. }) = expr
+            && found.is_none()
+        {
+            found = bad(spec, select.named_window.len());
+        }
+    };
+    for_each_outside_queries(&mut select.projection.clone(), &mut look);
+    for_each_outside_queries(&mut select.qualify.clone(), &mut look);
+    found
+}
+
 struct Named {
     windows: Vec<NamedWindowDefinition>,
 }
