@@ -34,6 +34,7 @@ mod engine;
 mod error;
 mod explain;
 mod expr;
+mod failing_casts;
 mod files;
 mod filter_pushdown;
 mod float_types;

@@ -8,11 +8,13 @@
 use datafusion::{
     arrow::datatypes::{DataType, IntervalUnit},
     common::{
-        Result, ScalarValue, plan_err,
+        DFSchema, Result, ScalarValue, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
-    logical_expr::{Expr, ExprSchemable, LogicalPlan, WindowFrameBound, WindowFrameUnits},
+    logical_expr::{
+        Expr, ExprSchemable, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits, expr::WindowFunction,
+    },
     optimizer::AnalyzerRule,
 };
 
@@ -37,10 +39,11 @@ impl AnalyzerRule for RangeOffsets {
                 expr.transform_up(|expr| {
                     let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
                     let frame = &call.params.window_frame;
-                    if frame.units != WindowFrameUnits::Range
-                        || text(&frame.start_bound).or(text(&frame.end_bound)).is_none()
-                    {
+                    if frame.units != WindowFrameUnits::Range {
                         return Ok(Transformed::no(Expr::WindowFunction(call)));
+                    }
+                    if text(&frame.start_bound).or(text(&frame.end_bound)).is_none() {
+                        return in_groups(call, &schema);
                     }
                     let Some(key) = call.params.order_by.first() else {
                         return Ok(Transformed::no(Expr::WindowFunction(call)));
@@ -59,6 +62,21 @@ impl AnalyzerRule for RangeOffsets {
     fn name(&self) -> &str {
         "range_offsets"
     }
+}
+
+/// `call` with a frame of whole groups of peers where DataFusion has no distances between keys: without a distance, that is the same frame.
+fn in_groups(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut has_distances = true;
+    for key in &call.params.order_by {
+        let data_type = key.expr.get_type(schema)?;
+        has_distances &= !data_type.is_nested() && !data_type.is_binary();
+    }
+    let frame = &call.params.window_frame;
+    if !has_distances {
+        call.params.window_frame =
+            WindowFrame::new_bounds(WindowFrameUnits::Groups, frame.start_bound.clone(), frame.end_bound.clone());
+    }
+    Ok(Transformed::new_transformed(Expr::WindowFunction(call), !has_distances))
 }
 
 /// The distance of `bound`, as it was written.

@@ -63,6 +63,7 @@ use crate::{
     dialect::OgeeDialect,
     engine::{Engine, StatementContext},
     explain::Explanation,
+    failing_casts::FailingCasts,
     files::{CheckedTables, FileTables},
     filter_pushdown::with_filters_above_groups,
     floats::FloatOrder,
@@ -187,6 +188,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter().try_for_each(syntax::refusals::check)?;
     statements.iter().try_for_each(syntax::check_limits)?;
     statements.iter_mut().try_for_each(syntax::schemas::tell_apart)?;
+    statements.iter_mut().for_each(syntax::fields::write_out);
     statements.iter_mut().for_each(syntax::translate);
     asof::mark(statements.iter_mut(), asof_joins)?;
     Ok(statements.into_iter().map(Statement).collect())
@@ -326,6 +328,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(NestedOrder));
         context.add_analyzer_rule(Arc::new(ConstantsLast));
         context.add_analyzer_rule(Arc::new(SlidingFrames));
+        context.add_analyzer_rule(Arc::new(FailingCasts));
         Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 

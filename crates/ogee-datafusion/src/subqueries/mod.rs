@@ -552,7 +552,7 @@ fn may_be_null(subquery: Subquery) -> Result<Subquery> {
 }
 
 /// `ogee_maybe(value)`: the value, which may be NULL for all that is known. It is called volatile so that none is found out earlier.
-fn maybe() -> ScalarUDF {
+pub(crate) fn maybe() -> ScalarUDF {
     ScalarUDF::new_from_impl(Maybe { signature: Signature::any(1, Volatility::Volatile) })
 }
 

@@ -8,7 +8,10 @@
 
 mod aliases;
 mod blobs;
+mod by_name;
 mod distinct_on;
+mod excluded;
+pub(crate) mod fields;
 mod firsts;
 pub(crate) mod from_first;
 mod grouping;
@@ -33,11 +36,11 @@ use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
     sqlparser::{
         ast::{
-            ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function,
-            FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident, JoinOperator,
-            LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
-            SetQuantifier, Statement, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
-            helpers::attached_token::AttachedToken,
+            AccessExpr, ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr,
+            Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident,
+            JoinOperator, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+            SetExpr, SetQuantifier, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
+            UnaryOperator, Value, VisitMut, VisitorMut, helpers::attached_token::AttachedToken,
         },
         keywords::Keyword,
         parser::Parser,
@@ -53,7 +56,13 @@ pub(crate) use self::{
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
     using_within::{Sources, UNKNOWN, sources as sources_within},
 };
-use crate::{Error, Result, dialect::OgeeDialect, grouping_limit, names::call, quantified, times};
+use crate::{
+    Error, Result,
+    dialect::OgeeDialect,
+    grouping_limit,
+    names::{base_name, call, normal_name},
+    quantified, times,
+};
 
 /// The keyword that `token` is.
 fn keyword(token: &Token) -> Keyword {
@@ -165,9 +174,11 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
+            using::as_queries(&mut select.from);
             with_rollup(select);
             grouping::tidy(select);
-            match samples::in_select(select).and_then(|()| Ok(distinct_on::in_select(select)?)) {
+            let tidied = samples::in_select(select).and_then(|()| excluded::in_select(select));
+            match tidied.and_then(|()| Ok(distinct_on::in_select(select)?)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(error),
             }
@@ -225,8 +236,10 @@ impl VisitorMut for Words {
             *limit = fetch.quantity.or_else(|| Some(Expr::value(Value::Number("1".to_owned(), false))));
         }
         values::in_query(query);
+        by_name::in_query(query);
         order_by_all(query);
         order_names::in_set_operation(query);
+        order_names::in_distinct(query);
         windows::in_query(query);
         using::in_query(query);
         ControlFlow::Continue(())
@@ -245,6 +258,7 @@ impl VisitorMut for Words {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         match factor {
             TableFactor::NestedJoin { table_with_joins, .. } => in_joins(table_with_joins),
+            TableFactor::Derived { subquery, alias: Some(alias), .. } => name_others(subquery, alias),
             // Series of moments are in nanoseconds.
             TableFactor::Table { args: Some(args), .. } => args.args.iter_mut().for_each(|arg| {
                 if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::TypedString(typed))) = arg
@@ -305,6 +319,10 @@ impl VisitorMut for Words {
             Expr::Array(array) if array.elem.iter().any(|element| !matches!(element, Expr::Value(_))) => {
                 *expr = call("make_array", std::mem::take(&mut array.elem));
             }
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                let is_name = matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                in_accesses(access_chain, is_name);
+            }
             Expr::Interval(_) => times::in_interval(expr),
             Expr::UnaryOp { .. } => times::in_minus(expr),
             Expr::AtTimeZone { timestamp, time_zone } => {
@@ -325,6 +343,52 @@ impl VisitorMut for Words {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// `(x).field` is `x['field']`, and a slice without an end goes to the last element, one without a start from the first; `is_name`: of a name, which has its first fields written with dots.
+fn in_accesses(accesses: &mut [AccessExpr], is_name: bool) {
+    let mut is_name = is_name;
+    for access in accesses {
+        match access {
+            AccessExpr::Dot(_) if is_name => {}
+            AccessExpr::Dot(Expr::Identifier(field)) => {
+                *access = AccessExpr::Subscript(Subscript::Index { index: text(&normal_name(field)) });
+            }
+            AccessExpr::Dot(_) => {}
+            AccessExpr::Subscript(subscript) => {
+                is_name = false;
+                if let Subscript::Slice { lower_bound, upper_bound, .. } = subscript {
+                    let bound = |number: &str| Expr::value(Value::Number(number.to_owned(), false));
+                    lower_bound.get_or_insert_with(|| bound("1"));
+                    upper_bound.get_or_insert_with(|| bound("-1"));
+                }
+            }
+        }
+    }
+}
+
+/// Names the columns of a query in `FROM` that has fewer names than columns: the others keep theirs.
+fn name_others(subquery: &Query, alias: &mut TableAlias) {
+    let named = alias.columns.len();
+    let Some(width) = width(&subquery.body).filter(|&width| named > 0 && named < width) else { return };
+    let mut first = &*subquery.body;
+    let names: Vec<Ident> = loop {
+        match first {
+            SetExpr::Select(select) => {
+                let name = |item: &SelectItem| match item {
+                    SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
+                    SelectItem::UnnamedExpr(expr) => Ident::with_quote('"', base_name(expr)),
+                    _ => Ident::new("_"),
+                };
+                break select.projection.iter().map(name).collect();
+            }
+            SetExpr::Query(query) => first = &query.body,
+            SetExpr::SetOperation { left, .. } => first = left,
+            _ => break (1..=width).map(|column| Ident::new(format!("column{column}"))).collect(),
+        }
+    };
+    let others = names.into_iter().skip(named);
+    alias.columns.extend(others.map(|name| TableAliasColumnDef { name, data_type: None }));
 }
 
 /// `GROUP BY a, b WITH ROLLUP` is `GROUP BY ROLLUP (a, b)`.

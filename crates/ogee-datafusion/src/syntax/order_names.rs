@@ -31,9 +31,30 @@ pub(super) fn in_set_operation(query: &mut Query) {
         let position = match &*by {
             Expr::Value(_) => None,
             Expr::Identifier(name) => names.get(&normal_name(name)),
+            // The tables are those of a branch.
+            Expr::CompoundIdentifier(_) => exprs.get(&by.to_string()).or_else(|| names.get(&base_name(by))),
             expr => exprs.get(&expr.to_string()),
         };
         if let Some(position) = position {
+            *by = Expr::value(Value::Number(position.to_string(), false));
+        }
+    }
+}
+
+/// Puts positions in the place of what `SELECT DISTINCT` selects and is ordered by, as an expression, which the planner looks for among the columns.
+pub(super) fn in_distinct(query: &mut Query) {
+    let (SetExpr::Select(select), Some(order)) = (&*query.body, query.order_by.as_mut()) else { return };
+    let OrderByKind::Expressions(order) = &mut order.kind else { return };
+    if !matches!(select.distinct, Some(Distinct::Distinct)) {
+        return;
+    }
+    let (mut names, mut exprs) = (HashMap::new(), HashMap::new());
+    branches(&query.body, &mut names, &mut exprs);
+    for by in order {
+        let by = bare(&mut by.expr);
+        if !matches!(by, Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+            && let Some(position) = exprs.get(&by.to_string())
+        {
             *by = Expr::value(Value::Number(position.to_string(), false));
         }
     }

@@ -14,7 +14,7 @@ use datafusion::sql::{
         DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
         GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator, LimitClause, NullsDistinctOption, ObjectName,
         PipeOperator, Query, Select, Set, SetExpr, SetOperator, Statement, TableAlias, TableConstraint, TableFactor,
-        UniqueConstraint, Visit, Visitor,
+        UnaryOperator, UniqueConstraint, Value, Visit, Visitor,
     },
 };
 
@@ -129,6 +129,11 @@ impl Visitor for Refusals {
             let instead = "use QUALIFY row_number() OVER (PARTITION BY ..) <= n";
             unless(!limit_by.is_empty(), "LIMIT .. BY", instead)?;
         }
+        if let Some(name) = super::by_name::repeated(query) {
+            return ControlFlow::Break(format!(
+                "UNION BY NAME of a query with two outputs '{name}' is not supported; name them apart"
+            ));
+        }
         if let Some(with) = &query.with {
             with.cte_tables.iter().try_for_each(in_cte)?;
             with.cte_tables.iter().filter(|_| with.recursive).try_for_each(in_recursive)?;
@@ -136,6 +141,7 @@ impl Visitor for Refusals {
         if let Some(order) = &query.order_by {
             unless(order.interpolate.is_some(), "INTERPOLATE", "use a window function")?;
             if let datafusion::sql::sqlparser::ast::OrderByKind::Expressions(by) = &order.kind {
+                by.iter().try_for_each(|by| in_order(&by.expr))?;
                 let filled = by.iter().any(|by| by.with_fill.is_some());
                 unless(filled, "ORDER BY .. WITH FILL", "use a LEFT JOIN of generate_series()")?;
             }
@@ -196,6 +202,23 @@ impl Visitor for Refusals {
             Expr::Cast { format: Some(_), .. } => refuse("CAST .. FORMAT", "use strptime() or strftime()"),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// Orders by constants, which would be no orders.
+fn in_order(by: &Expr) -> Flow {
+    match by {
+        Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_) | Value::Boolean(_) | Value::Null) => {
+            unless(
+                true,
+                &format!("ORDER BY the constant {by}"),
+                "name a column, in double quotes where it has to be quoted",
+            )
+        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(&**expr, Expr::Value(value) if matches!(value.value, Value::Number(..))) => {
+            unless(true, &format!("ORDER BY {by}, which is no column's position,"), "use ORDER BY n DESC")
+        }
+        _ => ControlFlow::Continue(()),
     }
 }
 

@@ -59,7 +59,10 @@ pub(super) fn value_of(expr: &Expr) -> Option<Expr> {
 
 fn row_among(expr: &Expr) -> Option<(Vec<Expr>, &Query, bool)> {
     let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
-    Some((row(expr)?, subquery, *negated))
+    let values = row(expr)?;
+    // Its one column has rows.
+    let is_column = values.len() != 1 && super::width(&subquery.body) == Some(1);
+    (!is_column).then_some((values, subquery, *negated))
 }
 
 /// The value of `left op ANY(right)`, or `ALL` if `all`, if that compares a row with rows.

@@ -22,7 +22,7 @@ use datafusion::sql::{
 use crate::{Error, Result, names::normal_name};
 
 /// Schemas that tables without a written one may be of.
-const DEFAULTS: &[&str] = &["public", "main"];
+pub(super) const DEFAULTS: &[&str] = &["public", "main"];
 
 /// Gives aliases to the tables of `statement` that another one could be taken for.
 ///
@@ -52,7 +52,7 @@ fn parts(name: &ObjectName) -> Option<Vec<String>> {
 }
 
 /// What the columns of a table are called by: its alias, or all of its name that is written.
-fn shown(factor: &TableFactor) -> Option<Vec<String>> {
+pub(super) fn shown(factor: &TableFactor) -> Option<Vec<String>> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. }

@@ -8,18 +8,24 @@
 
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
-    OrderBy, OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
-    WildcardAdditionalOptions,
+use datafusion::sql::sqlparser::{
+    ast::{
+        BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
+        OrderBy, OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
+        SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+        WildcardAdditionalOptions,
+    },
+    parser::Parser,
 };
 
 use super::{
     for_each_outside_queries,
     using_within::{self, Sources},
 };
-use crate::names::{call, normal_name};
+use crate::{
+    dialect::OgeeDialect,
+    names::{call, normal_name},
+};
 
 /// Writes out the joins of the `SELECT` that `query` is where an `ASOF` join has `USING`: columns of tables are not known yet, nor needed for most of them.
 pub(super) fn in_query(query: &mut Query) {
@@ -348,6 +354,31 @@ fn own_name(name: Ident, taken: &mut Option<HashSet<String>>) -> Ident {
     let mut numbered = (1..).map(|n| format!("{base}_{n}"));
     let own = numbered.find(|own| taken.insert(own.clone())).unwrap_or(base);
     Ident::with_quote('"', own)
+}
+
+/// Makes queries of joins that have one name together and columns of `USING`, which are one column of that name: `(a FULL JOIN b USING (i)) AS x` has one `x.i`. The planner would have that of
+/// each side.
+pub(super) fn as_queries(from: &mut [TableWithJoins]) {
+    let is_merging = |join: &mut Join| {
+        constraint(join).is_some_and(|on| matches!(on, JoinConstraint::Using(_) | JoinConstraint::Natural))
+    };
+    for table in from {
+        let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+        for factor in std::iter::once(&mut table.relation).chain(joined) {
+            let TableFactor::NestedJoin { table_with_joins, alias } = factor else { continue };
+            as_queries(std::slice::from_mut(&mut **table_with_joins));
+            if alias.is_none() || !table_with_joins.joins.iter_mut().any(is_merging) {
+                continue;
+            }
+            let parsed =
+                Parser::new(&OgeeDialect).try_with_sql("SELECT * FROM x").map(|mut parser| parser.parse_query());
+            let Ok(Ok(mut subquery)) = parsed else { continue };
+            if let SetExpr::Select(select) = &mut *subquery.body {
+                std::mem::swap(&mut select.from[0], table_with_joins);
+            }
+            *factor = TableFactor::Derived { lateral: false, subquery, alias: alias.take(), sample: None };
+        }
+    }
 }
 
 /// The columns of an `EXCLUDE`.

@@ -1,0 +1,46 @@
+//! Casts of constants that fail: an error of the rows that they are of, if there are any, not of the statement.
+//!
+//! DataFusion finds out while it plans, and refuses `CASE WHEN i > 0 THEN i ELSE 'none'::INT END` over rows that never come to it. An analyzer rule hides the constant from it; the cast
+//! then fails where it is evaluated.
+//!
+//! Not here: what `CASE`, `coalesce`, `AND` and `OR` leave out (`ogee_exec`).
+
+use datafusion::{
+    common::{
+        Result,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    config::ConfigOptions,
+    logical_expr::{Cast, Expr, LogicalPlan},
+    optimizer::AnalyzerRule,
+};
+
+use crate::{kept_names, subqueries::maybe};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct FailingCasts;
+
+impl AnalyzerRule for FailingCasts {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| {
+            // Rows of constants are computed while the statement is planned.
+            if matches!(node, LogicalPlan::Values(_)) {
+                return Ok(Transformed::no(node));
+            }
+            kept_names::map_expressions(node, |expr| expr.transform_up(|expr| Ok(hidden(expr))))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "failing_casts"
+    }
+}
+
+fn hidden(expr: Expr) -> Transformed<Expr> {
+    let Expr::Cast(Cast { expr: inner, field }) = expr else { return Transformed::no(expr) };
+    let fails = matches!(&*inner, Expr::Literal(value, _) if value.cast_to(field.data_type()).is_err());
+    let inner = if fails { Box::new(maybe().call(vec![*inner])) } else { inner };
+    Transformed::new_transformed(Expr::Cast(Cast { expr: inner, field }), fails)
+}
