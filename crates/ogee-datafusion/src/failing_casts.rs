@@ -8,7 +8,7 @@
 use datafusion::{
     common::{
         Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{Cast, Expr, LogicalPlan},
@@ -23,6 +23,16 @@ pub(crate) struct FailingCasts;
 
 impl AnalyzerRule for FailingCasts {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let mut any = false;
+        plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                any |= expr.exists(|expr| Ok(fails(expr)))?;
+                Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })?;
+        if !any {
+            return Ok(plan);
+        }
         plan.transform_up_with_subqueries(|node| {
             // Rows of constants are computed while the statement is planned.
             if matches!(node, LogicalPlan::Values(_)) {
@@ -38,9 +48,16 @@ impl AnalyzerRule for FailingCasts {
     }
 }
 
+/// Whether `expr` is the cast of a constant that fails.
+fn fails(expr: &Expr) -> bool {
+    let Expr::Cast(Cast { expr, field }) = expr else { return false };
+    matches!(&**expr, Expr::Literal(value, _) if value.cast_to(field.data_type()).is_err())
+}
+
 fn hidden(expr: Expr) -> Transformed<Expr> {
-    let Expr::Cast(Cast { expr: inner, field }) = expr else { return Transformed::no(expr) };
-    let fails = matches!(&*inner, Expr::Literal(value, _) if value.cast_to(field.data_type()).is_err());
-    let inner = if fails { Box::new(maybe().call(vec![*inner])) } else { inner };
-    Transformed::new_transformed(Expr::Cast(Cast { expr: inner, field }), fails)
+    if !fails(&expr) {
+        return Transformed::no(expr);
+    }
+    let Expr::Cast(Cast { expr, field }) = expr else { unreachable!("told above") };
+    Transformed::yes(Expr::Cast(Cast { expr: Box::new(maybe().call(vec![*expr])), field }))
 }

@@ -759,6 +759,8 @@ fn config() -> SessionConfig {
     options.sql_parser.parse_float_as_decimal = true;
     // Rows of a query in FROM come in its order where nothing above has another; sorts that nobody wants go with the physical plan.
     options.sql_parser.enable_subquery_sort_elimination = false;
+    // It loses the names of fields that are keys of joins, as in `ON t.s.a + 1 = u.b`.
+    options.optimizer.enable_leaf_expression_pushdown = false;
     options.sql_parser.default_null_ordering = "nulls_max".to_owned();
     options.sql_parser.dialect = Dialect::Generic;
     options.explain.physical_plan_only = true;

@@ -64,8 +64,12 @@ fn tables(from: &[TableWithJoins]) -> Option<Vec<Table>> {
     for table in from {
         for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
             match factor {
-                TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                // Its conditions see the tables, the query its alias.
+                TableFactor::NestedJoin { table_with_joins, alias } => {
                     found.extend(tables(std::slice::from_ref(table_with_joins))?);
+                    found.extend(
+                        alias.as_ref().map(|alias| Table { shown: vec![normal_name(&alias.name)], is_aliased: true }),
+                    );
                 }
                 TableFactor::Derived { alias: None, .. } => {}
                 factor => {

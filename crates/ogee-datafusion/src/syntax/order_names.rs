@@ -52,7 +52,7 @@ pub(super) fn in_distinct(query: &mut Query) {
     branches(&query.body, &mut names, &mut exprs);
     for by in order {
         let by = bare(&mut by.expr);
-        if !matches!(by, Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        if !matches!(by, Expr::Value(_) | Expr::Identifier(_))
             && let Some(position) = exprs.get(&by.to_string())
         {
             *by = Expr::value(Value::Number(position.to_string(), false));
