@@ -33,6 +33,11 @@ impl Drop for Planned {
     }
 }
 
+/// The statement that is planned on this thread, for what goes on when it runs and waits for nothing either.
+pub(crate) fn current() -> Option<Arc<StatementContext>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
 /// # Errors
 /// The statement that is planned here was interrupted.
 pub(crate) fn check() -> Result<()> {

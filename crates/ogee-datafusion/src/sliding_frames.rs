@@ -11,7 +11,12 @@
 //!
 //! Not here: sums, counts and extrema, which are the engine's (`ogee_exec::window`).
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use datafusion::{
     arrow::{
@@ -36,7 +41,9 @@ use datafusion::{
     physical_expr::{PhysicalExpr, PhysicalSortExpr},
 };
 
-use crate::kept_names;
+use ogee_exec::ExecError;
+
+use crate::{StatementContext, checkpoint, error::to_datafusion, kept_names};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -68,7 +75,8 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
                 return Transformed::no(Expr::WindowFunction(call));
             };
             let Some(way) = Way::of(function.name()) else { return Transformed::no(Expr::WindowFunction(call)) };
-            let function = AggregateUDF::new_from_impl(Anew { inner: Arc::clone(function), way });
+            let statement = Statement(checkpoint::current());
+            let function = AggregateUDF::new_from_impl(Anew { inner: Arc::clone(function), way, statement });
             call.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(function));
             Transformed::yes(Expr::WindowFunction(call))
         }
@@ -112,6 +120,38 @@ impl Way {
 struct Anew {
     inner: Arc<AggregateUDF>,
     way: Way,
+    statement: Statement,
+}
+
+/// The statement that frames are of. It takes no part in comparisons.
+#[derive(Clone)]
+struct Statement(Option<Arc<StatementContext>>);
+
+impl Statement {
+    /// # Errors
+    /// It was interrupted: DataFusion goes through the frames of a partition without a pause.
+    fn check(&self) -> Result<()> {
+        let is_interrupted = self.0.as_ref().is_some_and(|statement| statement.is_interrupted());
+        if is_interrupted { Err(to_datafusion(ExecError::Cancelled)) } else { Ok(()) }
+    }
+}
+
+impl PartialEq for Statement {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Statement {}
+
+impl Hash for Statement {
+    fn hash<H: Hasher>(&self, _state: &mut H) {}
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("statement")
+    }
 }
 
 impl AggregateUDFImpl for Anew {
@@ -172,7 +212,7 @@ impl AggregateUDFImpl for Anew {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let maker = Maker::new(&self.inner, &args);
+        let maker = Maker::new(&self.inner, &self.statement, &args);
         Ok(match self.way {
             Way::Stacks if !args.is_distinct => {
                 let last = maker.make()?;
@@ -222,6 +262,7 @@ impl AggregateUDFImpl for Anew {
 #[derive(Debug)]
 struct Maker {
     function: Arc<AggregateUDF>,
+    statement: Statement,
     return_field: FieldRef,
     schema: Schema,
     ignore_nulls: bool,
@@ -234,9 +275,10 @@ struct Maker {
 }
 
 impl Maker {
-    fn new(function: &Arc<AggregateUDF>, args: &AccumulatorArgs<'_>) -> Self {
+    fn new(function: &Arc<AggregateUDF>, statement: &Statement, args: &AccumulatorArgs<'_>) -> Self {
         Self {
             function: Arc::clone(function),
+            statement: statement.clone(),
             return_field: Arc::clone(&args.return_field),
             schema: args.schema.clone(),
             ignore_nulls: args.ignore_nulls,
@@ -249,7 +291,10 @@ impl Maker {
         }
     }
 
+    /// # Errors
+    /// The statement was interrupted.
     fn make(&self) -> Result<Box<dyn Accumulator>> {
+        self.statement.check()?;
         self.function.accumulator(AccumulatorArgs {
             return_field: Arc::clone(&self.return_field),
             schema: &self.schema,

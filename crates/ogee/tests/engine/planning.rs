@@ -103,6 +103,9 @@ fn interrupts_are_heard_while_a_statement_is_planned() {
         format!("CREATE TABLE made AS SELECT {windows} FROM t"),
         "EXPLAIN ANALYZE SELECT count(*) FROM range(1000000) AS a(v), range(1000000) AS b(w) WHERE v * w % 7 = 3"
             .to_owned(),
+        // One partition, each of whose frames is put together anew.
+        "SELECT string_agg(v::varchar, ',') OVER (ORDER BY v ROWS 500000 PRECEDING) FROM range(1000000) AS t(v)"
+            .to_owned(),
     ] {
         let asked = thread::scope(|scope| {
             let asked = scope.spawn(|| {
