@@ -28,6 +28,7 @@ mod csv;
 mod ctes;
 mod decimals;
 mod deep_expressions;
+mod dependencies;
 mod depth;
 mod dialect;
 mod engine;

@@ -59,6 +59,7 @@ use crate::{
     csv::CsvFormats,
     ctes,
     deep_expressions::{self, DeepExpressions},
+    dependencies::with_dependencies,
     depth,
     dialect::OgeeDialect,
     engine::{Engine, StatementContext},
@@ -260,7 +261,7 @@ impl Session {
         let pieces = deep_expressions::Planner::default();
         analyzer_rules.insert(0, Arc::new(DeepExpressions::new(pieces.clone())));
         let logical_rules = with_filters_above_groups(asof::with_left_filters(optimizer_rules()));
-        let logical_rules = guarded(with_single_keys(with_fresh_schemas(logical_rules)));
+        let logical_rules = guarded(with_dependencies(with_single_keys(with_fresh_schemas(logical_rules))));
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
