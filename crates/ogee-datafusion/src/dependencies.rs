@@ -71,7 +71,9 @@ impl OptimizerRule for Dependencies {
 /// What the keys of `aggregate` determine, if its schema says otherwise.
 fn right(aggregate: &Aggregate) -> Option<FunctionalDependencies> {
     let keys = &aggregate.group_expr;
-    if keys.len() < 2 || matches!(keys.as_slice(), [Expr::GroupingSet(_), ..]) {
+    // A key that is there twice is one column.
+    let are_columns = keys.len() + aggregate.aggr_expr.len() == aggregate.schema.fields().len();
+    if keys.len() < 2 || !are_columns || matches!(keys.as_slice(), [Expr::GroupingSet(_), ..]) {
         return None;
     }
     let known = aggregate.schema.functional_dependencies();

@@ -52,7 +52,11 @@ impl OptimizerRule for EqualityKeys {
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Join(mut join) = plan else { return Ok(Transformed::no(plan)) };
         if join.join_type != JoinType::Inner {
-            return self.keys.rewrite(LogicalPlan::Join(join), config);
+            // Nor is `=` a key beside others for which NULL equals NULL, such as those of a semi join that was an inner one.
+            return match join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
+                true => Ok(Transformed::no(LogicalPlan::Join(join))),
+                false => self.keys.rewrite(LogicalPlan::Join(join), config),
+            };
         }
         let (aside, others): (Vec<Expr>, Vec<Expr>) =
             join.filter.take().into_iter().flat_map(split_conjunction_owned).partition(is_null_equality);
