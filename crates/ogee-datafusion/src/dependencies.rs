@@ -2,7 +2,8 @@
 //!
 //! A column that is a key of an input determines the other columns of a grouping of it only where it is a key of all of that input. DataFusion has it do so, too, where the input is a join that
 //! repeats it: of `SELECT d.k, x FROM (SELECT DISTINCT k FROM t) AS d CROSS JOIN u GROUP BY d.k, x` it takes `k` for unique. A join with that kept one row of several, and `ORDER BY k, x` sorted by
-//! `k`. Before each rule that asks, groupings get the dependencies that they have.
+//! `k`. Before each rule that asks, groupings get the dependencies that they have, and lists that become rows none. `DISTINCT`, whose rule makes groupings of those below first, is left out only over
+//! a grouping by what it selects.
 //!
 //! Not here: who asks: `replace_distinct_aggregate`, `eliminate_join`, `eliminate_duplicated_expr`, `optimize_projections`.
 
@@ -10,11 +11,11 @@ use std::sync::Arc;
 
 use datafusion::{
     common::{
-        Dependency, FunctionalDependence, FunctionalDependencies,
+        Column, DFSchema, DFSchemaRef, Dependency, FunctionalDependence, FunctionalDependencies,
         tree_node::{Transformed, TreeNodeRecursion},
     },
     error::Result,
-    logical_expr::{Aggregate, Expr, LogicalPlan},
+    logical_expr::{Aggregate, Distinct, Expr, LogicalPlan},
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
@@ -28,9 +29,71 @@ const ASKING: &[&str] =
 pub(crate) fn with_dependencies(rules: Vec<Rule>) -> Vec<Rule> {
     let before = |rule: Rule| {
         let asks = ASKING.contains(&rule.name());
+        let rule = match rule.name() {
+            "replace_distinct_aggregate" => Arc::new(DistinctGroups { rule }) as Rule,
+            _ => rule,
+        };
         asks.then(|| Arc::new(Dependencies) as Rule).into_iter().chain([rule])
     };
     rules.into_iter().flat_map(before).collect()
+}
+
+/// Makes groupings of `DISTINCT`.
+#[derive(Debug)]
+struct DistinctGroups {
+    rule: Rule,
+}
+
+impl OptimizerRule for DistinctGroups {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Distinct(Distinct::All(input)) = plan else { return self.rule.rewrite(plan, config) };
+        let columns: Vec<Column> = input.schema().columns();
+        if columns.is_empty() || is_grouped_by(&input, &columns) {
+            return self.rule.rewrite(LogicalPlan::Distinct(Distinct::All(input)), config);
+        }
+        let keys = columns.into_iter().map(Expr::Column).collect();
+        Ok(Transformed::yes(LogicalPlan::Aggregate(Aggregate::try_new(input, keys, Vec::new())?)))
+    }
+}
+
+/// Whether `plan` has each combination of `columns` once since it is grouped by some of them.
+fn is_grouped_by(plan: &LogicalPlan, columns: &[Column]) -> bool {
+    match plan {
+        LogicalPlan::Filter(filter) => is_grouped_by(&filter.input, columns),
+        LogicalPlan::Sort(sort) => is_grouped_by(&sort.input, columns),
+        LogicalPlan::Limit(limit) => is_grouped_by(&limit.input, columns),
+        LogicalPlan::Projection(projection) => {
+            let column = |column: &Column| {
+                let at = projection.schema.maybe_index_of_column(column)?;
+                match projection.expr[at].clone().unalias() {
+                    Expr::Column(column) => Some(column),
+                    _ => None,
+                }
+            };
+            is_grouped_by(&projection.input, &columns.iter().filter_map(column).collect::<Vec<_>>())
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let column = |column: &Column| {
+                let at = alias.schema.maybe_index_of_column(column)?;
+                Some(alias.input.schema().columns().swap_remove(at))
+            };
+            is_grouped_by(&alias.input, &columns.iter().filter_map(column).collect::<Vec<_>>())
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+            let is_set = matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_), ..]);
+            !is_set && aggregate.schema.columns()[..keys].iter().all(|key| columns.contains(key))
+        }
+        _ => false,
+    }
 }
 
 #[derive(Debug)]
@@ -48,7 +111,11 @@ impl OptimizerRule for Dependencies {
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let mut any = false;
         plan.apply_with_subqueries(|node| {
-            any |= matches!(node, LogicalPlan::Aggregate(aggregate) if right(aggregate).is_some());
+            any |= match node {
+                LogicalPlan::Aggregate(aggregate) => right(aggregate).is_some(),
+                LogicalPlan::Unnest(unnest) => has_any(&unnest.schema),
+                _ => false,
+            };
             Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         if !any {
@@ -57,15 +124,28 @@ impl OptimizerRule for Dependencies {
         // What is above has its dependencies from there.
         plan.transform_up_with_subqueries(|node| {
             let mut node = node.recompute_schema()?;
-            if let LogicalPlan::Aggregate(aggregate) = &mut node
-                && let Some(right) = right(aggregate)
-            {
-                let schema = aggregate.schema.as_ref().clone().with_functional_dependencies(right)?;
-                aggregate.schema = Arc::new(schema);
+            match &mut node {
+                LogicalPlan::Aggregate(aggregate) => {
+                    if let Some(right) = right(aggregate) {
+                        aggregate.schema = with(&aggregate.schema, right)?;
+                    }
+                }
+                LogicalPlan::Unnest(unnest) => {
+                    unnest.schema = with(&unnest.schema, FunctionalDependencies::empty())?;
+                }
+                _ => {}
             }
             Ok(Transformed::yes(node))
         })
     }
+}
+
+fn has_any(schema: &DFSchema) -> bool {
+    schema.functional_dependencies().iter().next().is_some()
+}
+
+fn with(schema: &DFSchema, dependencies: FunctionalDependencies) -> Result<DFSchemaRef> {
+    Ok(Arc::new(schema.clone().with_functional_dependencies(dependencies)?))
 }
 
 /// What the keys of `aggregate` determine, if its schema says otherwise.
