@@ -14,6 +14,8 @@ SCALE ?= 1
 ROWS ?= 10000000
 THREADS ?= 2
 QUERIES ?= 200000
+# Where the random queries of `differential` begin: the same ones each time, so that a change is not held up by what it did not do.
+SEED ?= 1
 LIMITS ?= none,4GB,1GB,512MB,256MB
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
@@ -83,18 +85,20 @@ suite-duckdb: $(VENV)/.done ## The expected answers of the SQL suite are DuckDB'
 	$(VENV)/bin/python tests/sql/duckdb_answers.py
 
 .PHONY: differential
-differential: $(VENV)/.done ## Random queries against DuckDB; more with ARGS="--rounds 1000 --seconds 3600"
+differential: $(VENV)/.done ## Random queries of one seed against DuckDB (SEED="$$(date +%s)" for others); more with ARGS="--rounds 1000 --seconds 3600"
 	@# As in test-rust, so that features are the same and nothing is built twice.
 	$(CARGO) test --workspace --no-run --quiet
-	$(VENV)/bin/python tests/differential/differential.py --shell target/debug/ogee $(ARGS)
-	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seconds 45 $(SMALL)
-	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seconds 15 --judge sqlite $(SMALL)
+	$(VENV)/bin/python tests/differential/differential.py --shell target/debug/ogee --seed $(SEED) $(ARGS)
+	$(VENV)/bin/python tests/differential/grids.py --shell target/debug/ogee --seed $(SEED) --queries 60
+	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seed $(SEED) --seconds 45 $(SMALL)
+	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seed $(SEED) --seconds 15 --judge sqlite $(SMALL)
 
 .PHONY: differential-long
 differential-long: $(VENV)/.done ## 200,000 random queries of a release build, all differences listed; QUERIES, SMALL="--seed N" to repeat
 	$(CARGO) build --release -p ogee-cli
 	$(VENV)/bin/python tests/differential/small.py --shell target/release/ogee --seconds 36000 --databases $$(($(QUERIES) / 100)) \
 		--keep-going --check --never $(SMALL)
+	$(VENV)/bin/python tests/differential/grids.py --shell target/release/ogee --queries 2000
 	OGEE_ROUNDS=50000 $(CARGO) test --release -p ogee --test engine mutations::
 	OGEE_ROUNDS=1000 $(CARGO) test --release -p ogee --test engine oracles::
 

@@ -432,7 +432,7 @@ class Grammar(Expressions):
             sql = f"{self.rng.choice(['bool_and', 'bool_or'])}({v(BOOL)}){passes}"
         elif kind == NUM:
             sql = self.rng.choice([f"avg({v(INT)}){passes}", f"sum({distinct}{v(NUM, 0)}){passes}", f"avg({v(NUM, 0)}){passes}", f"min({v(NUM)}){passes}",
-                                   f"median({v(NUM)}){passes}", f"stddev({v(NUM, 0)}){passes}"])
+                                   f"median({v(NUM)}){passes}", f"round(stddev({v(NUM, 0)}){passes}, 6)"])
         elif kind == DEC:
             sql = self.rng.choice([f"CAST(sum({distinct}{v(DEC, 0)}){passes} AS DECIMAL(18,2))", f"max({v(DEC)}){passes}"])
         elif kind == INTERVAL:
