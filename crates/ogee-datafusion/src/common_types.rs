@@ -2,8 +2,11 @@
 //!
 //! * It keeps the sum of a date and an interval a date, and drops the hours. The date becomes a timestamp where the interval has a time of day, or may have one. A sum
 //!   with whole days, months and years stays a date: its value is the same, and files are pruned by it.
+//! * It takes the number in `date + 31` for an interval of so many nanoseconds, of which 64 bits hold 292 years. It is a number of days.
 //! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float; so it does where one of both is chosen (`float_types`).
 //! * It divides decimals as decimals (see `quotients`).
+
+use std::sync::Arc;
 
 use datafusion::{
     arrow::datatypes::{DataType, TimeUnit},
@@ -12,7 +15,9 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
-    logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, utils::merge_schema},
+    logical_expr::{
+        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, cast, utils::merge_schema,
+    },
     optimizer::AnalyzerRule,
 };
 
@@ -116,12 +121,42 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             list.list.iter_mut().filter(|item| is_decimal(item)).for_each(|item| to_type_of(item, &list.expr));
             return Transformed::yes(Expr::InList(list));
         }
+        Expr::InList(mut list)
+            if list.list.iter().any(is_float) && std::iter::once(&*list.expr).chain(&list.list).any(is_decimal) =>
+        {
+            let decimals = std::iter::once(&mut *list.expr).chain(&mut list.list).filter(|item| is_decimal(item));
+            decimals.for_each(to_float);
+            return Transformed::yes(Expr::InList(list));
+        }
+        Expr::Between(mut between)
+            if [&between.expr, &between.low, &between.high].into_iter().any(|side| is_decimal(side))
+                && (is_float(&between.low) || is_float(&between.high)) =>
+        {
+            let sides = [&mut between.expr, &mut between.low, &mut between.high];
+            sides.into_iter().filter(|side| is_decimal(side)).for_each(|side| to_float(side));
+            return Transformed::yes(Expr::Between(between));
+        }
+        Expr::InSubquery(mut query) if are_mixed(&query.expr, &query.subquery, schema) => {
+            (query.subquery, _) = (floats(query.subquery), to_float(&mut query.expr));
+            return Transformed::yes(Expr::InSubquery(query));
+        }
+        Expr::SetComparison(mut query) if are_mixed(&query.expr, &query.subquery, schema) => {
+            (query.subquery, _) = (floats(query.subquery), to_float(&mut query.expr));
+            return Transformed::yes(Expr::SetComparison(query));
+        }
         _ => {}
     }
     let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
         return Transformed::no(expr);
     };
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    let is_count = |expr: &Expr| matches!(expr.get_type(schema), Ok(data_type) if data_type.is_integer());
+    if is_date(&left) && is_count(&right) {
+        return Transformed::yes(days_from(*left, op, *right));
+    }
+    if op == Operator::Plus && is_count(&left) && is_date(&right) {
+        return Transformed::yes(days_from(*right, op, *left));
+    }
     let to_moment = |expr: Expr| Box::new(cast(expr, DataType::Timestamp(TimeUnit::Microsecond, None)));
     let (left, right, changed) = if is_date(&left) && has_time(&right, schema) {
         (to_moment(*left), right, true)
@@ -132,6 +167,44 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     };
     let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
     if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+}
+
+/// Whether a float is looked for among decimals, or the other way around.
+fn are_mixed(expr: &Expr, subquery: &Subquery, schema: &DFSchema) -> bool {
+    let [field] = &subquery.subquery.schema().fields()[..] else { return false };
+    let Ok(data_type) = expr.get_type(schema) else { return false };
+    let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..));
+    let is_float = |data_type: &DataType| matches!(data_type, DataType::Float32 | DataType::Float64);
+    is_float(&data_type) && is_decimal(field.data_type()) || is_decimal(&data_type) && is_float(field.data_type())
+}
+
+/// `subquery` with floats of its one column.
+fn floats(subquery: Subquery) -> Subquery {
+    let plan = Arc::clone(&subquery.subquery);
+    let column = plan.schema().columns().into_iter().map(|column| {
+        let name = column.name.clone();
+        cast(Expr::Column(column), DataType::Float64).alias(name)
+    });
+    match Projection::try_new(column.collect(), Arc::clone(&plan)) {
+        Ok(projection) => subquery.with_plan(Arc::new(LogicalPlan::Projection(projection))),
+        Err(_) => subquery,
+    }
+}
+
+/// The day that is `count` days after `date`, or before it.
+fn days_from(date: Expr, op: Operator, count: Expr) -> Expr {
+    let known = match &count {
+        Expr::Literal(value, _) => value.cast_to(&DataType::Int32).ok(),
+        _ => None,
+    };
+    if let Some(ScalarValue::Int32(Some(days))) = known {
+        // Statistics of files are asked about dates and intervals.
+        let interval = ScalarValue::new_interval_mdn(0, days, 0);
+        return Expr::BinaryExpr(BinaryExpr::new(Box::new(date), op, Box::new(Expr::Literal(interval, None))));
+    }
+    let day = cast(cast(date, DataType::Int32), DataType::Int64);
+    let moved = BinaryExpr::new(Box::new(day), op, Box::new(cast(count, DataType::Int64)));
+    cast(cast(Expr::BinaryExpr(moved), DataType::Int32), DataType::Date32)
 }
 
 /// Whether `expr` is an interval that is not known to be one of whole days.

@@ -4,6 +4,7 @@
 //!   (b AND c)`. As in PostgreSQL and DuckDB, `NOT`, `AND` and `OR` bind less than it.
 //! * From least to most: comparisons; `LIKE`, `IN` and `BETWEEN`; `||` and operators of lists; `|`, `&`, `<<` and `>>`; `+` and `-`; `*`, `/`, `//` and `%`; powers;
 //!   signs. To the parser `^` is an exclusive or, which binds less than `+`, and a sign less than it.
+//! * `x IN ((SELECT a), b)` is a list. The parser would take what is behind two parentheses for the only query.
 //! * `x ISNULL` and `x NOTNULL` are conditions. The parser would take the word for a name of the output.
 //!
 //! Not here: what statements mean.
@@ -102,6 +103,10 @@ impl Dialect for OgeeDialect {
             let left = Box::new(left.clone());
             return Some(Ok(if is_null { Expr::IsNull(left) } else { Expr::IsNotNull(left) }));
         }
+        if let Some(negated) = list_with_query(parser) {
+            let expr = Box::new(left.clone());
+            return Some(parse_list(parser).map(|list| Expr::InList { expr, list, negated }));
+        }
         let same = parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]);
         if !same && !parser.parse_keywords(&[IS, DISTINCT, FROM]) {
             return None;
@@ -187,6 +192,52 @@ impl Dialect for OgeeDialect {
         supports_select_item_multi_column_alias,
         supports_xml_expressions,
     }
+}
+
+/// Behind `[NOT] IN`, which is read, if a list follows that begins with a query in parentheses: whether there is a `NOT`.
+fn list_with_query(parser: &mut Parser) -> Option<bool> {
+    use Keyword::{EXCEPT, FETCH, INTERSECT, LIMIT, OFFSET, ORDER, UNION};
+    let words = parser.peek_tokens_ref::<4>().map(|token| match &token.token {
+        Token::Word(word) => Some(word.keyword),
+        Token::LParen => None,
+        _ => Some(Keyword::NoKeyword),
+    });
+    let negated = match words {
+        [Some(Keyword::IN), None, None, _] => false,
+        [Some(Keyword::NOT), Some(Keyword::IN), None, None] => true,
+        _ => return None,
+    };
+    let mut open = 0_usize;
+    let mut tokens = (0..).map(|nth| parser.peek_nth_token_no_skip(nth).token);
+    for token in tokens.by_ref() {
+        match token {
+            Token::LParen => open += 1,
+            Token::RParen if open == 2 => break,
+            Token::RParen => open -= 1,
+            Token::EOF => return None,
+            _ => {}
+        }
+    }
+    // What goes on behind the parentheses within goes on as a query, or is part of a list.
+    match tokens.find(|token| !matches!(token, Token::Whitespace(_)))? {
+        Token::RParen | Token::EOF => return None,
+        Token::Word(word) if matches!(word.keyword, EXCEPT | FETCH | INTERSECT | LIMIT | OFFSET | ORDER | UNION) => {
+            return None;
+        }
+        _ => {}
+    }
+    if negated {
+        parser.advance_token();
+    }
+    parser.advance_token();
+    Some(negated)
+}
+
+fn parse_list(parser: &mut Parser) -> Result<Vec<Expr>, ParserError> {
+    parser.expect_token(&Token::LParen)?;
+    let list = parser.parse_comma_separated(Parser::parse_expr)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(list)
 }
 
 /// Whether `token` asks for NULL, or for anything else.

@@ -13,11 +13,14 @@ use datafusion::{
         DFSchema, Result,
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
-    logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast},
+    logical_expr::{Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast},
 };
 
 /// Functions that give one of their arguments, or a list of them.
 const CHOOSING: &[&str] = &["coalesce", "greatest", "ifnull", "least", "make_array", "nullif", "nvl", "nvl2"];
+
+/// Functions that look for their second argument in the list that is their first.
+const SEEKING: &[&str] = &["array_has", "array_position", "array_positions", "array_remove", "array_remove_all"];
 
 fn is_float(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float16 | DataType::Float32 | DataType::Float64)
@@ -78,15 +81,16 @@ fn to_float(expr: Expr) -> Expr {
 
 fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let columns = union.inputs.iter().map(|input| input.schema().fields().len()).min().unwrap_or(0);
-    let types = |column: usize| union.inputs.iter().map(move |input| input.schema().field(column).data_type());
-    let mixed: Vec<usize> = (0..columns).filter(|&column| are_mixed(types(column))).collect();
+    let types =
+        |column: usize| -> Vec<_> { union.inputs.iter().flat_map(|input| types_below(input, column)).collect() };
+    let mixed: Vec<usize> = (0..columns).filter(|&column| are_mixed(types(column).iter())).collect();
     if mixed.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Union(union)));
+        return with_its_names(union);
     }
     let of_floats = |input: &Arc<LogicalPlan>| {
         let column = |(nth, (relation, field)): (usize, (Option<&_>, &Arc<_>))| {
             let column = Expr::Column((relation, field).into());
-            match mixed.contains(&nth) && is_decimal(input.schema().field(nth).data_type()) {
+            match mixed.contains(&nth) && types_below(input, nth).iter().any(is_decimal) {
                 true => to_float(column).alias_qualified(relation.cloned(), input.schema().field(nth).name()),
                 false => column,
             }
@@ -96,6 +100,39 @@ fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     };
     let inputs = union.inputs.iter().map(of_floats).collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+/// The types that a column of `plan` is made of: a union in a union has that of its first input until it is coerced.
+fn types_below(plan: &LogicalPlan, column: usize) -> Vec<DataType> {
+    match plan {
+        LogicalPlan::Union(union) => union.inputs.iter().flat_map(|input| types_below(input, column)).collect(),
+        LogicalPlan::Distinct(Distinct::All(input)) => types_below(input, column),
+        plan => plan.schema().fields().get(column).map(|field| field.data_type().clone()).into_iter().collect(),
+    }
+}
+
+/// `union` of inputs with its names: DataFusion moves what is cast above a union below it by them, where an input is another set operation with names of its own.
+fn with_its_names(union: Union) -> Result<Transformed<LogicalPlan>> {
+    let names: Vec<String> = union.schema.fields().iter().map(|field| field.name().clone()).collect();
+    let is_named = |input: &Arc<LogicalPlan>| {
+        let fields = input.schema().fields();
+        matches!(**input, LogicalPlan::Projection(_))
+            || fields.len() != names.len()
+            || fields.iter().zip(&names).all(|(field, name)| field.name() == name)
+    };
+    if union.inputs.iter().all(is_named) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let named = |input: &Arc<LogicalPlan>| {
+        if is_named(input) {
+            return Ok(Arc::clone(input));
+        }
+        let columns = input.schema().columns().into_iter().zip(&names);
+        let columns = columns.map(|(column, name)| Expr::Column(column).alias(name.clone()));
+        Ok(Arc::new(LogicalPlanBuilder::from(Arc::clone(input)).project(columns)?.build()?))
+    };
+    let inputs = union.inputs.iter().map(named).collect::<Result<Vec<_>>>()?;
+    Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema: union.schema })))
 }
 
 /// The values were cast when they were put together: from floats to decimals.
@@ -127,29 +164,49 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
     let type_of = |expr: &Expr| expr.get_type(schema).unwrap_or(DataType::Null);
     match expr {
         Expr::ScalarFunction(mut call) if CHOOSING.contains(&call.func.name()) => {
-            let types: Vec<DataType> = call.args.iter().map(type_of).collect();
-            if !are_mixed(types.iter()) {
-                return Ok(Transformed::no(Expr::ScalarFunction(call)));
-            }
-            for (arg, _) in call.args.iter_mut().zip(&types).filter(|(_, data_type)| is_decimal(data_type)) {
-                *arg = to_float(std::mem::take(arg));
+            let changed = mix(call.args.iter_mut().collect(), schema);
+            let call = Expr::ScalarFunction(call);
+            Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
+        }
+        Expr::ScalarFunction(mut call) if SEEKING.contains(&call.func.name()) && call.args.len() > 1 => {
+            let types = (type_of(&call.args[0]), type_of(&call.args[1]));
+            match types {
+                (DataType::List(item), sought) if is_decimal(item.data_type()) && is_float(&sought) => {
+                    let floats = DataType::List(Arc::new(item.as_ref().clone().with_data_type(DataType::Float64)));
+                    call.args[0] = cast(std::mem::take(&mut call.args[0]), floats);
+                }
+                (DataType::List(item), sought) if is_float(item.data_type()) && is_decimal(&sought) => {
+                    call.args[1] = to_float(std::mem::take(&mut call.args[1]));
+                }
+                _ => return Ok(Transformed::no(Expr::ScalarFunction(call))),
             }
             Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
         Expr::Case(mut case) => {
-            let types: Vec<DataType> = results(&mut case).into_iter().map(|result| type_of(result)).collect();
-            if !are_mixed(types.iter()) {
-                return Ok(Transformed::no(Expr::Case(case)));
-            }
-            for (result, data_type) in results(&mut case).into_iter().zip(&types) {
-                if is_decimal(data_type) {
-                    *result = to_float(std::mem::take(result));
-                }
-            }
-            Ok(Transformed::yes(Expr::Case(case)))
+            let changed = mix(compared(&mut case), schema) | mix(results(&mut case), schema);
+            let case = Expr::Case(case);
+            Ok(if changed { Transformed::yes(case) } else { Transformed::no(case) })
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Makes floats of the decimals among `exprs` if some are floats; whether there are any.
+fn mix(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
+    let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+    if !are_mixed(types.iter()) {
+        return false;
+    }
+    for (expr, _) in exprs.into_iter().zip(&types).filter(|(_, data_type)| is_decimal(data_type)) {
+        *expr = to_float(std::mem::take(expr));
+    }
+    true
+}
+
+/// What `CASE x WHEN y` compares.
+fn compared(case: &mut Case) -> Vec<&mut Expr> {
+    let Some(expr) = &mut case.expr else { return Vec::new() };
+    std::iter::once(&mut **expr).chain(case.when_then_expr.iter_mut().map(|(when, _)| &mut **when)).collect()
 }
 
 fn results(case: &mut Case) -> Vec<&mut Expr> {

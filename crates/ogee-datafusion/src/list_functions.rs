@@ -6,6 +6,7 @@
 //!   refuses them, and decimals of different scales.
 //! * `list_contains` knows that a NULL among the elements is none of the values that are looked for.
 //! * `list_concat` takes a list that is NULL for an empty one: of NULL alone it is empty. DataFusion makes NULL of it.
+//! * `list_distinct` leaves NULL out. DataFusion keeps one.
 //! * `array_to_string` of a list whose elements are all NULL is NULL, as `string_agg` of them is. DataFusion makes it empty.
 //!
 //! Not here: `length`, `concat` and `||`, which take text too (`lists`), and comparisons with `ANY` and `ALL` of a list (`quantified`).
@@ -16,7 +17,7 @@ use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array, new_null_array},
         buffer::OffsetBuffer,
-        compute::{cast, nullif, take},
+        compute::{cast, filter, nullif, take},
         datatypes::{DataType, Field, FieldRef},
     },
     common::{Result, ScalarValue},
@@ -29,6 +30,7 @@ use datafusion::{
         make_array::make_array_udf,
         position::{array_position_udf, array_positions_udf},
         remove::{array_remove_all_udf, array_remove_udf},
+        set_ops::array_distinct_udf,
         string::array_to_string_udf,
     },
     logical_expr::{
@@ -58,7 +60,11 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         cardinality_udf(),
     ];
     let mended = counted.into_iter().map(|function| (function, Mend::Counts));
-    let others = [(array_concat_udf(), Mend::NullIsEmpty), (array_to_string_udf(), Mend::NothingIsNull)];
+    let others = [
+        (array_concat_udf(), Mend::NullIsEmpty),
+        (array_to_string_udf(), Mend::NothingIsNull),
+        (array_distinct_udf(), Mend::WithoutNull),
+    ];
     mended.chain(others).map(|(function, mend)| ScalarUDF::new_from_impl(Mended::new(function, mend))).collect()
 }
 
@@ -69,6 +75,8 @@ enum Mend {
     Counts,
     /// A list that is NULL has no elements.
     NullIsEmpty,
+    /// No element is NULL.
+    WithoutNull,
     /// Of elements that are all NULL comes NULL.
     NothingIsNull,
 }
@@ -194,7 +202,7 @@ impl ScalarUDFImpl for Mended {
                 let common = compared(arg_types).or_else(|| with_common_elements(arg_types));
                 coerced(&common.unwrap_or_else(|| arg_types.to_vec()), &self.function)
             }
-            Mend::NothingIsNull => coerced(arg_types, &self.function),
+            Mend::NothingIsNull | Mend::WithoutNull => coerced(arg_types, &self.function),
         }
     }
 
@@ -236,6 +244,7 @@ impl ScalarUDFImpl for Mended {
             Mend::Counts if result.data_type() == returned => Ok(result),
             Mend::Counts => each(result, |counts| Ok(cast(counts, &returned)?)),
             Mend::NullIsEmpty => each(result, |lists| Ok(without_nulls(lists))),
+            Mend::WithoutNull => each(result, without_null_elements),
             Mend::NothingIsNull if given.len() > 2 => Ok(result),
             Mend::NothingIsNull => {
                 let ColumnarValue::Array(texts) = &result else {
@@ -290,6 +299,24 @@ fn without_nulls(lists: &ArrayRef) -> ArrayRef {
         false => datafusion::arrow::compute::concat(&kept).expect("elements of one list are of one type"),
     };
     Arc::new(ListArray::new(Arc::clone(field), offsets, values, None))
+}
+
+/// `lists` without the elements that are NULL.
+fn without_null_elements(lists: &ArrayRef) -> Result<ArrayRef> {
+    let DataType::List(field) = lists.data_type() else { return Ok(Arc::clone(lists)) };
+    let list = lists.as_list::<i32>();
+    let (first, last) = (list.value_offsets()[0], list.value_offsets()[list.len()]);
+    let values = list.values().slice(first as usize, (last - first) as usize);
+    let Some(nulls) = values.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+        return Ok(Arc::clone(lists));
+    };
+    let lengths = list.value_offsets().windows(2).map(|ends| {
+        let (from, to) = ((ends[0] - first) as usize, (ends[1] - first) as usize);
+        to - from - nulls.slice(from, to - from).null_count()
+    });
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let values = filter(&values, &BooleanArray::new(nulls.into_inner(), None))?;
+    Ok(Arc::new(ListArray::new(Arc::clone(field), offsets, values, list.nulls().cloned())))
 }
 
 /// `texts` with NULL for those of `lists` that have elements, but only NULL.

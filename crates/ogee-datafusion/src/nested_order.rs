@@ -24,8 +24,9 @@ use datafusion::{
     config::ConfigOptions,
     functions_aggregate::first_last::first_value_udaf,
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-        ScalarUDF, ScalarUDFImpl, Signature, SortExpr, Volatility, lit, utils::merge_schema,
+        Between, BinaryExpr, ColumnarValue, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Operator,
+        ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, SortExpr, Volatility, lit, not,
+        utils::merge_schema,
     },
     optimizer::AnalyzerRule,
 };
@@ -59,6 +60,9 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let plan = LogicalPlan::Sort(sort);
             if is_split { Transformed::yes(plan) } else { Transformed::no(plan) }
         }
+        LogicalPlan::Distinct(Distinct::On(on)) => {
+            split_distinct(on, &merge_schema(&inputs.iter().collect::<Vec<_>>()))
+        }
         plan => Transformed::no(plan),
     };
     plan.transform_data(|plan| {
@@ -74,6 +78,22 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 fn is_nested(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| data_type.is_nested())
+}
+
+/// `DISTINCT ON`, whose keys are those that its order begins with: what is split there is a key in both parts.
+fn split_distinct(mut on: DistinctOn, schema: &DFSchema) -> Transformed<LogicalPlan> {
+    let mut is_split = false;
+    if let Some(order) = &mut on.sort_expr {
+        let mut rest = order.split_off(on.on_expr.len().min(order.len()));
+        is_split = split_keys(order, schema);
+        if is_split {
+            on.on_expr = order.iter().map(|key| key.expr.clone()).collect();
+        }
+        is_split |= split_keys(&mut rest, schema);
+        order.append(&mut rest);
+    }
+    let plan = LogicalPlan::Distinct(Distinct::On(on));
+    if is_split { Transformed::yes(plan) } else { Transformed::no(plan) }
 }
 
 /// Makes two of each key whose NULLs go to the other end than those within; whether there are any.
@@ -98,6 +118,7 @@ fn split_keys(keys: &mut Vec<SortExpr>, schema: &DFSchema) -> bool {
 fn may_order(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => is_order(binary.op),
+        Expr::Between(_) => true,
         Expr::ScalarFunction(call) => is_extreme(call.func.name()),
         Expr::AggregateFunction(call) => is_chosen(call.func.name()) || !call.params.order_by.is_empty(),
         Expr::WindowFunction(call) => !call.params.order_by.is_empty() || is_chosen(call.fun.name()),
@@ -119,6 +140,13 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_order(op) && is_nested(&left) && is_nested(&right) => {
             Transformed::yes(ORDERED.call(vec![lit(op.to_string()), *left, *right]))
+        }
+        Expr::Between(Between { expr, negated, low, high })
+            if is_nested(&expr) && is_nested(&low) && is_nested(&high) =>
+        {
+            let from = ORDERED.call(vec![lit(">="), (*expr).clone(), *low]);
+            let within = from.and(ORDERED.call(vec![lit("<="), *expr, *high]));
+            Transformed::yes(if negated { not(within) } else { within })
         }
         Expr::ScalarFunction(call) if is_extreme(call.func.name()) && call.args.iter().all(is_nested) => {
             let mut args = vec![lit(call.func.name())];

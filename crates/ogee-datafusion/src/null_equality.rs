@@ -19,7 +19,9 @@ use datafusion::{
     },
 };
 
-/// DataFusion's rules, with keys of inner joins that are safe to merge.
+use crate::columns_first::ColumnsFirst;
+
+/// DataFusion's rules, with keys of inner joins that are safe to merge, and columns first in what filters equate.
 pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     let keys = ExtractEquijoinPredicate::new();
@@ -27,6 +29,7 @@ pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         *rule = Arc::new(EqualityKeys::default());
     }
     rules.push(Arc::new(NullEqualityKeys { keys }));
+    rules.push(Arc::new(ColumnsFirst));
     rules
 }
 

@@ -7,7 +7,8 @@
 //!
 //! What the statement sorts stays sorted: that rule would drop a sort of rows that it takes for sorted already, by an order that our operators do not keep, or by a
 //! column that it takes for constant: a union of single rows, or a key of grouping sets, which is NULL in some of them. A limit above would then take
-//! any rows. While the rule runs, sorts are therefore nodes that it does not know ([`KeptSort`]).
+//! any rows. And it moves what a window sorts below a limit, with the number of rows behind an offset for those before it. While the rule runs, sorts and limits are therefore nodes that it
+//! does not know ([`Kept`]).
 //!
 //! Not here: sorting.
 
@@ -15,7 +16,7 @@ use std::{cell::Cell, fmt, sync::Arc};
 
 use datafusion::{
     common::{
-        JoinType, internal_err,
+        JoinType,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
@@ -228,13 +229,13 @@ impl PhysicalOptimizerRule for Requirements {
             return Ok(plan);
         }
         let plan = plan.transform_up(choose_above_marks).data()?;
-        let kept = plan.transform_up(|node| Ok(KeptSort::of(&node).map_or(Transformed::no(node), Transformed::yes)));
+        let kept = plan.transform_up(|node| Ok(Kept::of(&node).map_or(Transformed::no(node), Transformed::yes)));
         let made = self.ensure.optimize(kept.data()?, config)?;
-        let sort = |node: Arc<dyn ExecutionPlan>| match node.downcast_ref::<KeptSort>() {
-            Some(kept) => Transformed::yes(Arc::new(kept.sort.clone()) as Arc<dyn ExecutionPlan>),
+        let shown = |node: Arc<dyn ExecutionPlan>| match node.downcast_ref::<Kept>() {
+            Some(kept) => Transformed::yes(Arc::clone(&kept.node)),
             None => Transformed::no(node),
         };
-        made.transform_up(|node| Ok(sort(node))).data()
+        made.transform_up(|node| Ok(shown(node))).data()
     }
 
     fn name(&self) -> &str {
@@ -265,37 +266,37 @@ fn below_projections(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn
     Ok(Transformed::yes(replace_children_if_necessary(Arc::clone(sort.input()), vec![sorted])?))
 }
 
-/// A sort that the rule which makes orders takes for any other node.
+/// A sort or a limit that the rule which makes orders takes for any other node.
 #[derive(Debug)]
-struct KeptSort {
-    sort: SortExec,
+struct Kept {
+    node: Arc<dyn ExecutionPlan>,
 }
 
-impl KeptSort {
-    /// `node` if that is a sort.
+impl Kept {
+    /// `node` if that is a sort or a limit.
     fn of(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
-        let sort = node.downcast_ref::<SortExec>().filter(|sort| !sort.preserve_partitioning())?;
-        Some(Arc::new(Self { sort: sort.clone() }))
+        let is_sort = node.downcast_ref::<SortExec>().is_some_and(|sort| !sort.preserve_partitioning());
+        (is_sort || node.is::<GlobalLimitExec>()).then(|| Arc::new(Self { node: Arc::clone(node) }) as _)
     }
 }
 
-impl DisplayAs for KeptSort {
+impl DisplayAs for Kept {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        self.sort.fmt_as(format, f)
+        self.node.fmt_as(format, f)
     }
 }
 
-impl ExecutionPlan for KeptSort {
+impl ExecutionPlan for Kept {
     fn name(&self) -> &str {
-        "KeptSortExec"
+        "KeptExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.sort.properties()
+        self.node.properties()
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![self.sort.input()]
+        self.node.children()
     }
 
     fn required_input_distribution(&self) -> Vec<Distribution> {
@@ -307,17 +308,15 @@ impl ExecutionPlan for KeptSort {
     }
 
     fn fetch(&self) -> Option<usize> {
-        self.sort.fetch()
+        self.node.fetch()
     }
 
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(input) = children.pop() else { return internal_err!("a sort has an input") };
-        let sort = SortExec::new(self.sort.expr().clone(), input).with_fetch(self.sort.fetch());
-        Ok(Arc::new(Self { sort }))
+        Ok(Arc::new(Self { node: replace_children_if_necessary(Arc::clone(&self.node), children)? }))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -328,11 +327,11 @@ impl ExecutionPlan for KeptSort {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        self.sort.apply_expressions(f)
+        self.node.apply_expressions(f)
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        self.sort.execute(partition, context)
+        self.node.execute(partition, context)
     }
 }
 

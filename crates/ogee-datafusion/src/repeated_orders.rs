@@ -1,9 +1,12 @@
-//! Keys of the order of an aggregate, or of `DISTINCT ON`, that repeat earlier ones, left out.
+//! Keys of the order of an aggregate, a window, or `DISTINCT ON`, that repeat earlier ones, left out.
 //!
 //! `first(i ORDER BY i, i DESC)` has one key: rows that tie in it tie in the other. DataFusion's plans leave the second one out in some places only, and its
 //! kernels panic on it. Keys that are equal when they are simplified go when they are.
 //!
-//! Not here: orders of queries and windows.
+//! Windows over the same partitions whose sorts are the same are computed together, with the first keys of the sort for the peers of each: `PARTITION BY s ORDER BY s, g` beside
+//! `PARTITION BY s ORDER BY g` had rows ranked by `s`. So a key that its partition has anyway goes, too, but for the last.
+//!
+//! Not here: orders of queries.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,7 +16,7 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     config::ConfigOptions,
-    logical_expr::{Distinct, Expr, LogicalPlan},
+    logical_expr::{Distinct, Expr, LogicalPlan, expr::WindowFunction},
     optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
@@ -71,6 +74,9 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::Aggregate(aggregate) => {
             aggregate.aggr_expr.iter().any(|expr| matches!(expr.exists(|expr| Ok(repeats(expr))), Ok(true)))
         }
+        LogicalPlan::Window(window) => {
+            window.window_expr.iter().any(|expr| matches!(expr.exists(|expr| Ok(repeats(expr))), Ok(true)))
+        }
         _ => false,
     };
     if !repeats {
@@ -80,17 +86,47 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn repeats(expr: &Expr) -> bool {
-    let Expr::AggregateFunction(call) = expr else { return false };
     let mut keys = HashSet::new();
-    !call.params.order_by.iter().all(|key| keys.insert(&key.expr))
+    match expr {
+        Expr::AggregateFunction(call) => !call.params.order_by.iter().all(|key| keys.insert(&key.expr)),
+        Expr::WindowFunction(call) => {
+            keys.extend(&call.params.partition_by);
+            let order = &call.params.order_by;
+            has_names(call) || order.len() > 1 && !order.iter().all(|key| keys.insert(&key.expr))
+        }
+        _ => false,
+    }
+}
+
+/// Whether keys of a window have names of their own: what is computed once for several windows may have one in one of them, which then is not the same as the others.
+fn has_names(call: &WindowFunction) -> bool {
+    let is_named = |expr: &Expr| matches!(expr.exists(|part| Ok(matches!(part, Expr::Alias(_)))), Ok(true));
+    call.params.partition_by.iter().chain(call.params.order_by.iter().map(|key| &key.expr)).any(is_named)
 }
 
 fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
     if !repeats(&expr) {
         return Ok(Transformed::no(expr));
     }
-    let Expr::AggregateFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let mut keys = HashSet::new();
-    call.params.order_by.retain(|key| keys.insert(key.expr.clone()));
-    Ok(Transformed::yes(Expr::AggregateFunction(call)))
+    Ok(match expr {
+        Expr::AggregateFunction(mut call) => {
+            call.params.order_by.retain(|key| keys.insert(key.expr.clone()));
+            Transformed::yes(Expr::AggregateFunction(call))
+        }
+        Expr::WindowFunction(mut call) => {
+            let order = call.params.order_by.iter_mut().map(|key| &mut key.expr);
+            for key in call.params.partition_by.iter_mut().chain(order) {
+                *key = std::mem::take(key).unalias_nested().data;
+            }
+            let last = call.params.order_by.last().cloned();
+            keys.extend(call.params.partition_by.iter().cloned());
+            call.params.order_by.retain(|key| keys.insert(key.expr.clone()));
+            if call.params.order_by.is_empty() {
+                call.params.order_by.extend(last);
+            }
+            Transformed::yes(Expr::WindowFunction(call))
+        }
+        other => Transformed::no(other),
+    })
 }

@@ -3,7 +3,7 @@
 //! Not here: settings of the engine, results as users see them (crate `ogee`).
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -39,7 +39,7 @@ use datafusion::{
     sql::{
         parser::{DFParserBuilder, Statement as ParsedStatement},
         planner::object_name_to_table_reference,
-        sqlparser::ast::Statement as SqlStatement,
+        sqlparser::ast::{Ident, Statement as SqlStatement},
     },
 };
 use futures::TryStreamExt;
@@ -52,8 +52,9 @@ use crate::{
     casts::{NamedCasts, named_cast},
     checked::CheckedArithmetic,
     checked_sum::checked_sum,
-    checkpoint,
+    checkpoint, choices,
     common_types::CommonTypes,
+    computed::ComputedKeys,
     constants_last::ConstantsLast,
     copy::in_plain_types,
     csv::CsvFormats,
@@ -72,7 +73,7 @@ use crate::{
     functions::functions,
     grouping_keys::GroupingKeys,
     guarded_rules::guarded,
-    inserted,
+    implicit_keys, inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     json::JsonFormats,
@@ -302,6 +303,7 @@ impl Session {
         series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
         context.register_udf(asof::marker());
         context.register_udf(abs::function());
+        context.register_udf(choices::coalesce());
         context.register_udf(named_cast());
         context.register_udf(quantified::function());
         let scalar_functions = numbers::functions()
@@ -330,6 +332,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(ConstantsLast));
         context.add_analyzer_rule(Arc::new(SlidingFrames));
         context.add_analyzer_rule(Arc::new(FailingCasts));
+        context.add_analyzer_rule(Arc::new(ComputedKeys));
         Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 
@@ -634,8 +637,20 @@ impl Session {
     }
 }
 
-/// The plan of `statement`, put in other words where DataFusion refuses it as it is.
+/// The plan of `statement`, whose groupings have the keys that are written.
 pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
+    let mut marked = statement.clone();
+    let plan = in_other_words(state, statement).await?;
+    if !implicit_keys::may_have_any(&plan)? {
+        return Ok(plan);
+    }
+    implicit_keys::mark(&mut marked);
+    let plan = in_other_words(state, marked).await?;
+    Ok(implicit_keys::without_marks(plan)?)
+}
+
+/// The plan of `statement`, put in other words where DataFusion refuses it as it is.
+async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
     let mut statement = statement;
     let mut named = hides_casts(&mut statement);
     if named {
@@ -645,21 +660,25 @@ pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Re
         Ok(plan) => return Ok(plan),
         Err(error) => error,
     };
-    let (mut other, mut averaged, mut lateral, mut error) = (statement, false, false, None);
+    let (mut other, mut averaged, mut lateral, mut queries_named, mut error) = (statement, false, false, false, None);
     // Outputs may be of outputs, but of themselves without end.
     for _ in 0..REWRITES {
         let why = error.as_ref().unwrap_or(&refused);
         if is_clash(why) && !named {
             name_all(&mut other);
             named = true;
+        } else if is_clash(why) && !queries_named && syntax::name_queries(&mut other) {
+            queries_named = true;
         } else if let (true, false, ParsedStatement::Statement(statement)) =
             (times::averages_intervals(why), averaged, &mut other)
         {
             times::name_averages(statement);
             averaged = true;
+        } else if write_out_alias(state, &mut other, why).await {
+            // Outputs go before tables on the left.
         } else if !lateral && is_unknown_column(why) && syntax::make_lateral(&mut other) {
             lateral = true;
-        } else if !unknown_column(why).is_some_and(|name| syntax::write_out_alias(&mut other, &name)) {
+        } else {
             // What is wrong is told in the words of the statement as it was written.
             return Err(refused.into());
         }
@@ -669,6 +688,28 @@ pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Re
         }
     }
     Err(refused.into())
+}
+
+/// Puts an output in the place of its name, which `why` says is no column's; false if it is no output's.
+async fn write_out_alias(state: &SessionState, statement: &mut ParsedStatement, why: &DataFusionError) -> bool {
+    let Some(name) = unknown_column(why) else { return false };
+    let mut columns = HashSet::new();
+    for from in syntax::alias_sources(statement, &name) {
+        if has_column(state, &from, &name).await {
+            columns.insert(from);
+        }
+    }
+    syntax::write_out_alias(statement, &name, &columns)
+}
+
+/// Whether what is selected from has a column of this name, as far as it can be told by itself.
+async fn has_column(state: &SessionState, from: &str, name: &str) -> bool {
+    let column = Ident::with_quote('"', name);
+    let select = parse(&format!("SELECT {column} FROM {from}")).ok().and_then(|mut parsed| parsed.pop());
+    match select {
+        Some(select) => state.statement_to_plan(select.0).await.is_ok(),
+        None => false,
+    }
 }
 
 fn is_unknown_column(error: &DataFusionError) -> bool {

@@ -7,6 +7,8 @@
 //!   [`BLOCK`]th row only (Tangwongsan et al., "General incremental sliding-window aggregation", PVLDB 2015, call it two-stacks).
 //! * From all rows of the frame otherwise ([`Frame`]).
 //!
+//! Lists and texts of a frame are in its order, whatever it leaves behind: DataFusion turns a window around that is beside one of the opposite order, and would turn them as well.
+//!
 //! Upstream: apache/datafusion#19612 is one of the kind.
 //!
 //! Not here: sums, counts and extrema, which are the engine's (`ogee_exec::window`).
@@ -70,11 +72,14 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
             *alias.expr = inner;
             Expr::Alias(alias)
         }),
-        Expr::WindowFunction(mut call) if !call.params.window_frame.start_bound.is_unbounded() => {
+        Expr::WindowFunction(mut call) => {
             let WindowFunctionDefinition::AggregateUDF(function) = &call.fun else {
                 return Transformed::no(Expr::WindowFunction(call));
             };
-            let Some(way) = Way::of(function.name()) else { return Transformed::no(Expr::WindowFunction(call)) };
+            let leaves_rows = !call.params.window_frame.start_bound.is_unbounded();
+            let in_order = matches!(function.name(), "array_agg" | "string_agg").then_some(Way::InOrder);
+            let way = Way::of(function.name()).filter(|_| leaves_rows).or(in_order);
+            let Some(way) = way else { return Transformed::no(Expr::WindowFunction(call)) };
             let statement = Statement(checkpoint::current());
             let function = AggregateUDF::new_from_impl(Anew { inner: Arc::clone(function), way, statement });
             call.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(function));
@@ -89,6 +94,8 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
 enum Way {
     Stacks,
     Frame,
+    /// As the aggregate does it, from the first row to the last.
+    InOrder,
 }
 
 impl Way {
@@ -212,6 +219,9 @@ impl AggregateUDFImpl for Anew {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if self.way == Way::InOrder {
+            return self.inner.create_sliding_accumulator(args);
+        }
         let maker = Maker::new(&self.inner, &self.statement, &args);
         Ok(match self.way {
             Way::Stacks if !args.is_distinct => {

@@ -9,6 +9,7 @@
 use std::{collections::HashSet, ops::ControlFlow};
 
 use datafusion::{
+    arrow::datatypes::DataType,
     execution::SessionState,
     sql::{
         parser::Statement as Parsed,
@@ -31,15 +32,29 @@ use crate::{
 /// # Errors
 /// Those of planning the tables; a column that is not there.
 pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> Result<()> {
+    write_out_known(state, statement, true).await
+}
+
+/// `anew`: queries whose columns are asked for may themselves have to be written out.
+async fn write_out_known(state: &SessionState, statement: &mut Parsed, anew: bool) -> Result<()> {
     // Each join that is found is gone when it is written out.
     while let Some(site) = find(statement, Kind::Join, 0) {
-        let names = all_columns(state, site).await?;
+        let names = all_columns(state, site, anew).await?;
         put(statement, Kind::Join, 0, &names)?;
     }
     let mut nth = 0;
+    while let Some(site) = find(statement, Kind::Fields, nth) {
+        // What is wrong with the query is told when the whole is planned.
+        let written = match all_columns(state, site, anew).await {
+            Ok(names) => put(statement, Kind::Fields, nth, &names)?,
+            Err(_) => false,
+        };
+        nth += usize::from(!written);
+    }
+    nth = 0;
     while let Some(site) = find(statement, Kind::All, nth) {
         // What is wrong with the query is told when the whole is planned.
-        let written = match all_columns(state, site).await {
+        let written = match all_columns(state, site, anew).await {
             Ok(names) => put(statement, Kind::All, nth, &names)?,
             Err(_) => false,
         };
@@ -48,7 +63,7 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> R
     nth = 0;
     while let Some(site) = find(statement, Kind::Order, nth) {
         // What is wrong with a table is told when the whole is planned.
-        let written = match all_columns(state, site).await {
+        let written = match all_columns(state, site, anew).await {
             Ok(names) => put(statement, Kind::Order, nth, &names)?,
             Err(_) => false,
         };
@@ -56,14 +71,14 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> R
     }
     nth = 0;
     while let Some(site) = find(statement, Kind::Star, nth) {
-        let names = all_columns(state, site).await?;
+        let names = all_columns(state, site, anew).await?;
         put(statement, Kind::Star, nth, &names)?;
         nth += 1;
     }
     nth = 0;
     while let Some(site) = find(statement, Kind::Using, nth) {
         let must = site.must;
-        let written = match all_columns(state, site).await {
+        let written = match all_columns(state, site, anew).await {
             Ok(names) => put(statement, Kind::Using, nth, &names)?,
             Err(error) if must => return Err(error),
             // What is wrong with a table is told when the whole is planned.
@@ -75,25 +90,46 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> R
 }
 
 /// The names of the columns of each of the tables of `site`, then of those within.
-async fn all_columns(state: &SessionState, site: Site) -> Result<Vec<Vec<String>>> {
+async fn all_columns(state: &SessionState, site: Site, anew: bool) -> Result<Vec<Vec<String>>> {
     let mut names = Vec::with_capacity(site.tables.len());
     for query in site.tables {
-        names.push(columns(state, query).await?);
+        names.push(columns(state, query, anew).await?);
     }
-    for query in site.within {
-        let known = match query {
-            Some(query) => columns(state, query).await.ok(),
-            None => None,
-        };
+    for queries in site.within {
+        let mut known = None;
+        for query in queries {
+            known = columns(state, query, anew).await.ok();
+            if known.is_some() {
+                break;
+            }
+        }
         names.push(known.unwrap_or_else(|| vec![syntax::UNKNOWN.to_owned()]));
     }
     Ok(names)
 }
 
-/// The names of what `query` gives.
-async fn columns(state: &SessionState, query: Query) -> Result<Vec<String>> {
-    let statement = Parsed::Statement(Box::new(Statement::Query(Box::new(query))));
-    let plan = session::plan(state, statement).await?;
+/// The name of an output whose fields are asked for.
+const FIELDS: &str = "fields of the struct";
+
+/// The names of what `query` gives; or of the fields that its output of the name above has.
+async fn columns(state: &SessionState, query: Query, anew: bool) -> Result<Vec<String>> {
+    let mut statement = Parsed::Statement(Box::new(Statement::Query(Box::new(query))));
+    let plan = match session::plan(state, statement.clone()).await {
+        // The `WITH` of the place may have joins whose turn has not come.
+        Err(_) if anew => {
+            Box::pin(write_out_known(state, &mut statement, false)).await?;
+            session::plan(state, statement).await?
+        }
+        plan => plan?,
+    };
+    if let [field] = &plan.schema().fields()[..]
+        && field.name() == FIELDS
+    {
+        return Ok(match field.data_type() {
+            DataType::Struct(fields) => fields.iter().map(|field| field.name().clone()).collect(),
+            _ => Vec::new(),
+        });
+    }
     Ok(plan.schema().fields().iter().map(|field| field.name().clone()).collect())
 }
 
@@ -101,6 +137,8 @@ async fn columns(state: &SessionState, query: Query) -> Result<Vec<String>> {
 enum Kind {
     /// A `NATURAL` join.
     Join,
+    /// Outputs that may be the fields of a struct.
+    Fields,
     /// Names in an order that may be an output's and a column's.
     Order,
     /// `ORDER BY ALL` of as many outputs as stars stand for.
@@ -123,8 +161,8 @@ enum Task<'a> {
 struct Site {
     /// Give the columns of its tables.
     tables: Vec<Query>,
-    /// And those of what subqueries select from, if they can be told.
-    within: Vec<Option<Query>>,
+    /// And those of what subqueries select from: for each of them the queries that may tell.
+    within: Vec<Vec<Query>>,
     /// It cannot stay as it is.
     must: bool,
 }
@@ -227,6 +265,9 @@ impl Places<'_> {
             return Ok(None);
         }
         let from: Vec<String> = select.from.iter().map(ToString::to_string).collect();
+        if self.kind == Kind::Fields {
+            return self.in_fields(select, &from);
+        }
         for item in &mut select.projection {
             let star = match &item {
                 SelectItem::Wildcard(_) => "*".to_owned(),
@@ -257,6 +298,29 @@ impl Places<'_> {
 }
 
 impl Places<'_> {
+    /// Outputs that are the fields of a struct.
+    fn in_fields(&mut self, select: &mut Select, from: &[String]) -> Result<Option<Found>> {
+        for at in 0..select.projection.len() {
+            let Some(of) = syntax::unnested(select, &select.projection[at]) else { continue };
+            if self.nth > 0 {
+                self.nth -= 1;
+                continue;
+            }
+            let Task::Put(names) = self.task else {
+                let from = if from.is_empty() { "(SELECT 1)".to_owned() } else { from.join(", ") };
+                let tables = vec![self.query(&from, &format!("{of} AS \"{FIELDS}\""))?];
+                return Ok(Some(Found::Asked(Site { tables, within: Vec::new(), must: false })));
+            };
+            let fields = names.first().map_or(&[][..], Vec::as_slice);
+            if fields.is_empty() {
+                return Ok(Some(Found::Left));
+            }
+            syntax::write_out_fields(select, at, &of, fields);
+            return Ok(Some(Found::Put));
+        }
+        Ok(None)
+    }
+
     /// Joins of the `SELECT`s that a query is made of; `order` is that of a query that is one.
     fn in_set(&mut self, set: &mut SetExpr, order: Option<&mut OrderBy>) -> Result<Option<Found>> {
         match set {
@@ -291,7 +355,11 @@ impl Places<'_> {
                     None => self.query(&factor, "*"),
                 });
                 let tables = queries.collect::<Result<_>>()?;
-                let within = syntax::sources_within(select).iter().map(|from| self.query(from, "*").ok()).collect();
+                let within = syntax::sources_within(select).into_iter().map(|from| {
+                    let alone = syntax::names_alone(&from);
+                    std::iter::once(from).chain(alone).filter_map(|from| self.query(&from, "*").ok()).collect()
+                });
+                let within = within.collect();
                 Ok(Some(Found::Asked(Site { tables, within, must })))
             }
             Task::Put(names) => {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{ArrayRef, AsArray, BooleanArray, new_null_array},
+        array::{Array, ArrayRef, AsArray, BooleanArray, new_null_array},
         compute::cast,
         datatypes::{DataType, Field, Schema},
     },
     error::Result,
-    logical_expr::{EmitTo, GroupsAccumulator},
+    logical_expr::{Accumulator, EmitTo, GroupsAccumulator},
     physical_expr::{
         GroupsAccumulatorAdapter, PhysicalExpr, PhysicalSortExpr, aggregate::AggregateFunctionExpr,
         expressions::Literal,
@@ -251,7 +251,33 @@ fn accumulator(expr: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumu
         return expr.create_groups_accumulator();
     }
     let expr = Arc::clone(expr);
-    Ok(Box::new(GroupsAccumulatorAdapter::new(move || expr.create_accumulator())))
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || Ok(Box::new(WithRows(expr.create_accumulator()?)) as _))))
+}
+
+/// An accumulator that is asked about rows alone: filters leave batches without any, whose last one some look for.
+#[derive(Debug)]
+struct WithRows(Box<dyn Accumulator>);
+
+impl Accumulator for WithRows {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        if values.first().is_some_and(|values| values.is_empty()) { Ok(()) } else { self.0.update_batch(values) }
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.0.merge_batch(states)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.0.state()
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.0.evaluate()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
 }
 
 /// States of one function.

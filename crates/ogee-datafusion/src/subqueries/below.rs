@@ -7,11 +7,11 @@
 //!
 //! Not here: how they are computed in a projection.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use datafusion::{
     common::{
-        Column, NullEquality, Result, Spans, plan_err,
+        NullEquality, Result, Spans, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
@@ -23,7 +23,8 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use super::{are_within, fresh, has_subquery, outer_references};
+use super::{are_within, has_subquery, outer_references};
+use crate::computed::Computed;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -48,28 +49,6 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             _ => Ok(Transformed::no(LogicalPlan::Join(join))),
         },
         plan => Ok(Transformed::no(plan)),
-    }
-}
-
-/// Expressions that are computed below, and the names that they have there.
-#[derive(Default)]
-struct Computed(HashMap<Expr, Column>);
-
-impl Computed {
-    fn column(&mut self, expr: Expr) -> Expr {
-        let column = self.0.entry(expr).or_insert_with(|| Column::new_unqualified(fresh("below")));
-        Expr::Column(column.clone())
-    }
-
-    fn below(self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
-        if self.0.is_empty() {
-            return Ok(input);
-        }
-        let columns = input.schema().columns().into_iter().map(Expr::Column);
-        let mut computed: Vec<_> = self.0.into_iter().collect();
-        computed.sort_by(|(_, left), (_, right)| left.name.cmp(&right.name));
-        let exprs: Vec<_> = columns.chain(computed.into_iter().map(|(expr, name)| expr.alias(name.name))).collect();
-        Ok(Arc::new(LogicalPlanBuilder::from(input).project(exprs)?.build()?))
     }
 }
 

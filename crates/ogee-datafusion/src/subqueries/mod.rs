@@ -80,7 +80,7 @@ fn with_nulls_below(node: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// A name that no other plan has.
-fn fresh(what: &str) -> String {
+pub(crate) fn fresh(what: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("__ogee_{what}_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
@@ -192,8 +192,10 @@ fn conjunct(expr: Expr, joined: &mut Joined, whole: bool) -> Result<Expr> {
             let outer = outer_references(&subquery.subquery);
             let can = !negated
                 && are_within(&outer, joined.input.schema())
+                && (whole || has_qualifier(&subquery.subquery))
                 && pulled_up(&subquery.subquery, Wanted::Membership).is_some();
             if alone && (can || outer.is_empty() && (whole || !negated)) {
+                let subquery = if outer.is_empty() { with_qualifier(subquery)? } else { subquery };
                 return Ok(Expr::InSubquery(InSubquery { expr, subquery, negated }));
             }
             let expr = operand(*expr, joined, false)?;
@@ -222,6 +224,26 @@ fn conjunct(expr: Expr, joined: &mut Joined, whole: bool) -> Result<Expr> {
         }
         other => value(other, joined, false),
     }
+}
+
+/// Whether the column of `plan` is of some relation, or computed where it is given: of others, DataFusion's mark joins have two, one as it is named within the subquery.
+fn has_qualifier(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) if !matches!(projection.expr[..], [Expr::Column(_)]) => true,
+        LogicalPlan::Values(_) => false,
+        plan => plan.schema().qualified_field(0).0.is_some(),
+    }
+}
+
+/// `subquery` with a column of which that holds.
+fn with_qualifier(subquery: Subquery) -> Result<Subquery> {
+    let plan = subquery.subquery.as_ref();
+    if has_qualifier(plan) {
+        return Ok(subquery);
+    }
+    let plan = LogicalPlanBuilder::from(plan.clone()).alias(fresh("in"))?;
+    let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+    Ok(subquery.with_plan(Arc::new(plan.project(columns)?.build()?)))
 }
 
 /// Whether a comparison of `expr` with a row of `subquery` may be with NULL.

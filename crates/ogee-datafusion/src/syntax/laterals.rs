@@ -1,4 +1,4 @@
-//! Queries in `FROM` that use columns of tables before them without the word `LATERAL`.
+//! Queries in `FROM` that use columns of tables before them without the word `LATERAL`, and those without a name.
 //!
 //! DuckDB lets them: `FROM t, (SELECT unnest(t.l))`. A name within goes to the query's own tables first, so the word changes nothing for those that do without; it is
 //! put where a statement was refused since a column is not there.
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::{
     parser::Statement as Parsed,
-    sqlparser::ast::{JoinOperator, Select, TableFactor, VisitorMut},
+    sqlparser::ast::{Ident, JoinOperator, Select, TableAlias, TableFactor, VisitorMut},
 };
 
 /// Makes the queries in `FROM` of `statement` that have tables before them lateral; false if all are, or there is none.
@@ -18,6 +18,47 @@ pub(crate) fn make_lateral(statement: &mut Parsed) -> bool {
     let visited = super::visit(statement, &mut queries);
     debug_assert!(visited.is_continue(), "the visitor never stops");
     queries.any
+}
+
+/// Names the queries in `FROM` of `statement` that have other tables beside them and no name, as DuckDB does; false if there is none. The columns of a query without a name
+/// have none of a table, and DataFusion takes the `k` of one for another's, although no text says just `k`.
+pub(crate) fn name_queries(statement: &mut Parsed) -> bool {
+    let mut names = Names { count: 0 };
+    let visited = super::visit(statement, &mut names);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+    names.count > 0
+}
+
+struct Names {
+    count: usize,
+}
+
+impl Names {
+    fn name(&mut self, factor: &mut TableFactor) {
+        if let TableFactor::Derived { alias: alias @ None, .. } = factor {
+            self.count += 1;
+            let name = match self.count {
+                1 => "unnamed_subquery".to_owned(),
+                count => format!("unnamed_subquery{count}"),
+            };
+            *alias = Some(TableAlias { explicit: true, name: Ident::new(name), columns: Vec::new(), at: None });
+        }
+    }
+}
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let beside = select.from.len() > 1;
+        for table in &mut select.from {
+            if beside || !table.joins.is_empty() {
+                self.name(&mut table.relation);
+                table.joins.iter_mut().for_each(|join| self.name(&mut join.relation));
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 struct Queries {

@@ -25,6 +25,7 @@ pub(crate) mod refusals;
 mod rows;
 pub(crate) mod samples;
 pub(crate) mod schemas;
+mod struct_fields;
 mod using;
 mod using_within;
 mod values;
@@ -49,12 +50,14 @@ use datafusion::sql::{
 };
 
 pub(crate) use self::{
-    aliases::write_out_alias,
-    laterals::make_lateral,
+    aliases::{alias_sources, write_out_alias},
+    laterals::{make_lateral, name_queries},
     literals::in_tokens,
     order_names::{has_shared_names, tell_apart as tell_outputs_apart},
+    outer_aggregates::has_aggregate,
+    struct_fields::{unnested, write_out_fields},
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
-    using_within::{Sources, UNKNOWN, sources as sources_within},
+    using_within::{Sources, UNKNOWN, names_alone, sources as sources_within},
 };
 use crate::{
     Error, Result,
@@ -407,7 +410,10 @@ fn with_rollup(select: &mut Select) {
 fn width(body: &SetExpr) -> Option<usize> {
     let one = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
     match body {
-        SetExpr::Select(select) => select.projection.iter().all(one).then_some(select.projection.len()),
+        SetExpr::Select(select) => {
+            let known = select.projection.iter().all(|item| one(item) && unnested(select, item).is_none());
+            known.then_some(select.projection.len())
+        }
         SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
         SetExpr::Query(query) => width(&query.body),
         SetExpr::SetOperation { left, right, set_quantifier, .. } => match set_quantifier {
@@ -418,9 +424,9 @@ fn width(body: &SetExpr) -> Option<usize> {
     }
 }
 
-/// Whether `query` is ordered by all of its outputs, and how many these are is not in the text.
+/// Whether `query` is ordered by all of its outputs, whose number was not in the text.
 pub(crate) fn is_by_all(query: &Query) -> bool {
-    matches!(&query.order_by, Some(OrderBy { kind: OrderByKind::All(_), .. })) && width(&query.body).is_none()
+    matches!(&query.order_by, Some(OrderBy { kind: OrderByKind::All(_), .. }))
 }
 
 /// `ORDER BY ALL` of `width` outputs by their positions.
@@ -524,13 +530,14 @@ const RENAMED: &[(&str, &str)] = &[
     ("arbitrary", "first_value"),
     ("first", "first_value"),
     ("group_concat", "string_agg"),
-    ("ifnull", "nvl"),
+    ("ifnull", "coalesce"),
     ("last", "last_value"),
     ("list", "array_agg"),
     ("list_value", "make_array"),
     ("listagg", "string_agg"),
     ("list_transform", "array_transform"),
     ("list_apply", "array_transform"),
+    ("nvl", "coalesce"),
     ("struct_extract", "get_field"),
     ("unicode", "ascii"),
     ("ord", "ascii"),

@@ -80,6 +80,36 @@ pub(super) fn is_aggregate(function: &Function) -> bool {
     name.as_ident().is_some_and(|name| AGGREGATES.contains(&name.value.to_lowercase()))
 }
 
+/// Whether `expr` calls an aggregate function, or a window function of that name; queries within it may.
+pub(crate) fn has_aggregate(expr: &Expr) -> bool {
+    struct Calls {
+        depth: usize,
+    }
+
+    impl Visitor for Calls {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(function) if self.depth == 0 && is_aggregate(function) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    expr.visit(&mut Calls { depth: 0 }).is_break()
+}
+
 fn has_column(function: &Function) -> bool {
     struct Columns;
 

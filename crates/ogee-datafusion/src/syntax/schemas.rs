@@ -2,7 +2,7 @@
 //!
 //! DataFusion finds the columns of a table by what is written of its name, and takes what is not written for anything: with `t` and `s1.t` in one query, `s1.t.i` may be a
 //! column of either, and the first is taken. So where two tables of a statement go by one last name, those with more than one part in theirs get aliases, `ogee_s1_t`,
-//! and so do the columns that are theirs. (An alias with a dot would be taken for a schema and a table again.)
+//! and so do the columns that are theirs. (An alias with a dot would be taken for a schema and a table again.) Before a star all of a name is written.
 //!
 //! Not here: which schema a bare name is of.
 
@@ -14,11 +14,12 @@ use std::{
 use datafusion::sql::{
     parser::Statement as Parsed,
     sqlparser::ast::{
-        Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
-        TableFactor, TableWithJoins, VisitorMut,
+        Expr, Ident, JoinConstraint, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+        TableAlias, TableFactor, TableWithJoins, VisitorMut,
     },
 };
 
+use super::using;
 use crate::{Error, Result, names::normal_name};
 
 /// Schemas that tables without a written one may be of.
@@ -34,7 +35,12 @@ pub(crate) fn tell_apart(statement: &mut Parsed) -> Result<()> {
     debug_assert!(collected.is_continue(), "the visitor never stops");
     let clashing: HashSet<String> =
         names.shown.into_iter().filter(|(_, shown)| shown.len() > 1).map(|(last, _)| last).collect();
-    if !names.qualified || clashing.is_empty() {
+    if !names.qualified {
+        return Ok(());
+    }
+    if clashing.is_empty() {
+        let written = super::visit(statement, &mut Stars);
+        debug_assert!(written.is_continue(), "the visitor never stops");
         return Ok(());
     }
     match super::visit(
@@ -61,6 +67,62 @@ pub(super) fn shown(factor: &TableFactor) -> Option<Vec<String>> {
         | TableFactor::NestedJoin { alias: Some(alias), .. } => Some(vec![normal_name(&alias.name)]),
         TableFactor::Table { name, alias: None, args: None, .. } => parts(name),
         _ => None,
+    }
+}
+
+/// What each table of `from` is called by.
+fn all_shown(from: &[TableWithJoins], all: &mut Vec<Vec<String>>) {
+    for table in from {
+        for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
+            match factor {
+                TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                    all_shown(std::slice::from_ref(table_with_joins), all);
+                }
+                factor => all.extend(shown(factor)),
+            }
+        }
+    }
+}
+
+/// Whether joins of `from` merge columns: their tables get aliases by their last names (`using`).
+fn merge_columns(from: &mut [TableWithJoins]) -> bool {
+    let merges = |on: &mut JoinConstraint| matches!(on, JoinConstraint::Using(_) | JoinConstraint::Natural);
+    from.iter_mut().any(|table| {
+        table.joins.iter_mut().any(|join| using::constraint(join).is_some_and(merges))
+            || std::iter::once(&mut table.relation).chain(table.joins.iter_mut().map(|join| &mut join.relation)).any(
+                |factor| match factor {
+                    TableFactor::NestedJoin { table_with_joins, .. } => {
+                        merge_columns(std::slice::from_mut(&mut **table_with_joins))
+                    }
+                    _ => false,
+                },
+            )
+    })
+}
+
+/// Writes before a star what the planner finds of a table's name: all of it (`SELECT t.* FROM s1.t`), or its alias.
+struct Stars;
+
+impl VisitorMut for Stars {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let mut tables = Vec::new();
+        all_shown(&select.from, &mut tables);
+        let have_aliases = merge_columns(&mut select.from);
+        for item in &mut select.projection {
+            let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item else {
+                continue;
+            };
+            let Some(written) = parts(name) else { continue };
+            let mut found = tables.iter().filter(|table| table.ends_with(&written));
+            let (Some(table), None) = (found.next(), found.next()) else { continue };
+            let wanted = if have_aliases { &table[table.len() - 1..] } else { table };
+            if wanted.len() != written.len() {
+                *name = ObjectName::from(wanted.iter().map(|part| Ident::with_quote('"', part)).collect::<Vec<_>>());
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -246,6 +308,11 @@ mod tests {
         for (sql, named) in [
             ("SELECT * FROM t, s.u", "SELECT * FROM t, s.u"),
             ("SELECT t.i, s.t.i FROM s.t", "SELECT t.i, s.t.i FROM s.t"),
+            ("SELECT t.*, u.* FROM s.t, u", "SELECT \"s\".\"t\".*, u.* FROM s.t, u"),
+            (
+                "SELECT t.* FROM s.t JOIN (s.u CROSS JOIN v) ON true",
+                "SELECT \"s\".\"t\".* FROM s.t JOIN (s.u CROSS JOIN v) ON true",
+            ),
             (
                 "SELECT s1.t.i, s2.t.* FROM s1.t, s2.t WHERE s1.t.i = s2.t.i ORDER BY s2.t.i",
                 "SELECT \"ogee_s1_t\".i, \"ogee_s2_t\".* FROM s1.t AS \"ogee_s1_t\", s2.t AS \"ogee_s2_t\" \

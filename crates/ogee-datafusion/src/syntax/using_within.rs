@@ -9,10 +9,16 @@ use std::{
     ops::ControlFlow,
 };
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, TableWithJoins, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::{
+    ast::{
+        Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitMut,
+        VisitorMut,
+    },
+    parser::Parser,
+};
 
 use super::using::using;
-use crate::names::normal_name;
+use crate::{dialect::OgeeDialect, names::normal_name};
 
 /// Instead of the names of columns that could not be told.
 pub(crate) const UNKNOWN: &str = "*";
@@ -57,8 +63,9 @@ pub(super) fn write_out(clause: &mut impl VisitMut, sources: &Sources, column: i
         let is_own = |scope: &Scope| {
             let Some(text) = &scope.source else { return false };
             let columns = sources.get(text);
-            columns.is_none_or(|columns| columns.contains(&own) || columns.iter().any(|name| name == UNKNOWN))
-                || scope.aliases.contains(&own)
+            let may_have = |columns: &Vec<String>| columns.iter().any(|name| name == UNKNOWN) && !scope.beside;
+            columns.is_none_or(|columns| columns.contains(&own) || may_have(columns))
+                || scope.aliases.contains(&own) && !scope.beside
         };
         if scopes.iter().any(is_own) { None } else { column(name) }
     };
@@ -68,6 +75,8 @@ pub(super) fn write_out(clause: &mut impl VisitMut, sources: &Sources, column: i
 
 /// A query around a place, or a `SELECT` with what it selects from.
 struct Scope {
+    /// The place is in a query that this selects from, and not `LATERAL`: of its columns it may see those before it, if any.
+    beside: bool,
     source: Option<String>,
     aliases: HashSet<String>,
 }
@@ -80,11 +89,19 @@ struct Within<'a> {
     outer: bool,
 }
 
+impl Within<'_> {
+    fn set_beside(&mut self, factor: &TableFactor, beside: bool) {
+        if let (TableFactor::Derived { lateral: false, .. }, Some(scope)) = (factor, self.scopes.last_mut()) {
+            scope.beside = beside;
+        }
+    }
+}
+
 impl VisitorMut for Within<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.scopes.push(Scope { source: None, aliases: HashSet::new() });
+        self.scopes.push(Scope { beside: false, source: None, aliases: HashSet::new() });
         ControlFlow::Continue(())
     }
 
@@ -99,13 +116,23 @@ impl VisitorMut for Within<'_> {
                 SelectItem::ExprWithAlias { alias, .. } => Some(normal_name(alias)),
                 _ => None,
             });
-            self.scopes.push(Scope { source: Some(text(&select.from)), aliases: aliases.collect() });
+            self.scopes.push(Scope { beside: false, source: Some(text(&select.from)), aliases: aliases.collect() });
         }
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
         self.scopes.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.set_beside(factor, true);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.set_beside(factor, false);
         ControlFlow::Continue(())
     }
 
@@ -119,6 +146,72 @@ impl VisitorMut for Within<'_> {
             *expr = other;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// What gives columns of the same names as `from`, and little else: by itself `from` may use columns around it. None if `from` has no queries.
+pub(crate) fn names_alone(from: &str) -> Option<String> {
+    let mut parser = Parser::new(&OgeeDialect).try_with_sql(from).ok()?;
+    let mut from = parser.parse_comma_separated(Parser::parse_table_and_joins).ok()?;
+    let queries = from.iter_mut().filter_map(|table| only_names_from(table).then_some(())).count();
+    (queries > 0).then(|| text(&from))
+}
+
+fn only_names_from(table: &mut TableWithJoins) -> bool {
+    let mut any = false;
+    for relation in std::iter::once(&mut table.relation).chain(table.joins.iter_mut().map(|join| &mut join.relation)) {
+        match relation {
+            TableFactor::Derived { subquery, .. } => {
+                any = true;
+                (subquery.order_by, subquery.limit_clause, subquery.fetch) = (None, None, None);
+                only_names(&mut subquery.body);
+            }
+            TableFactor::NestedJoin { table_with_joins, .. } => any |= only_names_from(table_with_joins),
+            _ => {}
+        }
+    }
+    any
+}
+
+fn only_names(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => {
+            (select.distinct, select.selection, select.having, select.qualify) = (None, None, None, None);
+            select.group_by = GroupByExpr::Expressions(Vec::new(), Vec::new());
+            let mut stars = false;
+            for item in &mut select.projection {
+                let alias = match item {
+                    SelectItem::ExprWithAlias { alias, .. } | SelectItem::UnnamedExpr(Expr::Identifier(alias)) => {
+                        alias.clone()
+                    }
+                    SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) if let Some(last) = parts.last() => {
+                        last.clone()
+                    }
+                    SelectItem::UnnamedExpr(expr) => Ident::with_quote('"', expr.to_string()),
+                    _ => {
+                        stars = true;
+                        continue;
+                    }
+                };
+                *item = SelectItem::ExprWithAlias { expr: Expr::value(Value::Null), alias };
+            }
+            if stars {
+                for table in &mut select.from {
+                    only_names_from(table);
+                }
+            } else {
+                select.from.clear();
+            }
+        }
+        SetExpr::Query(query) => {
+            (query.order_by, query.limit_clause, query.fetch) = (None, None, None);
+            only_names(&mut query.body);
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            only_names(left);
+            only_names(right);
+        }
+        _ => {}
     }
 }
 

@@ -53,6 +53,9 @@ impl ExprPlanner for TimePlanner {
             Minus if is_time(&left) && is_interval(&right) => move_time(raw.left, raw.right, true),
             Minus if is_moment(&left) && (is_moment(&right) || is_day(&right)) => difference(raw.left, raw.right),
             Minus if is_day(&left) && is_moment(&right) => difference(raw.left, raw.right),
+            Plus if is_day(&left) && right.is_null() => cast(raw.right, left),
+            Plus if is_day(&right) && left.is_null() => cast(raw.left, right),
+            Minus if is_day(&left) && right.is_null() => cast(raw.right, DataType::Int64),
             Plus | Minus if is_interval(&left) && right.is_numeric() || left.is_numeric() && is_interval(&right) => {
                 return plan_err!("{} of an interval and a number; write a unit, as in INTERVAL '1 day'", raw.op);
             }

@@ -1,0 +1,64 @@
+//! Outputs that are the fields of a struct: `unnest(s)` and `s.*`.
+//!
+//! DataFusion names the fields of `unnest(s)` as in `t.s.x`, under which no query finds them, and takes the `s` of `s.*` for a table. They become `s.x AS x, s.y AS y`, which
+//! are known when the struct's type is (`stars`).
+//!
+//! Not here: structs in lists, whose fields stay together.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+};
+
+use super::using::name_of;
+use crate::names::{call, normal_name};
+
+/// What the output `item` of `select` gives the fields of, if it is a struct.
+pub(crate) fn unnested(select: &Select, item: &SelectItem) -> Option<Expr> {
+    match item {
+        SelectItem::UnnamedExpr(Expr::Function(function))
+        | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } => {
+            let FunctionArguments::List(list) = &function.args else { return None };
+            let [FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))] = &list.args[..] else { return None };
+            let [name] = &function.name.0[..] else { return None };
+            let is_unnest = name.as_ident().is_some_and(|name| normal_name(name) == "unnest");
+            // Of a list, for certain.
+            (is_unnest && !matches!(arg, Expr::Array(_))).then(|| arg.clone())
+        }
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+            if *options == WildcardAdditionalOptions::default() =>
+        {
+            let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
+            match &parts[..] {
+                [column] if !select.from.iter().any(|table| has_table(table, column)) => {
+                    Some(Expr::Identifier(column.clone()))
+                }
+                [table, _] if select.from.iter().any(|from| has_table(from, table)) => {
+                    Some(Expr::CompoundIdentifier(parts))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether a table of this name is in `from`, or may be.
+fn has_table(from: &TableWithJoins, name: &Ident) -> bool {
+    let mut factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
+    factors.any(|factor| match factor {
+        TableFactor::NestedJoin { table_with_joins, alias: None } => has_table(table_with_joins, name),
+        TableFactor::NestedJoin { alias: Some(alias), .. } => normal_name(&alias.name) == normal_name(name),
+        factor => name_of(factor).is_some_and(|table| normal_name(&table) == normal_name(name)),
+    })
+}
+
+/// Puts the fields of `of` in the place of the output at `at`.
+pub(crate) fn write_out_fields(select: &mut Select, at: usize, of: &Expr, fields: &[String]) {
+    let field = |name: &String| {
+        let text = Expr::value(Value::SingleQuotedString(name.clone()));
+        let alias = Ident::with_quote('"', name.clone());
+        SelectItem::ExprWithAlias { expr: call("get_field", vec![of.clone(), text]), alias }
+    };
+    select.projection.splice(at..=at, fields.iter().map(field));
+}
