@@ -49,6 +49,7 @@ mod grouping_keys;
 mod grouping_limit;
 mod guarded_rules;
 mod implicit_keys;
+mod in_lists;
 mod inserted;
 mod island;
 mod join_order;

@@ -73,7 +73,9 @@ use crate::{
     functions::functions,
     grouping_keys::GroupingKeys,
     guarded_rules::guarded,
-    implicit_keys, inserted,
+    implicit_keys,
+    in_lists::InLists,
+    inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     json::JsonFormats,
@@ -330,6 +332,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(times::IntervalOrder));
         context.add_analyzer_rule(Arc::new(NestedOrder));
         context.add_analyzer_rule(Arc::new(ConstantsLast));
+        context.add_analyzer_rule(Arc::new(InLists));
         context.add_analyzer_rule(Arc::new(SlidingFrames));
         context.add_analyzer_rule(Arc::new(FailingCasts));
         context.add_analyzer_rule(Arc::new(ComputedKeys));

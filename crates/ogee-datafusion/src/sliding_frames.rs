@@ -76,8 +76,13 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
             let WindowFunctionDefinition::AggregateUDF(function) = &call.fun else {
                 return Transformed::no(Expr::WindowFunction(call));
             };
-            let leaves_rows = !call.params.window_frame.start_bound.is_unbounded();
-            let in_order = matches!(function.name(), "array_agg" | "string_agg").then_some(Way::InOrder);
+            let frame = &call.params.window_frame;
+            let leaves_rows = !frame.start_bound.is_unbounded();
+            // Turned around, with the window, a frame that ends before the last row leaves rows behind.
+            let may_leave = !frame.end_bound.is_unbounded() && !matches!(function.name(), "min" | "max");
+            let is_kept = matches!(function.name(), "array_agg" | "string_agg")
+                || may_leave && Way::of(function.name()).is_some();
+            let in_order = is_kept.then_some(Way::InOrder);
             let way = Way::of(function.name()).filter(|_| leaves_rows).or(in_order);
             let Some(way) = way else { return Transformed::no(Expr::WindowFunction(call)) };
             let statement = Statement(checkpoint::current());
@@ -245,6 +250,9 @@ impl AggregateUDFImpl for Anew {
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
+        if self.way == Way::InOrder {
+            return ReversedUDAF::NotSupported;
+        }
         match self.inner.inner().reverse_expr() {
             ReversedUDAF::Identical => ReversedUDAF::Identical,
             _ => ReversedUDAF::NotSupported,

@@ -1,6 +1,6 @@
 //! Predicates and values of subqueries computed below the node that they stand in, where DataFusion has no plan for them in the node itself.
 //!
-//! * `DISTINCT ON`, in its keys, its order and what it selects.
+//! * `DISTINCT ON`, in its keys, its order and what it selects. Keys that are named alike (`g::VARCHAR, g`) are computed there, too.
 //! * The condition of a join: over one side of it, below that side; over both, an inner join is filtered, and an outer one has its other side filtered for each row.
 //!
 //! This comes before DataFusion asks where subqueries stand.
@@ -54,13 +54,16 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 fn in_distinct(on: DistinctOn) -> Result<Transformed<LogicalPlan>> {
     let sorted = on.sort_expr.iter().flatten().map(|key| &key.expr);
-    if !on.on_expr.iter().chain(&on.select_expr).chain(sorted).any(has_subquery) {
+    let named_alike: Vec<Expr> =
+        on.on_expr.iter().filter(|key| is_named_as_another(key, &on.on_expr)).cloned().collect();
+    let is_below = |expr: &Expr| has_subquery(expr) || named_alike.contains(expr);
+    if !on.on_expr.iter().chain(&on.select_expr).chain(sorted).any(is_below) {
         return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::On(on))));
     }
     let DistinctOn { mut on_expr, mut select_expr, mut sort_expr, input, .. } = on;
     let mut computed = Computed::default();
     let sorted = sort_expr.iter_mut().flatten().map(|key| &mut key.expr);
-    for expr in on_expr.iter_mut().chain(sorted).filter(|expr| has_subquery(expr)) {
+    for expr in on_expr.iter_mut().chain(sorted).filter(|expr| is_below(expr)) {
         *expr = computed.column(std::mem::take(expr));
     }
     for expr in select_expr.iter_mut().filter(|expr| has_subquery(expr)) {
@@ -70,6 +73,12 @@ fn in_distinct(on: DistinctOn) -> Result<Transformed<LogicalPlan>> {
     }
     let on = DistinctOn::try_new(on_expr, select_expr, sort_expr, computed.below(input)?)?;
     Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(on))))
+}
+
+/// Whether `key`, which is no column, has the name of another of `keys`.
+fn is_named_as_another(key: &Expr, keys: &[Expr]) -> bool {
+    let name = key.schema_name().to_string();
+    !matches!(key, Expr::Column(_)) && keys.iter().any(|other| other != key && other.schema_name().to_string() == name)
 }
 
 fn in_join(join: Join) -> Result<Transformed<LogicalPlan>> {

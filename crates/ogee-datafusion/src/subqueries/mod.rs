@@ -104,7 +104,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-fn has_subquery(expr: &Expr) -> bool {
+pub(crate) fn has_subquery(expr: &Expr) -> bool {
     let is_one = |expr: &Expr| {
         matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
     };
@@ -241,9 +241,9 @@ fn with_qualifier(subquery: Subquery) -> Result<Subquery> {
     if has_qualifier(plan) {
         return Ok(subquery);
     }
-    let plan = LogicalPlanBuilder::from(plan.clone()).alias(fresh("in"))?;
-    let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-    Ok(subquery.with_plan(Arc::new(plan.project(columns)?.build()?)))
+    let column = Expr::Column(plan.schema().columns().swap_remove(0)).alias(fresh("in"));
+    let plan = LogicalPlanBuilder::from(plan.clone()).project([column])?.build()?;
+    Ok(subquery.with_plan(Arc::new(plan)))
 }
 
 /// Whether a comparison of `expr` with a row of `subquery` may be with NULL.
@@ -383,7 +383,7 @@ fn rows_that(
     let mut plan = subquery.subquery.as_ref().clone();
     let columns = expr.column_refs();
     // The same table may be in both queries: its columns then get a name of their own in this one. So do those of the name of an outer column that is of no table, such as one of a `UNION`.
-    if plan.exists(|node| Ok(columns.iter().any(|column| node.schema().has_column(column))))? {
+    if !has_qualifier(&plan) || plan.exists(|node| Ok(columns.iter().any(|column| node.schema().has_column(column))))? {
         let value = Expr::Column(plan.schema().columns().swap_remove(0)).alias(fresh("row"));
         plan = LogicalPlanBuilder::from(plan).project([value])?.alias(fresh("rows"))?.build()?;
     }
