@@ -229,7 +229,12 @@ fn conjunct(expr: Expr, joined: &mut Joined, whole: bool) -> Result<Expr> {
 /// Whether the column of `plan` is of some relation, or computed where it is given: of others, DataFusion's mark joins have two, one as it is named within the subquery.
 fn has_qualifier(plan: &LogicalPlan) -> bool {
     match plan {
-        LogicalPlan::Projection(projection) if !matches!(projection.expr[..], [Expr::Column(_)]) => true,
+        LogicalPlan::Projection(projection) => {
+            let value = &projection.expr[0];
+            // That of a cast is the name of what it casts.
+            let name = value.schema_name().to_string();
+            !value.column_refs().iter().any(|column| column.relation.is_none() && column.name == name)
+        }
         LogicalPlan::Values(_) => false,
         plan => plan.schema().qualified_field(0).0.is_some(),
     }
