@@ -11,13 +11,13 @@ use std::{
 
 use datafusion::sql::sqlparser::{
     ast::{
-        Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitMut,
-        VisitorMut,
+        Expr, GroupByExpr, Ident, JoinConstraint, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
+        Value, VisitMut, VisitorMut,
     },
     parser::Parser,
 };
 
-use super::using::using;
+use super::using::{constraint, using};
 use crate::{dialect::OgeeDialect, names::normal_name};
 
 /// Instead of the names of columns that could not be told.
@@ -149,16 +149,25 @@ impl VisitorMut for Within<'_> {
     }
 }
 
-/// What gives columns of the same names as `from`, and little else: by itself `from` may use columns around it. None if `from` has no queries.
+/// What gives columns of the same names as `from`, and little else: by itself `from` may use columns around it. None if `from` has neither queries nor conditions.
 pub(crate) fn names_alone(from: &str) -> Option<String> {
     let mut parser = Parser::new(&OgeeDialect).try_with_sql(from).ok()?;
     let mut from = parser.parse_comma_separated(Parser::parse_table_and_joins).ok()?;
-    let queries = from.iter_mut().filter_map(|table| only_names_from(table).then_some(())).count();
-    (queries > 0).then(|| text(&from))
+    let mut any = false;
+    for table in &mut from {
+        any |= only_names_from(table);
+    }
+    any.then(|| text(&from))
 }
 
 fn only_names_from(table: &mut TableWithJoins) -> bool {
     let mut any = false;
+    for join in &mut table.joins {
+        if let Some(JoinConstraint::On(condition)) = constraint(join) {
+            any = true;
+            *condition = Expr::value(Value::Boolean(true));
+        }
+    }
     for relation in std::iter::once(&mut table.relation).chain(table.joins.iter_mut().map(|join| &mut join.relation)) {
         match relation {
             TableFactor::Derived { subquery, .. } => {
