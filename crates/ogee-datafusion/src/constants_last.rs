@@ -8,14 +8,14 @@
 use datafusion::{
     common::{
         Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{BinaryExpr, Expr, LogicalPlan},
     optimizer::AnalyzerRule,
 };
 
-use crate::{common_types::has_expressions, kept_names};
+use crate::kept_names;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -23,18 +23,8 @@ pub(crate) struct ConstantsLast;
 
 impl AnalyzerRule for ConstantsLast {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| {
-            if !has_expressions(&plan)? {
-                return Ok(Transformed::no(plan));
-            }
-            kept_names::map_expressions(plan, |expr| {
-                if !expr.exists(|expr| Ok(is_turned(expr)))? {
-                    return Ok(Transformed::no(expr));
-                }
-                expr.transform_up(|expr| Ok(turned(expr)))
-            })
-        })
-        .data()
+        let in_turn = |expr, _: &_| turned(expr);
+        plan.transform_up_with_subqueries(|plan| kept_names::rewrite_where(plan, is_turned, in_turn)).data()
     }
 
     fn name(&self) -> &str {

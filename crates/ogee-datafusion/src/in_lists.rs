@@ -9,16 +9,14 @@
 use datafusion::{
     common::{
         DFSchema, Result, ScalarValue,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
-    logical_expr::{
-        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, expr::InList, utils::merge_schema,
-    },
+    logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, expr::InList},
     optimizer::AnalyzerRule,
 };
 
-use crate::{common_types::has_expressions, kept_names, subqueries::has_subquery};
+use crate::{kept_names, subqueries::has_subquery};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -26,19 +24,8 @@ pub(crate) struct InLists;
 
 impl AnalyzerRule for InLists {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| {
-            if !has_expressions(&plan)? {
-                return Ok(Transformed::no(plan));
-            }
-            let schema = merge_schema(&plan.inputs());
-            kept_names::map_expressions(plan, |expr| {
-                if !expr.exists(|expr| Ok(matches!(expr, Expr::InList(_))))? {
-                    return Ok(Transformed::no(expr));
-                }
-                expr.transform_up(|expr| Ok(rewrite(expr, &schema)))
-            })
-        })
-        .data()
+        let is_list = |expr: &Expr| matches!(expr, Expr::InList(_));
+        plan.transform_up_with_subqueries(|plan| kept_names::rewrite_where(plan, is_list, rewrite)).data()
     }
 
     fn name(&self) -> &str {
@@ -64,14 +51,20 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
+/// Whether `value` is a constant once it is computed, and never NULL.
+fn is_computed(value: &Expr, schema: &DFSchema) -> bool {
+    !value.any_column_refs()
+        && !value.contains_outer()
+        && !value.is_volatile()
+        && !has_subquery(value)
+        && value.nullable(schema).is_ok_and(|is_nullable| !is_nullable)
+}
+
 /// `list`, and comparisons with what is no constant in it.
 fn of_constants(list: InList, schema: &DFSchema) -> Transformed<Expr> {
-    let is_constant = |value: &Expr| {
-        !value.any_column_refs()
-            && !value.contains_outer()
-            && !value.is_volatile()
-            && !has_subquery(value)
-            && value.nullable(schema).is_ok_and(|is_nullable| !is_nullable)
+    let is_constant = |value: &Expr| match value {
+        Expr::Literal(value, _) => !value.is_null(),
+        _ => is_computed(value, schema),
     };
     if list.list.iter().all(is_constant) || list.expr.is_volatile() || has_subquery(&list.expr) {
         return Transformed::no(Expr::InList(list));

@@ -8,11 +8,33 @@ use std::collections::HashMap;
 
 use datafusion::{
     common::{
-        Result,
+        DFSchema, Result,
         tree_node::{Transformed, TreeNode},
     },
-    logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver},
+    logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver, utils::merge_schema},
 };
+
+use crate::common_types::has_expressions;
+
+/// `plan` with `rewrite` done to all parts, from the bottom, of those of its expressions that have a `wanted` one. It is told what is below `plan`.
+pub(crate) fn rewrite_where(
+    plan: LogicalPlan,
+    wanted: impl Fn(&Expr) -> bool,
+    rewrite: impl Fn(Expr, &DFSchema) -> Transformed<Expr>,
+) -> Result<Transformed<LogicalPlan>> {
+    if !has_expressions(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let inputs: Vec<_> = plan.inputs().into_iter().cloned().collect();
+    let mut schema = None;
+    map_expressions(plan, |expr| {
+        if !expr.exists(|part| Ok(wanted(part)))? {
+            return Ok(Transformed::no(expr));
+        }
+        let schema = schema.get_or_insert_with(|| merge_schema(&inputs.iter().collect::<Vec<_>>()));
+        expr.transform_up(|part| Ok(rewrite(part, schema)))
+    })
+}
 
 /// `plan` with `rewrite` done to each of its expressions, and to each of those within grouping sets; they keep their names.
 pub(crate) fn map_expressions(

@@ -19,7 +19,7 @@ use datafusion::{
     },
     common::{
         DFSchema, Result, ScalarValue, internal_err,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     functions_aggregate::first_last::first_value_udaf,
@@ -51,29 +51,20 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !has_expressions(&plan)? {
         return Ok(Transformed::no(plan));
     }
-    let mut schema = None;
-    let inputs = plan.inputs().into_iter().cloned().collect::<Vec<_>>();
     let plan = match plan {
         LogicalPlan::Sort(mut sort) => {
-            let schema = merge_schema(&inputs.iter().collect::<Vec<_>>());
+            let schema = merge_schema(&[&sort.input]);
             let is_split = split_keys(&mut sort.expr, &schema);
             let plan = LogicalPlan::Sort(sort);
             if is_split { Transformed::yes(plan) } else { Transformed::no(plan) }
         }
         LogicalPlan::Distinct(Distinct::On(on)) => {
-            split_distinct(on, &merge_schema(&inputs.iter().collect::<Vec<_>>()))
+            let schema = merge_schema(&[&on.input]);
+            split_distinct(on, &schema)
         }
         plan => Transformed::no(plan),
     };
-    plan.transform_data(|plan| {
-        kept_names::map_expressions(plan, |expr| {
-            if !expr.exists(|expr| Ok(may_order(expr)))? {
-                return Ok(Transformed::no(expr));
-            }
-            let schema = schema.get_or_insert_with(|| merge_schema(&inputs.iter().collect::<Vec<_>>()));
-            expr.transform_up(|expr| Ok(rewrite(expr, schema)))
-        })
-    })
+    plan.transform_data(|plan| kept_names::rewrite_where(plan, may_order, rewrite))
 }
 
 fn is_nested(expr: &Expr, schema: &DFSchema) -> bool {

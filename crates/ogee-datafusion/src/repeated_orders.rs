@@ -88,7 +88,10 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn repeats(expr: &Expr) -> bool {
     let mut keys = HashSet::new();
     match expr {
-        Expr::AggregateFunction(call) => !call.params.order_by.iter().all(|key| keys.insert(&key.expr)),
+        Expr::AggregateFunction(call) => {
+            let order = &call.params.order_by;
+            order.len() > 1 && !order.iter().all(|key| keys.insert(&key.expr))
+        }
         Expr::WindowFunction(call) => {
             keys.extend(&call.params.partition_by);
             let order = &call.params.order_by;

@@ -5,13 +5,11 @@
 //!
 //! Not here: `any_value`, which skips NULL, and first values of windows or in an order.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
-    Value, Visit, Visitor,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Select, SelectItem, Value,
 };
 
+use super::outer_aggregates::has_call;
 use crate::names::call;
 
 const NAMES: &[&str] = &["arbitrary", "first", "first_value"];
@@ -52,35 +50,10 @@ pub(super) fn in_other_words(function: &Function) -> Option<Expr> {
 pub(super) fn name_outputs(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
-            && expr.visit(&mut Finder { queries: 0 }).is_break()
+            && has_call(expr, |function| argument(function).is_some())
         {
             let alias = Ident::with_quote('"', expr.to_string());
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-        }
-    }
-}
-
-struct Finder {
-    queries: usize,
-}
-
-impl Visitor for Finder {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(function) if self.queries == 0 && argument(function).is_some() => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
         }
     }
 }

@@ -82,8 +82,14 @@ pub(super) fn is_aggregate(function: &Function) -> bool {
 
 /// Whether `expr` calls an aggregate function, or a window function of that name; queries within it may.
 pub(crate) fn has_aggregate(expr: &Expr) -> bool {
+    has_call(expr, is_aggregate)
+}
+
+/// Whether `expr` has a call that `is_one`, outside of queries within it.
+pub(super) fn has_call(expr: &Expr, is_one: fn(&Function) -> bool) -> bool {
     struct Calls {
         depth: usize,
+        is_one: fn(&Function) -> bool,
     }
 
     impl Visitor for Calls {
@@ -101,13 +107,13 @@ pub(crate) fn has_aggregate(expr: &Expr) -> bool {
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             match expr {
-                Expr::Function(function) if self.depth == 0 && is_aggregate(function) => ControlFlow::Break(()),
+                Expr::Function(function) if self.depth == 0 && (self.is_one)(function) => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
             }
         }
     }
 
-    expr.visit(&mut Calls { depth: 0 }).is_break()
+    expr.visit(&mut Calls { depth: 0, is_one }).is_break()
 }
 
 fn has_column(function: &Function) -> bool {
