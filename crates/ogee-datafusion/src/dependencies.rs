@@ -15,7 +15,7 @@ use datafusion::{
         tree_node::{Transformed, TreeNodeRecursion},
     },
     error::Result,
-    logical_expr::{Aggregate, Distinct, Expr, LogicalPlan},
+    logical_expr::{Aggregate, Distinct, Expr, JoinType, LogicalPlan},
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
@@ -68,6 +68,9 @@ impl OptimizerRule for DistinctGroups {
 fn is_grouped_by(plan: &LogicalPlan, columns: &[Column]) -> bool {
     match plan {
         LogicalPlan::Filter(filter) => is_grouped_by(&filter.input, columns),
+        LogicalPlan::Join(join) if matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti) => {
+            is_grouped_by(&join.left, columns)
+        }
         LogicalPlan::Sort(sort) => is_grouped_by(&sort.input, columns),
         LogicalPlan::Limit(limit) => is_grouped_by(&limit.input, columns),
         LogicalPlan::Projection(projection) => {
