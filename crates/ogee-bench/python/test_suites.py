@@ -78,7 +78,7 @@ class Suites(unittest.TestCase):
 
     def test_a_rewrite_that_does_not_fit_is_an_error(self):
         with self.assertRaises(ValueError):
-            suites.text_for("ogee", "tpcds", {"name": "q61", "sql": "SELECT 1"})
+            suites.text_for("datafusion", "tpcds", {"name": "q61", "sql": "SELECT 1"})
 
 
 if __name__ == "__main__":
