@@ -4,6 +4,8 @@ Every query has one answer: LIMIT follows an order by all columns, windows that 
 drawn first, so that rare pairs of them are met. Not here: expressions (`expressions.py`), tables (`small_tables.py`), comparing (`small.py`).
 """
 
+import re
+
 from expressions import FEATURE_OF, Expressions
 from small_tables import BOOL, DATE, DEC, FLOAT, INT, INTERVAL, LIST, NUM, TEXT, TS, TYPES, TZ, literal
 
@@ -400,8 +402,8 @@ class Grammar(Expressions):
         if all(kind in SETTABLE for kind in kinds):
             if not self.lite and relation.unique and self.flip("distinct_on", 0.2):
                 key = self.value(scope, self.rng.choice([INT, TEXT]), 1)
-                if key.isdigit():
-                    key = f"({key} + 0)"  # else a position
+                if re.fullmatch(r"-?\d+|'[^']*'", key):
+                    key = f"coalesce({key}, {key})"  # else a position, or refused
                 order = ", ".join([f"{key} NULLS LAST"] + [f"{u} {self.rng.choice(['ASC', 'DESC'])} NULLS LAST" for u in relation.unique])
                 return f"SELECT * FROM (SELECT DISTINCT ON ({key}) {listed} FROM {relation.sql}{where} ORDER BY {order}) AS {self.name('o')}"
             if self.flip("distinct", 0.1):
