@@ -4,7 +4,7 @@
 //! report overflow, everywhere in the statement: in what becomes islands, in what stays DataFusion's, and before constants are
 //! folded. The functions go by the operators' names, so that column names do not change.
 //!
-//! The same rule has casts to whole numbers round, and floats compared with zero take the negative one for it, which has another place in Arrow's order.
+//! The same rule has casts to whole numbers round, those of doubles to floats fail where these would be infinite, those to text write it as DuckDB does, and floats compared with zero take the negative one for it, which has another place in Arrow's order.
 //!
 //! Not here: sums (see `checked_sum`), arithmetic of decimals (`decimals`) and shifts (`bits`), though the rule puts these in as well; floats, which Arrow treats as SQL wants.
 
@@ -34,7 +34,9 @@ use crate::{
     decimals, kept_names,
     letters::float_text,
     list_casts::to_list,
-    numbers::{moment_text, round_for_cast},
+    nested_text::{is_written, nested_text},
+    numbers::{fit_for_cast, moment_text, round_for_cast},
+    times::{Zone, session_zone},
 };
 
 /// Replaces wrapping integer arithmetic by arithmetic that reports overflow.
@@ -42,8 +44,9 @@ use crate::{
 pub(crate) struct CheckedArithmetic;
 
 impl AnalyzerRule for CheckedArithmetic {
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        let zone = session_zone(config)?;
+        plan.transform_up_with_subqueries(|plan| rewrite_plan(plan, zone)).data()
     }
 
     fn name(&self) -> &str {
@@ -51,7 +54,7 @@ impl AnalyzerRule for CheckedArithmetic {
     }
 }
 
-fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+fn rewrite_plan(plan: LogicalPlan, zone: Zone) -> Result<Transformed<LogicalPlan>> {
     if !has_expressions(&plan)? {
         return Ok(Transformed::no(plan));
     }
@@ -59,10 +62,10 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
     }
-    kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| rewrite_expr(expr, &schema)))
+    kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| rewrite_expr(expr, &schema, zone)))
 }
 
-fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             if let Some(compared) = compared_with_zero(&left, op, &right) {
@@ -111,21 +114,32 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 Err(_) => Transformed::no(Expr::TryCast(cast)),
             }
         }
-        Expr::Cast(mut cast) if cast.field.data_type().is_string() && is_float(&cast.expr, schema) => {
-            *cast.expr = float_text(std::mem::take(&mut *cast.expr));
-            Transformed::yes(Expr::Cast(cast))
+        Expr::Cast(mut cast) if cast.field.data_type().is_string() => {
+            let changed = shown(&mut cast.expr, schema, zone);
+            let cast = Expr::Cast(cast);
+            if changed { Transformed::yes(cast) } else { Transformed::no(cast) }
+        }
+        Expr::TryCast(mut cast) if cast.field.data_type().is_string() => {
+            let changed = shown(&mut cast.expr, schema, zone);
+            let cast = Expr::TryCast(cast);
+            if changed { Transformed::yes(cast) } else { Transformed::no(cast) }
         }
         // Casts cut off fractions.
         Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
             *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
             Transformed::yes(Expr::Cast(cast))
         }
-        Expr::Cast(mut cast) if cast.field.data_type().is_string() && is_moment(&cast.expr, schema) => {
-            *cast.expr = moment_text(std::mem::take(&mut *cast.expr));
-            Transformed::yes(Expr::Cast(cast))
-        }
         Expr::TryCast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
             *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::TryCast(cast))
+        }
+        // Casts make the greatest doubles infinite.
+        Expr::Cast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
+            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), false);
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::TryCast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
+            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), true);
             Transformed::yes(Expr::TryCast(cast))
         }
         Expr::Negative(inner) if matches!(&*inner, Expr::Literal(..)) => Transformed::no(Expr::Negative(inner)),
@@ -197,12 +211,23 @@ fn compared_with_zero(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
     })
 }
 
-fn is_moment(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::Timestamp(..)))
+/// Makes `expr`, which is cast to text, a text where Arrow would make another one of it. Gives whether that is so.
+fn shown(expr: &mut Expr, schema: &DFSchema, zone: Zone) -> bool {
+    let text = match expr.get_type(schema) {
+        Ok(DataType::Float32 | DataType::Float64) => float_text,
+        Ok(DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)) => moment_text,
+        Ok(nested) if is_written(&nested) => {
+            *expr = nested_text(std::mem::take(expr), zone);
+            return true;
+        }
+        _ => return false,
+    };
+    *expr = text(std::mem::take(expr));
+    true
 }
 
-fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
+fn is_double(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Float64))
 }
 
 fn has_fraction(expr: &Expr, schema: &DFSchema) -> bool {

@@ -3,7 +3,8 @@
 //! * It keeps the sum of a date and an interval a date, and drops the hours. The date becomes a timestamp where the interval has a time of day, or may have one. A sum
 //!   with whole days, months and years stays a date: its value is the same, and files are pruned by it.
 //! * It takes the number in `date + 31` for an interval of so many nanoseconds, of which 64 bits hold 292 years. It is a number of days.
-//! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float; so it does where one of both is chosen (`float_types`).
+//! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float, also within lists and structs; so it does where one of both is
+//!   chosen (`float_types`).
 //! * It divides decimals as decimals (see `quotients`).
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use datafusion::{
 };
 
 use crate::{
-    float_types::{self, of_choices},
+    float_types::{self, floated, mix, of_choices},
     kept_names,
     lists::check_text,
     offsets,
@@ -79,73 +80,42 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let type_of = |expr: &Expr| expr.get_type(schema).ok();
-    let is_float = |expr: &Expr| matches!(type_of(expr), Some(DataType::Float32 | DataType::Float64));
-    let is_decimal = |expr: &Expr| matches!(type_of(expr), Some(DataType::Decimal128(..) | DataType::Decimal256(..)));
-    // Of the width of the other side.
-    let to_type_of = |expr: &mut Expr, other: &Expr| {
-        let data_type = type_of(other).unwrap_or(DataType::Float64);
-        *expr = cast(std::mem::take(expr), data_type);
-    };
-    match expr {
+    let done = |expr: Expr, changed: bool| if changed { Transformed::yes(expr) } else { Transformed::no(expr) };
+    let expr = match expr {
         // The type of a long condition is found by a walk through all of it, and says nothing here.
         Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
             return Transformed::no(Expr::BinaryExpr(binary));
         }
-        Expr::BinaryExpr(mut binary) if is_float(&binary.left) && is_decimal(&binary.right) => {
-            to_type_of(&mut binary.right, &binary.left);
-            return Transformed::yes(Expr::BinaryExpr(binary));
-        }
-        Expr::BinaryExpr(mut binary) if is_decimal(&binary.left) && is_float(&binary.right) => {
-            to_type_of(&mut binary.left, &binary.right);
-            return Transformed::yes(Expr::BinaryExpr(binary));
-        }
-        Expr::BinaryExpr(mut binary)
-            if binary.op == Operator::Divide && divides_decimals(&binary.left, &binary.right, schema) =>
-        {
-            [&mut *binary.left, &mut *binary.right].into_iter().for_each(to_float);
-            return Transformed::yes(Expr::BinaryExpr(binary));
-        }
-        Expr::Between(mut between) if is_float(&between.expr) => {
-            let mut changed = false;
-            for end in [&mut between.low, &mut between.high] {
-                if is_decimal(end) {
-                    to_type_of(end, &between.expr);
-                    changed = true;
-                }
+        Expr::BinaryExpr(mut binary) => {
+            let mixed = mix([&mut *binary.left, &mut *binary.right], schema);
+            let divides =
+                !mixed && binary.op == Operator::Divide && divides_decimals(&binary.left, &binary.right, schema);
+            if divides {
+                [&mut *binary.left, &mut *binary.right].into_iter().for_each(to_float);
             }
-            let between = Expr::Between(between);
-            return if changed { Transformed::yes(between) } else { Transformed::no(between) };
+            if mixed || divides {
+                return Transformed::yes(Expr::BinaryExpr(binary));
+            }
+            Expr::BinaryExpr(binary)
         }
-        Expr::InList(mut list) if is_float(&list.expr) && list.list.iter().any(is_decimal) => {
-            list.list.iter_mut().filter(|item| is_decimal(item)).for_each(|item| to_type_of(item, &list.expr));
-            return Transformed::yes(Expr::InList(list));
+        Expr::Between(mut between) => {
+            let mixed = mix([&mut *between.expr, &mut *between.low, &mut *between.high], schema);
+            return done(Expr::Between(between), mixed);
         }
-        Expr::InList(mut list)
-            if list.list.iter().any(is_float) && std::iter::once(&*list.expr).chain(&list.list).any(is_decimal) =>
-        {
-            let decimals = std::iter::once(&mut *list.expr).chain(&mut list.list).filter(|item| is_decimal(item));
-            decimals.for_each(to_float);
-            return Transformed::yes(Expr::InList(list));
+        Expr::InList(mut list) => {
+            let mixed = mix(std::iter::once(&mut *list.expr).chain(&mut list.list), schema);
+            return done(Expr::InList(list), mixed);
         }
-        Expr::Between(mut between)
-            if [&between.expr, &between.low, &between.high].into_iter().any(|side| is_decimal(side))
-                && (is_float(&between.low) || is_float(&between.high)) =>
-        {
-            let sides = [&mut between.expr, &mut between.low, &mut between.high];
-            sides.into_iter().filter(|side| is_decimal(side)).for_each(|side| to_float(side));
-            return Transformed::yes(Expr::Between(between));
+        Expr::InSubquery(mut query) => {
+            let mixed = mix_with_query(&mut query.expr, &mut query.subquery, schema);
+            return done(Expr::InSubquery(query), mixed);
         }
-        Expr::InSubquery(mut query) if are_mixed(&query.expr, &query.subquery, schema) => {
-            (query.subquery, _) = (floats(query.subquery), to_float(&mut query.expr));
-            return Transformed::yes(Expr::InSubquery(query));
+        Expr::SetComparison(mut query) => {
+            let mixed = mix_with_query(&mut query.expr, &mut query.subquery, schema);
+            return done(Expr::SetComparison(query), mixed);
         }
-        Expr::SetComparison(mut query) if are_mixed(&query.expr, &query.subquery, schema) => {
-            (query.subquery, _) = (floats(query.subquery), to_float(&mut query.expr));
-            return Transformed::yes(Expr::SetComparison(query));
-        }
-        _ => {}
-    }
+        other => other,
+    };
     let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
         return Transformed::no(expr);
     };
@@ -169,26 +139,25 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
 }
 
-/// Whether a float is looked for among decimals, or the other way around.
-fn are_mixed(expr: &Expr, subquery: &Subquery, schema: &DFSchema) -> bool {
-    let [field] = &subquery.subquery.schema().fields()[..] else { return false };
-    let Ok(data_type) = expr.get_type(schema) else { return false };
-    let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..));
-    let is_float = |data_type: &DataType| matches!(data_type, DataType::Float32 | DataType::Float64);
-    is_float(&data_type) && is_decimal(field.data_type()) || is_decimal(&data_type) && is_float(field.data_type())
-}
-
-/// `subquery` with floats of its one column.
-fn floats(subquery: Subquery) -> Subquery {
+/// Makes floats of the decimals within `expr`, or the columns of `subquery`, that stand beside floats of the other; whether there are any.
+fn mix_with_query(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) -> bool {
     let plan = Arc::clone(&subquery.subquery);
-    let column = plan.schema().columns().into_iter().map(|column| {
+    let [field] = &plan.schema().fields()[..] else { return false };
+    let Ok(data_type) = expr.get_type(schema) else { return false };
+    let mut mixed = false;
+    if let Some(floats) = floated(field.data_type(), &[&data_type]) {
+        let column = plan.schema().columns().swap_remove(0);
         let name = column.name.clone();
-        cast(Expr::Column(column), DataType::Float64).alias(name)
-    });
-    match Projection::try_new(column.collect(), Arc::clone(&plan)) {
-        Ok(projection) => subquery.with_plan(Arc::new(LogicalPlan::Projection(projection))),
-        Err(_) => subquery,
+        let column = cast(Expr::Column(column), floats).alias(name);
+        let Ok(projection) = Projection::try_new(vec![column], Arc::clone(&plan)) else { return false };
+        *subquery = subquery.with_plan(Arc::new(LogicalPlan::Projection(projection)));
+        mixed = true;
     }
+    if let Some(floats) = floated(&data_type, &[field.data_type()]) {
+        *expr = cast(std::mem::take(expr), floats);
+        mixed = true;
+    }
+    mixed
 }
 
 /// The day that is `count` days after `date`, or before it.

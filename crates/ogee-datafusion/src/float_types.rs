@@ -8,31 +8,99 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::DataType,
+    arrow::datatypes::{DataType, Field, FieldRef, Fields},
     common::{
         DFSchema, Result,
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
-    logical_expr::{Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast},
+    logical_expr::{
+        Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast, expr::ScalarFunction,
+    },
 };
 
-/// Functions that give one of their arguments, or a list of them.
-const CHOOSING: &[&str] = &["coalesce", "greatest", "ifnull", "least", "make_array", "nullif", "nvl", "nvl2"];
+use crate::set_operations::{in_common_types, is_set_operation};
 
-/// Functions that look for their second argument in the list that is their first.
-const SEEKING: &[&str] = &["array_has", "array_position", "array_positions", "array_remove", "array_remove_all"];
+/// Functions that give one of their arguments, or a list of them or of their elements, or that look for elements of one in another.
+const CHOOSING: &[&str] = &[
+    "||",
+    "array_concat",
+    "array_except",
+    "array_has_all",
+    "array_has_any",
+    "array_intersect",
+    "array_union",
+    "coalesce",
+    "greatest",
+    "ifnull",
+    "least",
+    "make_array",
+    "nullif",
+    "nvl",
+    "nvl2",
+];
 
-fn is_float(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Float16 | DataType::Float32 | DataType::Float64)
+/// What becomes of values of type `data_type` beside values of the types `beside`: where it has a decimal and one of them a float, within lists and structs too, it has a float
+/// of that width. `None` if that is nowhere.
+pub(crate) fn floated(data_type: &DataType, beside: &[&DataType]) -> Option<DataType> {
+    let within = |field: &FieldRef, beside: &[&DataType]| {
+        let of = floated(field.data_type(), beside)?;
+        Some(Arc::new(field.as_ref().clone().with_data_type(of)))
+    };
+    let items = || -> Vec<&DataType> { beside.iter().filter_map(|other| item(other)).collect() };
+    match data_type {
+        DataType::Decimal128(..) | DataType::Decimal256(..) => {
+            let floats = beside.iter().filter(|other| other.is_floating());
+            floats
+                .reduce(|widest, float| if **widest == DataType::Float64 { widest } else { float })
+                .map(|&float| float.clone())
+        }
+        DataType::List(field) => Some(DataType::List(within(field, &items())?)),
+        DataType::LargeList(field) => Some(DataType::LargeList(within(field, &items())?)),
+        DataType::FixedSizeList(field, size) => Some(DataType::FixedSizeList(within(field, &items())?, *size)),
+        DataType::Struct(fields) => {
+            let mut any = false;
+            let field = |(at, field): (usize, &FieldRef)| {
+                let others: Vec<&DataType> = beside.iter().filter_map(|other| nth_field(other, at)).collect();
+                let floated = within(field, &others);
+                any |= floated.is_some();
+                floated.unwrap_or_else(|| Arc::clone(field))
+            };
+            let fields: Fields = fields.iter().enumerate().map(field).collect();
+            any.then_some(DataType::Struct(fields))
+        }
+        _ => None,
+    }
 }
 
-fn is_decimal(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..))
+fn item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            Some(field.data_type())
+        }
+        _ => None,
+    }
 }
 
-/// Whether floats and decimals are among `types`.
-fn are_mixed<'a>(types: impl Iterator<Item = &'a DataType> + Clone) -> bool {
-    types.clone().any(is_float) && types.clone().any(is_decimal)
+fn nth_field(data_type: &DataType, at: usize) -> Option<&DataType> {
+    match data_type {
+        DataType::Struct(fields) => fields.get(at).map(|field| field.data_type()),
+        _ => None,
+    }
+}
+
+/// Makes floats of the decimals within `exprs` that stand beside floats of others; whether there are any.
+pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
+    let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
+    let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+    let beside: Vec<&DataType> = types.iter().collect();
+    let mut any = false;
+    for (expr, data_type) in exprs.into_iter().zip(&types) {
+        if let Some(floats) = floated(data_type, &beside) {
+            *expr = cast(std::mem::take(expr), floats);
+            any = true;
+        }
+    }
+    any
 }
 
 /// `plan` with floats where its rows come from both; the types of all that is above follow.
@@ -56,17 +124,25 @@ fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Union(union) => in_union(union),
         LogicalPlan::Values(values) => in_values(values),
+        LogicalPlan::Join(join) if is_set_operation(&join) => in_common_types(join)?.transform_data(in_keys),
+        LogicalPlan::Join(_) => in_keys(plan),
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Keys of a join, of which one is a float and one a decimal.
+fn in_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match plan {
         LogicalPlan::Join(mut join) => {
             let mut changed = false;
             for (left, right) in &mut join.on {
                 let types = (left.get_type(join.left.schema())?, right.get_type(join.right.schema())?);
-                let side = match types {
-                    (left, right_type) if is_float(&left) && is_decimal(&right_type) => right,
-                    (left_type, right) if is_decimal(&left_type) && is_float(&right) => left,
-                    _ => continue,
-                };
-                *side = to_float(std::mem::take(side));
-                changed = true;
+                for (side, of, beside) in [(left, &types.0, &types.1), (right, &types.1, &types.0)] {
+                    if let Some(floats) = floated(of, &[beside]) {
+                        *side = cast(std::mem::take(side), floats);
+                        changed = true;
+                    }
+                }
             }
             let join = LogicalPlan::Join(join);
             Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
@@ -75,24 +151,26 @@ fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-fn to_float(expr: Expr) -> Expr {
-    cast(expr, DataType::Float64)
-}
-
 fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let columns = union.inputs.iter().map(|input| input.schema().fields().len()).min().unwrap_or(0);
     let types =
         |column: usize| -> Vec<_> { union.inputs.iter().flat_map(|input| types_below(input, column)).collect() };
-    let mixed: Vec<usize> = (0..columns).filter(|&column| are_mixed(types(column).iter())).collect();
-    if mixed.is_empty() {
+    let types: Vec<Vec<DataType>> = (0..columns).map(types).collect();
+    let of = |input: &LogicalPlan, column: usize| {
+        let beside: Vec<&DataType> = types[column].iter().collect();
+        types_below(input, column).iter().find_map(|of| floated(of, &beside))
+    };
+    if !union.inputs.iter().any(|input| (0..columns).any(|column| of(input, column).is_some())) {
         return with_its_names(union);
     }
     let of_floats = |input: &Arc<LogicalPlan>| {
         let column = |(nth, (relation, field)): (usize, (Option<&_>, &Arc<_>))| {
             let column = Expr::Column((relation, field).into());
-            match mixed.contains(&nth) && types_below(input, nth).iter().any(is_decimal) {
-                true => to_float(column).alias_qualified(relation.cloned(), input.schema().field(nth).name()),
-                false => column,
+            match (nth < columns).then(|| of(input, nth)).flatten() {
+                Some(floats) => {
+                    cast(column, floats).alias_qualified(relation.cloned(), input.schema().field(nth).name())
+                }
+                None => column,
             }
         };
         let exprs: Vec<Expr> = input.schema().iter().enumerate().map(column).collect();
@@ -138,49 +216,56 @@ fn with_its_names(union: Union) -> Result<Transformed<LogicalPlan>> {
 /// The values were cast when they were put together: from floats to decimals.
 fn in_values(values: Values) -> Result<Transformed<LogicalPlan>> {
     let none = DFSchema::empty();
-    let was_float = |expr: &Expr| match expr {
-        Expr::Cast(cast) => cast.expr.get_type(&none).is_ok_and(|data_type| is_float(&data_type)),
-        _ => false,
+    let before = |expr: &Expr| match expr {
+        Expr::Cast(cast) => cast.expr.get_type(&none).unwrap_or(DataType::Null),
+        other => other.get_type(&none).unwrap_or(DataType::Null),
     };
-    let mixed = |column: usize| {
-        is_decimal(values.schema.field(column).data_type()) && values.values.iter().any(|row| was_float(&row[column]))
+    let floats = |column: usize| {
+        let of = values.schema.field(column).data_type();
+        let types: Vec<DataType> = values.values.iter().map(|row| before(&row[column])).collect();
+        floated(of, &types.iter().collect::<Vec<_>>())
     };
-    let mixed: Vec<bool> = (0..values.schema.fields().len()).map(mixed).collect();
-    if !mixed.contains(&true) {
+    let floats: Vec<Option<DataType>> = (0..values.schema.fields().len()).map(floats).collect();
+    if floats.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Values(values)));
     }
-    let uncast = |expr: Expr| match expr {
-        Expr::Cast(cast) => to_float(*cast.expr),
-        other => to_float(other),
+    let uncast = |expr: Expr, floats: &DataType| match expr {
+        Expr::Cast(of) => cast(*of.expr, floats.clone()),
+        other => cast(other, floats.clone()),
     };
-    let row =
-        |row: Vec<Expr>| row.into_iter().zip(&mixed).map(|(expr, &mixed)| if mixed { uncast(expr) } else { expr });
-    let rows = values.values.into_iter().map(|exprs| row(exprs).collect()).collect();
+    let row = |row: Vec<Expr>| {
+        let value = |(expr, floats): (Expr, &Option<DataType>)| match floats {
+            Some(floats) => uncast(expr, floats),
+            None => expr,
+        };
+        row.into_iter().zip(&floats).map(value).collect()
+    };
+    let rows = values.values.into_iter().map(row).collect();
     Ok(Transformed::yes(LogicalPlanBuilder::values(rows)?.build()?))
 }
 
-/// `expr` with floats for decimals where it gives one of both.
+/// `expr` with floats for decimals where it gives one of both, or compares one with the other.
 pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let type_of = |expr: &Expr| expr.get_type(schema).unwrap_or(DataType::Null);
     match expr {
-        Expr::ScalarFunction(mut call) if CHOOSING.contains(&call.func.name()) => {
-            let changed = mix(call.args.iter_mut().collect(), schema);
+        Expr::ScalarFunction(mut call) if CHOOSING.contains(&call.func.name()) || joins_lists(&call, schema) => {
+            let changed = mix(&mut call.args, schema);
             let call = Expr::ScalarFunction(call);
             Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
         }
-        Expr::ScalarFunction(mut call) if SEEKING.contains(&call.func.name()) && call.args.len() > 1 => {
-            let types = (type_of(&call.args[0]), type_of(&call.args[1]));
-            match types {
-                (DataType::List(item), sought) if is_decimal(item.data_type()) && is_float(&sought) => {
-                    let floats = DataType::List(Arc::new(item.as_ref().clone().with_data_type(DataType::Float64)));
-                    call.args[0] = cast(std::mem::take(&mut call.args[0]), floats);
+        Expr::ScalarFunction(mut call) if call.args.len() > 1 && list_of(call.func.name()).is_some() => {
+            let (list, item) = if list_of(call.func.name()) == Some(0) { (0, 1) } else { (1, 0) };
+            let types = (call.args[list].get_type(schema)?, call.args[item].get_type(schema)?);
+            let items = DataType::List(Arc::new(Field::new_list_field(types.1.clone(), true)));
+            let sought = self::item(&types.0).and_then(|items| floated(&types.1, &[items]));
+            let mut changed = false;
+            for (arg, floats) in [(list, floated(&types.0, &[&items])), (item, sought)] {
+                if let Some(floats) = floats {
+                    call.args[arg] = cast(std::mem::take(&mut call.args[arg]), floats);
+                    changed = true;
                 }
-                (DataType::List(item), sought) if is_float(item.data_type()) && is_decimal(&sought) => {
-                    call.args[1] = to_float(std::mem::take(&mut call.args[1]));
-                }
-                _ => return Ok(Transformed::no(Expr::ScalarFunction(call))),
             }
-            Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            let call = Expr::ScalarFunction(call);
+            Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
         }
         Expr::Case(mut case) => {
             let changed = mix(compared(&mut case), schema) | mix(results(&mut case), schema);
@@ -191,16 +276,20 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
     }
 }
 
-/// Makes floats of the decimals among `exprs` if some are floats; whether there are any.
-fn mix(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
-    let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
-    if !are_mixed(types.iter()) {
-        return false;
+/// Whether `call` joins lists, and not texts.
+fn joins_lists(call: &ScalarFunction, schema: &DFSchema) -> bool {
+    call.func.name() == "concat" && call.args.iter().any(|arg| arg.get_type(schema).is_ok_and(|of| item(&of).is_some()))
+}
+
+/// The argument that is a list, of which the other is an element, of those functions that have such.
+fn list_of(name: &str) -> Option<usize> {
+    match name {
+        "array_has" | "array_position" | "array_positions" | "array_remove" | "array_remove_all" | "array_append" => {
+            Some(0)
+        }
+        "array_prepend" => Some(1),
+        _ => None,
     }
-    for (expr, _) in exprs.into_iter().zip(&types).filter(|(_, data_type)| is_decimal(data_type)) {
-        *expr = to_float(std::mem::take(expr));
-    }
-    true
 }
 
 /// What `CASE x WHEN y` compares.

@@ -332,7 +332,8 @@ impl AggregateUDFImpl for QuantileDisc {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let data_type = args.return_field.data_type().clone();
-        Ok(Box::new(QuantileDiscState { data_type, values: Vec::new(), fraction: None }))
+        let descending = args.order_bys.first().is_some_and(|by| by.options.descending);
+        Ok(Box::new(QuantileDiscState { data_type, values: Vec::new(), fraction: None, descending }))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -345,6 +346,7 @@ struct QuantileDiscState {
     data_type: DataType,
     values: Vec<ArrayRef>,
     fraction: Option<f64>,
+    descending: bool,
 }
 
 impl QuantileDiscState {
@@ -378,7 +380,8 @@ impl Accumulator for QuantileDiscState {
         };
         let all = concat(&self.values.iter().map(|array| array.as_ref()).collect::<Vec<_>>())?;
         let rank = discrete_rank(all.len() as u64, fraction) as usize;
-        let sorted = sort_to_indices(&all, None, Some(rank + 1))?;
+        let options = SortOptions { descending: self.descending, nulls_first: false };
+        let sorted = sort_to_indices(&all, Some(options), Some(rank + 1))?;
         match get_row_at_idx(&[all], sorted.value(rank) as usize)?.pop() {
             Some(value) => Ok(value),
             None => internal_err!("a row has a value"),

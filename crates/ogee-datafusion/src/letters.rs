@@ -129,23 +129,28 @@ impl ScalarUDFImpl for FloatText {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let floats = args.args[0].to_array(if is_scalar { 1 } else { args.number_rows })?;
-        let texts: StringArray = match floats.data_type() {
-            DataType::Float32 => {
-                let floats = floats.as_primitive::<Float32Type>().iter();
-                floats.map(|value| value.map(|value| written(value.into(), &value, &format!("{value:e}")))).collect()
-            }
-            DataType::Float64 => {
-                let floats = floats.as_primitive::<Float64Type>().iter();
-                floats.map(|value| value.map(|value| written(value, &value, &format!("{value:e}")))).collect()
-            }
-            other => return internal_err!("{other} is no float"),
-        };
-        let texts: ArrayRef = Arc::new(texts);
+        let texts = float_texts(&floats)?;
         Ok(match is_scalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?),
             false => ColumnarValue::Array(texts),
         })
     }
+}
+
+/// The texts of `floats`.
+pub(crate) fn float_texts(floats: &ArrayRef) -> Result<ArrayRef> {
+    let texts: StringArray = match floats.data_type() {
+        DataType::Float32 => {
+            let floats = floats.as_primitive::<Float32Type>().iter();
+            floats.map(|value| value.map(|value| written(value.into(), &value, &format!("{value:e}")))).collect()
+        }
+        DataType::Float64 => {
+            let floats = floats.as_primitive::<Float64Type>().iter();
+            floats.map(|value| value.map(|value| written(value, &value, &format!("{value:e}")))).collect()
+        }
+        other => return internal_err!("{other} is no float"),
+    };
+    Ok(Arc::new(texts))
 }
 
 /// `value`, which has `shown` as its shortest digits, and `scientific` with an exponent.

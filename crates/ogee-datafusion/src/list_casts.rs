@@ -2,9 +2,9 @@
 //!
 //! Arrow makes a list of one element of anything that is none, of text too: `'[a, b]'` would be a list of that text. Text is taken apart instead, as DuckDB does: elements
 //! between commas, in quotes where they have commas or brackets, `NULL` without quotes for NULL, lists in lists. Other values are no lists. Elements with a
-//! fraction are rounded where they become whole numbers.
+//! fraction are rounded where they become whole numbers, and doubles that are too large to become floats are an error.
 //!
-//! Not here: casts of what is no list (`checked`), and of lists to text.
+//! Not here: casts of what is no list (`checked`), and of lists to text (`nested_text`).
 
 use std::{iter::Peekable, str::Chars, sync::Arc};
 
@@ -21,7 +21,7 @@ use datafusion::{
     },
 };
 
-use crate::numbers::rounded;
+use crate::numbers::{fitting, rounded};
 
 /// `expr` of type `from` as a list of type `to`, if Arrow would make another one of it. `tries`: what is no such list becomes NULL.
 ///
@@ -47,9 +47,14 @@ fn has_fraction(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float32 | DataType::Float64 | DataType::Decimal128(_, 1..))
 }
 
+/// Whether doubles become floats, which not all fit.
+fn narrows(from: &DataType, to: &DataType) -> bool {
+    (from, to) == (&DataType::Float64, &DataType::Float32)
+}
+
 /// Whether the cast is one that is done here.
 fn differs(from: &DataType, to: &DataType) -> Result<bool> {
-    let Some(of) = element(to) else { return Ok(to.is_integer() && has_fraction(from)) };
+    let Some(of) = element(to) else { return Ok(to.is_integer() && has_fraction(from) || narrows(from, to)) };
     match element(from) {
         Some(inner) => differs(inner.data_type(), of.data_type()),
         None if from.is_string() => match to {
@@ -124,6 +129,7 @@ impl ToList {
             (to, from) if to.is_integer() && has_fraction(from) => {
                 Ok(cast_with_options(&rounded(array)?, to, &options)?)
             }
+            (to, from) if narrows(from, to) => Ok(cast_with_options(&fitting(array, self.tries)?, to, &options)?),
             _ => Ok(cast_with_options(array, to, &options)?),
         }
     }

@@ -6,7 +6,9 @@
 //!   refuses them, and decimals of different scales.
 //! * `list_contains` knows that a NULL among the elements is none of the values that are looked for.
 //! * `list_concat` takes a list that is NULL for an empty one: of NULL alone it is empty. DataFusion makes NULL of it.
-//! * `list_distinct` leaves NULL out. DataFusion keeps one.
+//! * `list_distinct` and `list_intersect` leave NULL out. DataFusion keeps one. A list that is NULL has nothing in common with another, which leaves an empty one.
+//! * `list_has_all` and `list_has_any` look for no NULL, and are NULL where one of the lists is.
+//! * `list_resize` to NULL elements leaves none; a negative length is an error, which DataFusion takes for one of its own.
 //! * `array_to_string` of a list whose elements are all NULL is NULL, as `string_agg` of them is. DataFusion makes it empty.
 //!
 //! Not here: `length`, `concat` and `||`, which take text too (`lists`), and comparisons with `ANY` and `ALL` of a list (`quantified`).
@@ -15,12 +17,12 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array, new_null_array},
-        buffer::OffsetBuffer,
+        array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, UInt32Array, new_null_array},
+        buffer::{NullBuffer, OffsetBuffer},
         compute::{cast, filter, nullif, take},
-        datatypes::{DataType, Field, FieldRef},
+        datatypes::{DataType, Field, FieldRef, Int64Type},
     },
-    common::{Result, ScalarValue},
+    common::{Result, ScalarValue, exec_err},
     functions_nested::{
         array_has::{array_has_all_udf, array_has_any_udf, array_has_udf},
         cardinality::cardinality_udf,
@@ -30,7 +32,8 @@ use datafusion::{
         make_array::make_array_udf,
         position::{array_position_udf, array_positions_udf},
         remove::{array_remove_all_udf, array_remove_udf},
-        set_ops::array_distinct_udf,
+        resize::array_resize_udf,
+        set_ops::{array_distinct_udf, array_intersect_udf},
         string::array_to_string_udf,
     },
     logical_expr::{
@@ -49,8 +52,6 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         array_append_udf(),
         array_prepend_udf(),
         array_has_udf(),
-        array_has_all_udf(),
-        array_has_any_udf(),
         array_position_udf(),
         array_positions_udf(),
         array_remove_udf(),
@@ -64,6 +65,10 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         (array_concat_udf(), Mend::NullIsEmpty),
         (array_to_string_udf(), Mend::NothingIsNull),
         (array_distinct_udf(), Mend::WithoutNull),
+        (array_has_all_udf(), Mend::NullsAside),
+        (array_has_any_udf(), Mend::NullsAside),
+        (array_intersect_udf(), Mend::InCommon),
+        (array_resize_udf(), Mend::Lengths),
     ];
     mended.chain(others).map(|(function, mend)| ScalarUDF::new_from_impl(Mended::new(function, mend))).collect()
 }
@@ -79,6 +84,12 @@ enum Mend {
     WithoutNull,
     /// Of elements that are all NULL comes NULL.
     NothingIsNull,
+    /// Elements that are NULL are not there; a list that is NULL makes NULL.
+    NullsAside,
+    /// No element is NULL; the second list may be, and has then none.
+    InCommon,
+    /// Lengths are not negative, and 0 where they are NULL.
+    Lengths,
 }
 
 /// A function of DataFusion but for one thing.
@@ -97,6 +108,16 @@ impl Mended {
     /// `list_concat` alone, for those who join lists under another name.
     pub(crate) fn list_concat() -> Arc<ScalarUDF> {
         Arc::new(ScalarUDF::new_from_impl(Self::new(array_concat_udf(), Mend::NullIsEmpty)))
+    }
+
+    /// `list_has_all` alone, for operators.
+    pub(crate) fn list_has_all() -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::new_from_impl(Self::new(array_has_all_udf(), Mend::NullsAside)))
+    }
+
+    /// `list_has_any` alone, for operators.
+    pub(crate) fn list_has_any() -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::new_from_impl(Self::new(array_has_any_udf(), Mend::NullsAside)))
     }
 }
 
@@ -178,8 +199,16 @@ impl ScalarUDFImpl for Mended {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        let typed;
+        let arg_types = match self.mend {
+            Mend::NullsAside | Mend::InCommon => {
+                typed = with_typed_nulls(arg_types);
+                &typed
+            }
+            _ => arg_types,
+        };
         match self.mend {
-            Mend::Counts if !arg_types.iter().any(counts_without_sign) => {
+            Mend::Counts | Mend::NullsAside if !arg_types.iter().any(counts_without_sign) => {
                 let signed: Vec<DataType> = arg_types.iter().map(signed).collect();
                 if let Some(common) = compared(&signed) {
                     return coerced(&common, &self.function);
@@ -198,11 +227,13 @@ impl ScalarUDFImpl for Mended {
                     arg_types.iter().map(|arg| if arg.is_null() { list.clone() } else { arg.clone() }).collect();
                 coerced(&typed, &self.function)
             }
-            Mend::Counts => {
+            Mend::Counts | Mend::NullsAside => {
                 let common = compared(arg_types).or_else(|| with_common_elements(arg_types));
                 coerced(&common.unwrap_or_else(|| arg_types.to_vec()), &self.function)
             }
-            Mend::NothingIsNull | Mend::WithoutNull => coerced(arg_types, &self.function),
+            Mend::NothingIsNull | Mend::WithoutNull | Mend::InCommon | Mend::Lengths => {
+                coerced(arg_types, &self.function)
+            }
         }
     }
 
@@ -238,13 +269,30 @@ impl ScalarUDFImpl for Mended {
             ColumnarValue::Array(array) => Ok(ColumnarValue::Array(without_hidden(array)?)),
             scalar => Ok(scalar),
         });
-        let values = values.collect::<Result<Vec<_>>>()?;
+        let mut values = values.collect::<Result<Vec<_>>>()?;
+        match self.mend {
+            Mend::NullsAside => {
+                values = values.into_iter().map(|list| each(list, without_null_elements)).collect::<Result<_>>()?;
+            }
+            // Of lists of one length, the order of elements is that of the first; DuckDB's is the second's.
+            Mend::InCommon => {
+                values = values.into_iter().rev().collect();
+                values[0] = each(values[0].clone(), |lists| Ok(without_nulls(lists)))?;
+            }
+            Mend::Lengths => {
+                values[1] = lengths(&values[1], self.name(), args.number_rows)?;
+            }
+            _ => {}
+        }
         let result = self.function.invoke_with_args(ScalarFunctionArgs { args: values, return_field: own, ..args })?;
         match self.mend {
             Mend::Counts if result.data_type() == returned => Ok(result),
             Mend::Counts => each(result, |counts| Ok(cast(counts, &returned)?)),
             Mend::NullIsEmpty => each(result, |lists| Ok(without_nulls(lists))),
             Mend::WithoutNull => each(result, without_null_elements),
+            Mend::InCommon => each(result, |lists| Ok(cast(&without_null_elements(lists)?, &returned)?)),
+            Mend::NullsAside => null_where_given(result, &given),
+            Mend::Lengths => Ok(result),
             Mend::NothingIsNull if given.len() > 2 => Ok(result),
             Mend::NothingIsNull => {
                 let ColumnarValue::Array(texts) = &result else {
@@ -255,6 +303,43 @@ impl ScalarUDFImpl for Mended {
             }
         }
     }
+}
+
+/// The types of two lists with that of the other for a NULL.
+fn with_typed_nulls(arg_types: &[DataType]) -> Vec<DataType> {
+    let list = arg_types.iter().find(|arg| is_list(arg)).cloned();
+    let list = list.unwrap_or_else(|| DataType::new_list(DataType::Int64, true));
+    arg_types.iter().map(|arg| if arg.is_null() { list.clone() } else { arg.clone() }).collect()
+}
+
+/// The `lengths` that lists of `rows` rows are to have, without NULL.
+///
+/// # Errors
+/// If one is negative, or there would be too many elements.
+fn lengths(lengths: &ColumnarValue, function: &str, rows: usize) -> Result<ColumnarValue> {
+    let rows_of_each = if matches!(lengths, ColumnarValue::Scalar(_)) { rows } else { 1 };
+    each(lengths.clone(), |lengths| {
+        let lengths = cast(lengths, &DataType::Int64)?;
+        let lengths: Int64Array = lengths.as_primitive::<Int64Type>().iter().map(Option::unwrap_or_default).collect();
+        if let Some(negative) = lengths.values().iter().find(|length| **length < 0) {
+            return exec_err!("{function} makes lists of a length that is not negative, not of {negative}");
+        }
+        let total = lengths.values().iter().fold(0i64, |total, length| total.saturating_add(*length));
+        if total.saturating_mul(rows_of_each as i64) > i64::from(i32::MAX) {
+            return exec_err!("{function} would make lists of too many elements, more than {}", i32::MAX);
+        }
+        Ok(Arc::new(lengths))
+    })
+}
+
+/// `result` with NULL where one of the lists that were `given` is.
+fn null_where_given(result: ColumnarValue, given: &[ColumnarValue]) -> Result<ColumnarValue> {
+    let rows = if let ColumnarValue::Array(result) = &result { result.len() } else { 1 };
+    let mut nulls: Option<NullBuffer> = None;
+    for list in given {
+        nulls = NullBuffer::union(nulls.as_ref(), list.to_array(rows)?.nulls());
+    }
+    each(result, |found| Ok(Arc::new(BooleanArray::new(found.as_boolean().values().clone(), nulls))))
 }
 
 /// `of` of a value or of an array of values.

@@ -1,6 +1,7 @@
 //! Lists where DataFusion sees text, and text where it sees lists.
 //!
 //! * `length` of a list is how many elements it has, `concat` of lists a list. DataFusion writes lists as text first.
+//! * `@>`, `<@` and `&&` of lists are `list_has_all` and `list_has_any` with their meaning here.
 //! * `list || list` is NULL where either is, as other operators are. DataFusion takes NULL for an empty list, or for an element.
 //! * Functions of text are refused for lists, structs and maps, which DataFusion would write as text ([`check_text`]).
 //!
@@ -41,18 +42,32 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// Plans `||` of lists.
+/// Plans `||`, `@>`, `<@` and `&&` of lists.
 #[derive(Debug)]
 pub(crate) struct ListOperators;
 
 impl ExprPlanner for ListOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        if expr.op != BinaryOperator::StringConcat {
+        use BinaryOperator::{ArrowAt, AtArrow, PGOverlap, StringConcat};
+        if !matches!(expr.op, StringConcat | AtArrow | ArrowAt | PGOverlap) {
             return Ok(PlannerResult::Original(expr));
         }
         let (Ok(left), Ok(right)) = (expr.left.get_type(schema), expr.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(expr));
         };
+        if expr.op != StringConcat {
+            let is_side = |side: &DataType| is_list(side) || side.is_null();
+            if !is_side(&left) || !is_side(&right) || left.is_null() && right.is_null() {
+                return Ok(PlannerResult::Original(expr));
+            }
+            let (function, sides) = match expr.op {
+                AtArrow => (Mended::list_has_all(), vec![expr.left, expr.right]),
+                ArrowAt => (Mended::list_has_all(), vec![expr.right, expr.left]),
+                _ => (Mended::list_has_any(), vec![expr.left, expr.right]),
+            };
+            let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, sides));
+            return Ok(PlannerResult::Planned(call));
+        }
         let typed_null = |data_type: &DataType| ScalarValue::try_from(data_type).map(|null| Expr::Literal(null, None));
         match (list_ndims(&left), list_ndims(&right)) {
             (0, 0) => Ok(PlannerResult::Original(expr)),

@@ -1,7 +1,8 @@
 //! The value of a key in a map: `m[key]`, whatever the type of the keys, for a key of each row.
 //!
 //! DataFusion's field access takes one constant key of the very type of the map's, and compares nested ones out of step with their rows. Here keys are
-//! compared with the key of their row; a key that is not there, or NULL, has no value.
+//! compared with the key of their row; a key that is not there, or NULL, has no value. `map_extract(m, key)` is a list of the value, empty where there is none; DataFusion's
+//! has NULL for it, as where the value is NULL.
 //!
 //! Not here: fields of structs, which stay DataFusion's.
 
@@ -9,14 +10,16 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, UInt32Array, make_comparator},
+        array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, make_comparator},
+        buffer::OffsetBuffer,
         compute::{SortOptions, cast, take},
-        datatypes::{DataType, FieldRef},
+        datatypes::{DataType, Field, FieldRef},
     },
     common::{DFSchema, Result, ScalarValue, internal_err, plan_err},
+    functions_nested::map_extract::map_extract_udf,
     logical_expr::{
-        ColumnarValue, Expr, ExprSchemable, GetFieldAccess, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-        Volatility,
+        ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ScalarFunctionArgs, ScalarUDF,
+        ScalarUDFImpl, Signature, Volatility,
         binary::comparison_coercion,
         expr::ScalarFunction,
         planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr},
@@ -88,12 +91,7 @@ impl ScalarUDFImpl for ValueOf {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        let [map, asked] = arg_types else { return plan_err!("a map is asked for one key") };
-        let of = key_and_value(map)?.0.data_type();
-        match common(of, asked) {
-            Some(common) => Ok(vec![map.clone(), common]),
-            None => plan_err!("a map with keys of type {of} has none of type {asked}; cast the key"),
-        }
+        of_common_keys(arg_types)
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
@@ -122,7 +120,89 @@ impl ScalarUDFImpl for ValueOf {
     }
 }
 
+/// The types of a map and a key with that in which keys are compared.
+fn of_common_keys(arg_types: &[DataType]) -> Result<Vec<DataType>> {
+    let [map, asked] = arg_types else { return plan_err!("a map is asked for one key") };
+    let of = key_and_value(map)?.0.data_type();
+    match common(of, asked) {
+        Some(common) => Ok(vec![map.clone(), common]),
+        None => plan_err!("a map with keys of type {of} has none of type {asked}; cast the key"),
+    }
+}
+
+/// The function to register in a session, instead of DataFusion's.
+pub(crate) fn map_extract() -> ScalarUDF {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    ScalarUDF::new_from_impl(MapExtract { inner: map_extract_udf(), signature })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MapExtract {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for MapExtract {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match arg_types {
+            [map, _] if map.is_null() => Ok(arg_types.to_vec()),
+            _ => of_common_keys(arg_types),
+        }
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        match &arg_types[0] {
+            map if map.is_null() => Ok(DataType::Null),
+            map => Ok(DataType::List(extracted(map)?)),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if args.args[0].data_type().is_null() {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Null));
+        }
+        let all_scalars = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let entries = entries_of(&arrays[0], &arrays[1])?;
+        let offsets = OffsetBuffer::from_lengths((0..entries.len()).map(|row| usize::from(entries.is_valid(row))));
+        let found: UInt32Array = entries.iter().flatten().collect();
+        let values = take(arrays[0].as_map().values(), &found, None)?;
+        let field = extracted(arrays[0].data_type())?;
+        let lists: ArrayRef = Arc::new(ListArray::try_new(field, offsets, values, arrays[0].nulls().cloned())?);
+        Ok(match all_scalars {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lists, 0)?),
+            false => ColumnarValue::Array(lists),
+        })
+    }
+}
+
+/// The field of a list of values of maps of type `map`.
+fn extracted(map: &DataType) -> Result<FieldRef> {
+    Ok(Arc::new(Field::new_list_field(key_and_value(map)?.1.data_type().clone(), true)))
+}
+
 fn values_of(maps: &ArrayRef, asked: &ArrayRef) -> Result<ArrayRef> {
+    Ok(take(maps.as_map().values(), &entries_of(maps, asked)?, None)?)
+}
+
+/// Where the values of the keys `asked` are among those of `maps`.
+fn entries_of(maps: &ArrayRef, asked: &ArrayRef) -> Result<UInt32Array> {
     let maps = maps.as_map();
     let keys = match maps.keys().data_type() == asked.data_type() {
         true => Arc::clone(maps.keys()),
@@ -136,5 +216,5 @@ fn values_of(maps: &ArrayRef, asked: &ArrayRef) -> Result<ArrayRef> {
         let entry = is_asked.then(|| entries.find(|&entry| order(entry, row).is_eq()))?;
         entry.map(|entry| entry as u32)
     });
-    Ok(take(maps.values(), &found.collect::<UInt32Array>(), None)?)
+    Ok(found.collect())
 }

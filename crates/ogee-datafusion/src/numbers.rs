@@ -3,8 +3,8 @@
 //! * [`INTEGER_DIVIDE`] is `//`: the quotient of whole numbers without its fraction, and that of others with it, as in DuckDB; 0 divides none of them.
 //! * [`round_for_cast`] goes below casts of numbers with a fraction to whole ones, which round, as in PostgreSQL and DuckDB: floats to the nearest even, decimals away from
 //!   zero. Arrow's casts would cut the fraction off.
-//!
-//! * [`moment_text`] goes below casts of timestamps to strings: `2024-01-02 03:04:05.5`, without the `T` of ISO 8601 and zeros at the end.
+//! * [`fit_for_cast`] goes below casts of doubles to floats of half their size, which Arrow makes infinite where they are too large.
+//! * [`moment_text`] goes below casts of timestamps and times to strings: `2024-01-02 03:04:05.5`, without the `T` of ISO 8601 and zeros at the end.
 //!
 //! Not here: where they are put in (`syntax`, `checked`).
 
@@ -21,7 +21,7 @@ use datafusion::{
         error::ArrowError,
         util::display::{ArrayFormatter, FormatOptions},
     },
-    common::{Result, ScalarValue, internal_err, plan_err},
+    common::{Result, ScalarValue, exec_err, internal_err, plan_err},
     logical_expr::{
         ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         binary::comparison_coercion, expr::ScalarFunction,
@@ -104,7 +104,7 @@ fn each(values: &ColumnarValue, of: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> R
     })
 }
 
-/// `expr`, a timestamp, as a string.
+/// `expr`, a timestamp or a time of a day, as a string.
 pub(crate) fn moment_text(expr: Expr) -> Expr {
     static TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::new_from_impl(MomentText { signature: Signature::any(1, Volatility::Immutable) }))
@@ -140,38 +140,41 @@ impl ScalarUDFImpl for MomentText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let format = "%Y-%m-%d %H:%M:%S%.f";
-        let options =
-            FormatOptions::default().with_timestamp_format(Some(format)).with_timestamp_tz_format(Some(format));
-        each(&args.args[0], |array| {
-            let zone = match array.data_type() {
-                DataType::Timestamp(_, Some(_)) => "+00",
-                _ => "",
-            };
-            // Moments with a zone are shown as they are in UTC.
-            let utc = match array.data_type() {
-                DataType::Timestamp(unit, Some(_)) => cast(array, &DataType::Timestamp(*unit, Some("+00:00".into())))?,
-                _ => Arc::clone(array),
-            };
-            let formatter = ArrayFormatter::try_new(&utc, &options)?;
-            let mut texts = StringViewBuilder::with_capacity(utc.len());
-            let mut text = String::new();
-            for row in 0..utc.len() {
-                if utc.is_null(row) {
-                    texts.append_null();
-                    continue;
-                }
-                text.clear();
-                write!(text, "{}", formatter.value(row))?;
-                if text.contains('.') {
-                    text.truncate(text.trim_end_matches('0').len());
-                }
-                text.push_str(zone);
-                texts.append_value(&text);
-            }
-            Ok(Arc::new(texts.finish()))
-        })
+        each(&args.args[0], moment_texts)
     }
+}
+
+/// The texts of `moments`, which are timestamps or times of a day.
+pub(crate) fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
+    let format = "%Y-%m-%d %H:%M:%S%.f";
+    let options = FormatOptions::default().with_timestamp_format(Some(format)).with_timestamp_tz_format(Some(format));
+    let options = options.with_time_format(Some("%H:%M:%S%.f"));
+    let zone = match moments.data_type() {
+        DataType::Timestamp(_, Some(_)) => "+00",
+        _ => "",
+    };
+    // Moments with a zone are shown as they are in UTC.
+    let utc = match moments.data_type() {
+        DataType::Timestamp(unit, Some(_)) => cast(moments, &DataType::Timestamp(*unit, Some("+00:00".into())))?,
+        _ => Arc::clone(moments),
+    };
+    let formatter = ArrayFormatter::try_new(&utc, &options)?;
+    let mut texts = StringViewBuilder::with_capacity(utc.len());
+    let mut text = String::new();
+    for row in 0..utc.len() {
+        if utc.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        text.clear();
+        write!(text, "{}", formatter.value(row))?;
+        if text.contains('.') {
+            text.truncate(text.trim_end_matches('0').len());
+        }
+        text.push_str(zone);
+        texts.append_value(&text);
+    }
+    Ok(Arc::new(texts.finish()))
 }
 
 /// `expr`, a float or a decimal, rounded to a whole number of its type.
@@ -236,4 +239,60 @@ pub(crate) fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
         }
         other => return internal_err!("{other} has no fraction"),
     })
+}
+
+/// `expr`, a double that is about to become a float: an error where it is too large for one, or NULL if `tries`.
+pub(crate) fn fit_for_cast(expr: Expr, tries: bool) -> Expr {
+    let function = FitForCast { tries, signature: Signature::any(1, Volatility::Immutable) };
+    let function = Arc::new(ScalarUDF::new_from_impl(function));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct FitForCast {
+    tries: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for FitForCast {
+    fn name(&self) -> &str {
+        "ogee_fit_for_cast"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let field = as_nullable_as_args(self, &args)?;
+        Ok(if self.tries { Arc::new(field.as_ref().clone().with_nullable(true)) } else { field })
+    }
+
+    /// A cast does not show in names.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args[0].schema_name().to_string())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        each(&args.args[0], |doubles| fitting(doubles, self.tries))
+    }
+}
+
+/// `doubles`, if floats can be made of them all. Those of which none can be are NULL if `tries`, an error otherwise.
+pub(crate) fn fitting(doubles: &ArrayRef, tries: bool) -> Result<ArrayRef> {
+    let values = doubles.as_primitive::<Float64Type>();
+    let fits = |value: f64| !value.is_finite() || (value as f32).is_finite();
+    match values.iter().flatten().find(|value| !fits(*value)) {
+        None => Ok(Arc::clone(doubles)),
+        Some(_) if tries => {
+            let fitting: PrimitiveArray<Float64Type> =
+                values.iter().map(|value| value.filter(|value| fits(*value))).collect();
+            Ok(Arc::new(fitting))
+        }
+        Some(value) => exec_err!("{value:e} is too large for a FLOAT"),
+    }
 }

@@ -11,9 +11,9 @@ use std::{cmp::Ordering, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array, make_comparator},
+        array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array},
         compute::{
-            SortOptions, cast,
+            cast,
             kernels::cmp::{eq, gt, gt_eq, lt, lt_eq, neq},
             take,
         },
@@ -32,10 +32,10 @@ use datafusion::{
     sql::sqlparser::ast::{BinaryOperator, Expr as Parsed, Value},
 };
 
-use crate::names::call;
+use crate::{float_types::floated, names::call, nested_order::comparator, times::interval_lengths};
 
 /// The function that comparisons become: the operator and the quantifier as text, the value, the list.
-const QUANTIFIED: &str = "ogee_quantified";
+pub(crate) const QUANTIFIED: &str = "ogee_quantified";
 
 /// What `left op ANY(right)`, or `ALL` if `all`, is in other words; `None` for a subquery, and for operators of text.
 pub(crate) fn in_other_words(left: &Parsed, op: &BinaryOperator, right: &Parsed, all: bool) -> Option<Parsed> {
@@ -118,7 +118,8 @@ impl ScalarUDFImpl for Quantified {
             DataType::Null => &DataType::Null,
             other => return plan_err!("ANY and ALL take a list or a subquery, not a value of type {other}"),
         };
-        let Some(both) = comparison_coercion(value, element) else {
+        let floats = |of: &DataType, beside: &DataType| floated(of, &[beside]).unwrap_or_else(|| of.clone());
+        let Some(both) = comparison_coercion(&floats(value, element), &floats(element, value)) else {
             return plan_err!("values of type {value} and elements of type {element} cannot be compared");
         };
         let list = DataType::List(Arc::new(Field::new_list_field(both.clone(), true)));
@@ -202,8 +203,11 @@ fn compare(sign: &str, left: &ArrayRef, right: &ArrayRef) -> Result<BooleanArray
         return Ok(BooleanArray::new_null(left.len()));
     }
     let right = if left.data_type() == right.data_type() { Arc::clone(right) } else { cast(right, left.data_type())? };
+    if matches!(left.data_type(), DataType::Interval(_)) {
+        return compare(sign, &interval_lengths(left)?, &interval_lengths(&right)?);
+    }
     if left.data_type().is_nested() {
-        let order = make_comparator(left, &right, SortOptions::default())?;
+        let order = comparator(left, &right)?;
         let rows = (0..left.len()).map(|row| {
             let order = (left.is_valid(row) && right.is_valid(row)).then(|| order(row, row))?;
             Some(match sign {

@@ -1,22 +1,24 @@
 //! Distances in frames: `RANGE BETWEEN 1 PRECEDING AND ..` is a day over dates, a number over numbers.
 //!
 //! DataFusion reads the number as an interval of that many months over dates and timestamps, rounds it to the scale of a decimal, and takes some prefix of the rows over
-//! texts, booleans and lists.
+//! texts, booleans and lists. It has no frames over times: they are ordered by a number of nanoseconds here, which does not begin again at midnight.
 //!
 //! Not here: the frames themselves (`ogee-exec`).
 
 use datafusion::{
-    arrow::datatypes::{DataType, IntervalUnit},
+    arrow::datatypes::{DataType, IntervalUnit, TimeUnit},
     common::{
         DFSchema, Result, ScalarValue, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
-        Expr, ExprSchemable, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits, expr::WindowFunction,
+        Expr, ExprSchemable, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits, cast, expr::WindowFunction,
     },
     optimizer::AnalyzerRule,
 };
+
+use crate::times::length_of_text;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -45,13 +47,16 @@ impl AnalyzerRule for RangeOffsets {
                     if text(&frame.start_bound).or(text(&frame.end_bound)).is_none() {
                         return in_groups(call, &schema);
                     }
-                    let Some(key) = call.params.order_by.first() else {
+                    let Some(key) = call.params.order_by.first_mut() else {
                         return Ok(Transformed::no(Expr::WindowFunction(call)));
                     };
                     let data_type = key.expr.get_type(&schema)?;
                     let frame = &mut call.params.window_frame;
                     frame.start_bound = of_key(frame.start_bound.clone(), &data_type)?;
                     frame.end_bound = of_key(frame.end_bound.clone(), &data_type)?;
+                    if is_time(&data_type) {
+                        key.expr = as_number(std::mem::take(&mut key.expr));
+                    }
                     Ok(Transformed::yes(Expr::WindowFunction(call)))
                 })
             })
@@ -64,19 +69,36 @@ impl AnalyzerRule for RangeOffsets {
     }
 }
 
-/// `call` with a frame of whole groups of peers where DataFusion has no distances between keys: without a distance, that is the same frame.
+/// No times are further apart.
+const NANOS_OF_DAY: i128 = 86_400_000_000_000;
+
+fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Time32(_) | DataType::Time64(_))
+}
+
+/// The nanoseconds of `time` since midnight.
+fn as_number(time: Expr) -> Expr {
+    cast(cast(time, DataType::Time64(TimeUnit::Nanosecond)), DataType::Int64)
+}
+
+/// `call` with a frame of whole groups of peers where DataFusion has no distances between keys: without a distance, that is the same frame. Of times it has numbers.
 fn in_groups(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut has_distances = true;
-    for key in &call.params.order_by {
+    let mut changed = false;
+    for key in &mut call.params.order_by {
         let data_type = key.expr.get_type(schema)?;
         has_distances &= !data_type.is_nested() && !data_type.is_binary();
+        if is_time(&data_type) {
+            key.expr = as_number(std::mem::take(&mut key.expr));
+            changed = true;
+        }
     }
     let frame = &call.params.window_frame;
     if !has_distances {
         call.params.window_frame =
             WindowFrame::new_bounds(WindowFrameUnits::Groups, frame.start_bound.clone(), frame.end_bound.clone());
     }
-    Ok(Transformed::new_transformed(Expr::WindowFunction(call), !has_distances))
+    Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed || !has_distances))
 }
 
 /// The distance of `bound`, as it was written.
@@ -113,6 +135,16 @@ fn of_key(bound: WindowFrameBound, key: &DataType) -> Result<WindowFrameBound> {
             return Ok(match bound {
                 WindowFrameBound::Preceding(_) => WindowFrameBound::Preceding(days),
                 _ => WindowFrameBound::Following(days),
+            });
+        }
+        key if is_time(key) => {
+            if is_number {
+                return plan_err!("RANGE over times takes an INTERVAL, not {number}");
+            }
+            let nanos = ScalarValue::Utf8(Some(length_of_text(number)?.min(NANOS_OF_DAY).to_string()));
+            return Ok(match bound {
+                WindowFrameBound::Preceding(_) => WindowFrameBound::Preceding(nanos),
+                _ => WindowFrameBound::Following(nanos),
             });
         }
         DataType::Timestamp(..) if is_number => {

@@ -63,6 +63,7 @@ use crate::{
     dependencies::with_dependencies,
     depth,
     dialect::OgeeDialect,
+    distinct_arguments::DistinctArguments,
     engine::{Engine, StatementContext},
     explain::Explanation,
     failing_casts::FailingCasts,
@@ -78,11 +79,12 @@ use crate::{
     inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
+    joined_texts,
     json::JsonFormats,
     known_aggregates::KnownAggregates,
     letters, list_functions,
     lists::{self, ListOperators},
-    maps::MapAccess,
+    maps::{self, MapAccess},
     names::{hides_casts, is_clash, name_all, name_apart},
     nested_order::NestedOrder,
     null_equality::optimizer_rules,
@@ -98,7 +100,7 @@ use crate::{
     ranks,
     recursive_reads::RecursiveReads,
     repeated_orders::{RepeatedOrders, with_single_keys},
-    replanned, rounding,
+    replacements, replanned, rounding,
     scan_filters::ScanFilters,
     series,
     set_operations::CountCopies,
@@ -300,6 +302,7 @@ impl Session {
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         context.register_udaf(average());
         functions().into_iter().for_each(|function| context.register_udaf(function));
+        context.register_udaf(joined_texts::function());
         context.register_udaf(ordered_mode::function());
         ranks::functions().for_each(|function| context.register_udwf(function));
         series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
@@ -308,6 +311,8 @@ impl Session {
         context.register_udf(choices::coalesce());
         context.register_udf(named_cast());
         context.register_udf(quantified::function());
+        context.register_udf(replacements::function());
+        context.register_udf(maps::map_extract());
         let scalar_functions = numbers::functions()
             .into_iter()
             .chain(rounding::functions())
@@ -333,6 +338,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(NestedOrder));
         context.add_analyzer_rule(Arc::new(ConstantsLast));
         context.add_analyzer_rule(Arc::new(InLists));
+        context.add_analyzer_rule(Arc::new(DistinctArguments));
         context.add_analyzer_rule(Arc::new(SlidingFrames));
         context.add_analyzer_rule(Arc::new(FailingCasts));
         context.add_analyzer_rule(Arc::new(ComputedKeys));

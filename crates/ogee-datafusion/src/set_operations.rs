@@ -1,24 +1,30 @@
-//! `INTERSECT ALL` and `EXCEPT ALL`: rows as often as they are there.
+//! `INTERSECT` and `EXCEPT`: with `ALL`, rows as often as they are there.
 //!
 //! DataFusion plans them as the semi and anti join of their distinct forms without the duplicates sorted out, so that one row on the right keeps, or
 //! takes away, all of its copies on the left. An analyzer rule numbers the copies of each row on both sides and makes the number one more
 //! key: the n-th copy on the left then meets the n-th on the right, if there is one.
 //!
-//! Not here: `INTERSECT` and `EXCEPT` without `ALL`, whose left side is distinct.
+//! Their rows, with `ALL` and without, are of the common type of both sides ([`in_common_types`]): DataFusion gives them the types of the left one.
+//!
+//! Not here: unions, whose types DataFusion finds.
 
 use std::sync::Arc;
 
 use datafusion::{
+    arrow::datatypes::DataType,
     common::{
         Column, NullEquality, Result,
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
-    logical_expr::{Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection},
+    logical_expr::{
+        Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, cast,
+        type_coercion::binary::type_union_coercion,
+    },
     optimizer::AnalyzerRule,
 };
 
-use crate::ranks::row_number;
+use crate::{float_types::floated, ranks::row_number};
 
 /// Makes set operations with `ALL` count.
 #[derive(Debug, Default)]
@@ -35,17 +41,69 @@ impl AnalyzerRule for CountCopies {
 }
 
 /// Before any optimization only set operations make joins of this kind.
-fn is_set_operation(join: &Join) -> bool {
+pub(crate) fn is_set_operation(join: &Join) -> bool {
     matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
         && join.null_equality == NullEquality::NullEqualsNull
         && join.filter.is_none()
         && join.on.len() == join.left.schema().fields().len()
-        && !matches!(*join.left, LogicalPlan::Distinct(_))
+}
+
+/// `join`, a set operation, with rows of the types that a union of its sides would have.
+pub(crate) fn in_common_types(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let types = |plan: &LogicalPlan| plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    let (left, right): (Vec<DataType>, Vec<DataType>) = (types(&join.left), types(&join.right));
+    let common = |(left, right): (&DataType, &DataType)| common_type(left, right).filter(|common| common != left);
+    let common: Vec<Option<DataType>> = left.iter().zip(&right).map(common).collect();
+    if common.iter().all(Option::is_none) {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let cast_columns = |plan: &Arc<LogicalPlan>| -> Result<LogicalPlan> {
+        let columns = plan.schema().iter().zip(&common).map(|((relation, field), common)| {
+            let column = Expr::Column((relation, field).into());
+            match common {
+                Some(common) => cast(column, common.clone()).alias_qualified(relation.cloned(), field.name()),
+                None => column,
+            }
+        });
+        Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::clone(plan))?))
+    };
+    let left = match &*join.left {
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            LogicalPlan::Distinct(Distinct::All(Arc::new(cast_columns(input)?)))
+        }
+        _ => cast_columns(&join.left)?,
+    };
+    for ((_, key), common) in join.on.iter_mut().zip(&common) {
+        if let Some(common) = common {
+            *key = cast(std::mem::take(key), common.clone());
+        }
+    }
+    let joined = Join::try_new(
+        Arc::new(left),
+        join.right,
+        join.on,
+        None,
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?;
+    Ok(Transformed::yes(LogicalPlan::Join(joined)))
+}
+
+/// The type of rows of a column of both types. `None` where it is for the comparison to find it: texts are read as the times that they are beside.
+fn common_type(left: &DataType, right: &DataType) -> Option<DataType> {
+    let is_text_and_time = |one: &DataType, other: &DataType| one.is_string() && other.is_temporal();
+    if is_text_and_time(left, right) || is_text_and_time(right, left) || left.is_string() && right.is_string() {
+        return None;
+    }
+    let floats = |of: &DataType, beside: &DataType| floated(of, &[beside]).unwrap_or_else(|| of.clone());
+    type_union_coercion(&floats(left, right), &floats(right, left))
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Join(mut join) = plan else { return Ok(Transformed::no(plan)) };
-    if !is_set_operation(&join) {
+    if !is_set_operation(&join) || matches!(*join.left, LogicalPlan::Distinct(_)) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     let schema = Arc::clone(join.left.schema());

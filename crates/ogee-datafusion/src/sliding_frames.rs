@@ -1,6 +1,6 @@
 //! Aggregates whose frame leaves rows behind.
 //!
-//! DataFusion takes what a row added out of an aggregate again. Variances, correlations and regressions lose digits by that, and are NaN for ever after one infinity; the least struct is forgotten
+//! DataFusion takes what a row added out of an aggregate again. `bit_xor` is then 0 of no values, and not NULL. Variances, correlations and regressions lose digits by that, and are NaN for ever after one infinity; the least struct is forgotten
 //! with the greatest; and what nothing can be taken out of (`string_agg`, `arg_max`, `mode`, ..) is refused. An analyzer rule has these aggregates put together instead:
 //!
 //! * From two stacks, where rows may be merged in any order ([`Stacks`]): the rows that came last are one aggregate, those before have the aggregate of each and of all behind it, of every
@@ -45,7 +45,7 @@ use datafusion::{
 
 use ogee_exec::ExecError;
 
-use crate::{StatementContext, checkpoint, error::to_datafusion, kept_names};
+use crate::{StatementContext, checkpoint, distinct_arguments, error::to_datafusion, kept_names};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -84,6 +84,10 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
                 || may_leave && Way::of(function.name()).is_some();
             let in_order = is_kept.then_some(Way::InOrder);
             let way = Way::of(function.name()).filter(|_| leaves_rows).or(in_order);
+            // Of values that differ, nothing can be taken out of these.
+            let is_distinct =
+                call.params.distinct && leaves_rows && matches!(function.name(), "avg" | "median" | "percentile_cont");
+            let way = way.or(is_distinct.then_some(Way::Frame));
             let Some(way) = way else { return Transformed::no(Expr::WindowFunction(call)) };
             let statement = Statement(checkpoint::current());
             let function = AggregateUDF::new_from_impl(Anew { inner: Arc::clone(function), way, statement });
@@ -108,8 +112,11 @@ impl Way {
     fn of(name: &str) -> Option<Self> {
         Some(match name {
             "var" | "var_pop" | "var_samp" | "stddev" | "stddev_pop" | "covar_samp" | "covar_pop" | "corr" | "min"
-            | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "nested_min" | "nested_max" => Self::Stacks,
+            | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" | "nested_min" | "nested_max" => {
+                Self::Stacks
+            }
             name if name.starts_with("regr_") => Self::Stacks,
+            name if name.starts_with(distinct_arguments::PREFIX) => Self::Frame,
             "arg_min"
             | "arg_max"
             | "nested_arg_min"

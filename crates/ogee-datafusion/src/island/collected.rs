@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, BooleanArray, new_null_array},
-        compute::cast,
+        compute::{SortOptions, cast},
         datatypes::{DataType, Field, Schema},
     },
     error::Result,
@@ -26,7 +26,7 @@ use ogee_exec::{
 };
 use ogee_vector::{normalize_array, normalize_type};
 
-use super::float_extremum;
+use super::{first_by, float_extremum};
 use crate::{
     error::to_exec,
     expr::{translate, translate_predicate},
@@ -43,6 +43,8 @@ struct Function {
     /// Column of the filter.
     filter: Option<usize>,
     holistic: Option<Holistic>,
+    /// What it is ordered by.
+    keys: Vec<(DataType, SortOptions)>,
 }
 
 /// A function that the engine has itself.
@@ -79,7 +81,7 @@ impl Holistic {
                 let fraction = if descending { 1.0 - fraction()? } else { fraction()? };
                 Self::Quantile(Quantile::new(QuantileKind::Continuous(fraction), value)?)
             }
-            "quantile_disc" => match Quantile::new(QuantileKind::Discrete(fraction()?), value.clone()) {
+            "quantile_disc" if !descending => match Quantile::new(QuantileKind::Discrete(fraction()?), value.clone()) {
                 Some(quantile) => Self::Quantile(quantile),
                 None => Self::sorted(OfSorted::Quantile(fraction()?), value)?,
             },
@@ -213,7 +215,9 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
             },
         };
         let holistic = Holistic::of(&expr, &args, ordered);
-        functions.push(Function { expr, args, filter, holistic });
+        let keys = keys.iter().map(|by| Some((by.expr.data_type(&input).ok()?, by.options)));
+        let keys = keys.collect::<Option<Vec<_>>>()?;
+        functions.push(Function { expr, args, filter, holistic, keys });
     }
     let mut order = Vec::new();
     // Values are ranked whatever their order.
@@ -232,7 +236,10 @@ impl CollectedAggregates for Functions {
         let states = self.0.iter().map(|function| {
             let states = match &function.holistic {
                 Some(holistic) => States::Holistic { states: holistic.states(), in_passes: false },
-                None => States::Foreign(accumulator(&function.expr)?),
+                None => States::Foreign(match first_by::accumulator(&function.expr, &function.keys)? {
+                    Some(accumulator) => accumulator,
+                    None => accumulator(&function.expr)?,
+                }),
             };
             Ok((function.clone(), states))
         });

@@ -16,6 +16,7 @@ mod domain;
 mod eager;
 mod evaluator;
 mod exec;
+mod first_by;
 mod float_extremum;
 mod join;
 mod operator;

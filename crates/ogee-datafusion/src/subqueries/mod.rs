@@ -32,8 +32,8 @@ use datafusion::{
     config::ConfigOptions,
     functions_aggregate::{count::count_udaf, first_last::first_value_udaf},
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, ExprSchemable, FetchType, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
-        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, SkipType, Subquery, Volatility, binary_expr,
+        BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, FetchType, JoinType, LogicalPlan, LogicalPlanBuilder,
+        Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, SkipType, Subquery, Volatility, binary_expr,
         expr::{Exists, InSubquery, SetComparison, SetQuantifier},
         lit, not,
         utils::{conjunction, disjunction, split_conjunction_owned},
@@ -548,17 +548,22 @@ fn has_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether the value of `plan` is the same in all rows by its expression.
-fn is_constant(plan: &LogicalPlan) -> bool {
+/// Whether column `index` of `plan` is computed from others, or a constant, and not a column of a table. What may be NULL for all that is known of it, is not
+/// any more once constants in it are computed.
+fn is_computed(plan: &LogicalPlan, index: usize) -> bool {
     match plan {
-        LogicalPlan::Projection(projection) => match projection.expr[0].clone().unalias() {
-            Expr::Column(_) => is_constant(&projection.input),
-            expr => !expr.any_column_refs() && !expr.contains_outer(),
+        LogicalPlan::Projection(projection) => match projection.expr[index].clone().unalias() {
+            Expr::Column(column) => {
+                let input = &projection.input;
+                input.schema().maybe_index_of_column(&column).is_none_or(|index| is_computed(input, index))
+            }
+            _ => true,
         },
-        LogicalPlan::SubqueryAlias(alias) => is_constant(&alias.input),
-        LogicalPlan::Sort(sort) => is_constant(&sort.input),
-        LogicalPlan::Limit(limit) => is_constant(&limit.input),
-        LogicalPlan::Filter(filter) => is_constant(&filter.input),
+        LogicalPlan::SubqueryAlias(alias) => is_computed(&alias.input, index),
+        LogicalPlan::Sort(sort) => is_computed(&sort.input, index),
+        LogicalPlan::Limit(limit) => is_computed(&limit.input, index),
+        LogicalPlan::Filter(filter) => is_computed(&filter.input, index),
+        LogicalPlan::Distinct(Distinct::All(input)) => is_computed(input, index),
         _ => false,
     }
 }
@@ -567,8 +572,7 @@ fn is_constant(plan: &LogicalPlan) -> bool {
 /// finds that `(SELECT 1 WHERE false) IS NULL` is false.
 fn may_be_null(subquery: Subquery) -> Result<Subquery> {
     let plan = &subquery.subquery;
-    // What may be NULL for all that is known of it, is not once it is computed.
-    if plan.schema().field(0).is_nullable() && !is_constant(plan) || has_row(plan) {
+    if plan.schema().field(0).is_nullable() && !is_computed(plan, 0) || has_row(plan) {
         return Ok(subquery);
     }
     let (relation, field) = plan.schema().qualified_field(0);

@@ -32,7 +32,7 @@ use crate::{Error, Result};
 pub(crate) fn check(statement: &Parsed) -> Result<()> {
     let refused = match statement {
         Parsed::Statement(statement) => {
-            let mut refusals = Refusals { into: None };
+            let mut refusals = Refusals::default();
             if let Statement::Query(query) = &**statement
                 && let SetExpr::Select(select) = &*query.body
             {
@@ -42,7 +42,7 @@ pub(crate) fn check(statement: &Parsed) -> Result<()> {
         }
         Parsed::Explain(explain) => return check(&explain.statement),
         Parsed::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Refusals { into: None }),
+            CopyToSource::Query(query) => query.visit(&mut Refusals::default()),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
@@ -72,9 +72,20 @@ pub(crate) fn check_words(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
+#[derive(Default)]
 struct Refusals {
     /// The `SELECT` that is the whole statement, which may be `INTO` a table.
     into: Option<*const Select>,
+    /// Queries around the place, of those that are values in expressions.
+    subqueries: usize,
+}
+
+/// Queries within the expressions of queries, one in another. DataFusion looks at each twice as often as at the one around it: twenty take it seconds.
+const SUBQUERIES_MAX: usize = 18;
+
+/// Whether `expr` has a query of its own.
+fn has_query(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. })
 }
 
 type Flow = ControlFlow<String>;
@@ -195,7 +206,19 @@ impl Visitor for Refusals {
         in_table_factor(factor)
     }
 
+    fn post_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.subqueries -= usize::from(has_query(expr));
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.subqueries += usize::from(has_query(expr));
+        if self.subqueries > SUBQUERIES_MAX {
+            return ControlFlow::Break(format!(
+                "more than {SUBQUERIES_MAX} subqueries, each within an expression of the one around it; give the inner ones a name by WITH, or \
+                 write them in FROM"
+            ));
+        }
         match expr {
             Expr::Function(function) => in_function(function),
             Expr::Collate { collation, .. } => in_collation(collation),

@@ -107,23 +107,26 @@ pub(super) fn instant_of_text(text: Expr, zone: &Zone, null_if_none: bool) -> Ex
 
 /// The text of an instant, as clocks in `zone` show it, with the offset.
 pub(super) fn text_of_instant(moment: Expr, zone: &Zone) -> Expr {
-    fn body(args: &[ArrayRef], zone: &Zone) -> Result<ArrayRef> {
-        let values = micros(&args[0])?;
-        let mut texts = StringViewBuilder::with_capacity(values.len());
-        let mut text = String::new();
-        for value in values.iter() {
-            let Some(value) = value else {
-                texts.append_null();
-                continue;
-            };
-            text.clear();
-            write_instant(value, zone, &mut text)?;
-            texts.append_value(&text);
-        }
-        Ok(Arc::new(texts.finish()))
-    }
+    let body = |args: &[ArrayRef], zone: &Zone| instant_texts(&args[0], zone);
     let function = Function::new("ogee_instant_text", 1, |_| Ok(DataType::Utf8View), body);
     function.in_zone(zone).call(vec![moment])
+}
+
+/// The texts of `array`'s instants, as clocks in `zone` show them.
+pub(crate) fn instant_texts(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
+    let values = micros(array)?;
+    let mut texts = StringViewBuilder::with_capacity(values.len());
+    let mut text = String::new();
+    for value in values.iter() {
+        let Some(value) = value else {
+            texts.append_null();
+            continue;
+        };
+        text.clear();
+        write_instant(value, zone, &mut text)?;
+        texts.append_value(&text);
+    }
+    Ok(Arc::new(texts.finish()))
 }
 
 /// A text that names a moment without the zone that it may end in: a timestamp without a zone has no use for it.

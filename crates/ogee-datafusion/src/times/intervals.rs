@@ -412,30 +412,38 @@ pub(super) fn interval_of_text(text: Expr, null_if_none: bool) -> Expr {
 
 /// The text of an interval.
 pub(super) fn text_of_interval(interval: Expr) -> Expr {
-    fn body(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
-        let intervals = intervals(&args[0])?;
-        let mut texts = StringViewBuilder::with_capacity(intervals.len());
-        let mut text = String::new();
-        for interval in intervals.iter() {
-            let Some(interval) = interval else {
-                texts.append_null();
-                continue;
-            };
-            text.clear();
-            write_interval(interval, &mut text)?;
-            texts.append_value(&text);
-        }
-        Ok(Arc::new(texts.finish()))
-    }
+    let body = |args: &[ArrayRef], _: &Zone| interval_texts(&args[0]);
     let function = Function::new("ogee_interval_text", 1, |_| Ok(DataType::Utf8View), body);
     function.call(vec![interval])
+}
+
+/// The texts of `array`'s intervals.
+pub(crate) fn interval_texts(array: &ArrayRef) -> Result<ArrayRef> {
+    let intervals = intervals(array)?;
+    let mut texts = StringViewBuilder::with_capacity(intervals.len());
+    let mut text = String::new();
+    for interval in intervals.iter() {
+        let Some(interval) = interval else {
+            texts.append_null();
+            continue;
+        };
+        text.clear();
+        write_interval(interval, &mut text)?;
+        texts.append_value(&text);
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+/// The lengths of `array`'s intervals.
+pub(crate) fn interval_lengths(array: &ArrayRef) -> Result<ArrayRef> {
+    let lengths: Decimal128Array = intervals(array)?.unary(length);
+    Ok(Arc::new(lengths.with_data_type(LENGTH)))
 }
 
 /// The length of an interval, by which it is compared.
 pub(super) fn length_of(interval: Expr) -> Expr {
     fn body(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
-        let lengths: Decimal128Array = intervals(&args[0])?.unary(length);
-        Ok(Arc::new(lengths.with_data_type(LENGTH)))
+        interval_lengths(&args[0])
     }
     let function = Function::new("ogee_interval_length", 1, |_| Ok(LENGTH), body);
     function.call(vec![interval])

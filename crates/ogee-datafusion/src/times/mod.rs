@@ -38,8 +38,10 @@ use datafusion::{
 use futures::TryStreamExt;
 
 pub(crate) use self::{
+    instants::instant_texts,
+    intervals::{interval_lengths, interval_texts},
     literals::{in_interval, in_minus},
-    order_rule::{IntervalOrder, IntervalWindows},
+    order_rule::{IntervalOrder, IntervalWindows, length_of_text},
     planner::{TimePlanner, TimeTypes},
     zone_rule::ZoneRule,
     zones::Zone,

@@ -17,8 +17,8 @@ use datafusion::{
     config::ConfigOptions,
     functions_aggregate::min_max::min_udaf,
     logical_expr::{
-        Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, GroupingSet, Join, JoinConstraint, LogicalPlan, Operator,
-        Projection, Window, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
+        Aggregate, AggregateUDF, Distinct, DistinctOn, Expr, ExprSchemable, GroupingSet, Join, JoinConstraint,
+        LogicalPlan, Operator, Projection, Window, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
         expr::{AggregateFunction, InSubquery, SetComparison, Sort as SortExpr, WindowFunction},
         expr_rewriter::NamePreserver,
         lit,
@@ -36,7 +36,7 @@ use super::{
     planner::may_be_time,
     zone_rule::{input_schema, rewrite_expressions},
 };
-use crate::common_types::has_expressions;
+use crate::{common_types::has_expressions, quantified::QUANTIFIED};
 
 /// Windows ordered or partitioned by intervals. Before types are coerced: DataFusion finds no type then for the ends of their frames.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ fn refuse_nested<'a>(exprs: impl IntoIterator<Item = &'a Expr>, schema: &DFSchem
     Ok(())
 }
 
-/// Functions of lists that compare elements.
+/// Functions that compare what they are given, or its elements.
 const COMPARING: &[&str] = &[
     "array_has",
     "array_has_all",
@@ -143,6 +143,9 @@ const COMPARING: &[&str] = &[
     "array_except",
     "array_max",
     "array_min",
+    "nullif",
+    "greatest",
+    "least",
 ];
 
 fn of_interval(expr: &Expr, schema: &DFSchema) -> bool {
@@ -183,6 +186,8 @@ fn in_window(window: Window) -> Result<Transformed<LogicalPlan>> {
 
 fn in_window_function(function: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
     let params = &mut function.params;
+    refuse_nested(&params.partition_by, schema)?;
+    refuse_nested(params.order_by.iter().map(|sort| &sort.expr), schema)?;
     let mut changed = measure_all(&mut params.partition_by, schema);
     let ordered = measure_all(params.order_by.iter_mut().map(|sort| &mut sort.expr), schema);
     changed |= ordered;
@@ -194,26 +199,24 @@ fn in_window_function(function: &mut WindowFunction, schema: &DFSchema) -> Resul
                 continue;
             }
             let known = match (&*value, value.try_as_str().flatten()) {
-                (ScalarValue::IntervalMonthDayNano(Some(known)), _) => *known,
-                (_, Some(text)) => read(text).map_or_else(|| parse_interval(text), Ok)?,
+                (ScalarValue::IntervalMonthDayNano(Some(known)), _) => length(*known),
+                (_, Some(text)) => length_of_text(text)?,
                 (other, None) => {
                     return not_impl_err!("RANGE over intervals takes an INTERVAL for its ends, not {other}");
                 }
             };
-            *value = ScalarValue::Decimal128(Some(length(known)), 38, 0);
+            *value = ScalarValue::Decimal128(Some(known), 38, 0);
         }
     }
-    if let (true, WindowFunctionDefinition::AggregateUDF(aggregate), [arg]) =
-        (matches!(function.fun.name(), "min" | "max"), &mut function.fun, params.args.as_slice())
-        && of_interval(arg, schema)
-    {
-        *aggregate = extremum::interval_extremum(aggregate.name() == "max");
-        changed = true;
-    }
-    if params.distinct && function.fun.name() == "count" {
-        changed |= measure_all(&mut function.params.args, schema);
+    if let WindowFunctionDefinition::AggregateUDF(aggregate) = &mut function.fun {
+        changed |= in_arguments(aggregate, &mut params.args, params.distinct, schema)?;
     }
     Ok(changed)
+}
+
+/// The length of the interval that `text` is: as it was written, or as a plan has it.
+pub(crate) fn length_of_text(text: &str) -> Result<i128> {
+    Ok(length(read(text).map_or_else(|| parse_interval(text), Ok)?))
 }
 
 /// Everything else that compares intervals, after types are coerced.
@@ -257,7 +260,7 @@ fn mentions_intervals(plan: &LogicalPlan) -> Result<bool> {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? && !matches!(plan, LogicalPlan::Distinct(_)) {
+    if !has_expressions(&plan)? && !matches!(plan, LogicalPlan::Distinct(_) | LogicalPlan::RecursiveQuery(_)) {
         return Ok(Transformed::no(plan));
     }
     let schema = input_schema(&plan)?;
@@ -274,6 +277,11 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
             let changed = measure_all(sort.expr.iter_mut().map(|key| &mut key.expr), schema);
             let sort = LogicalPlan::Sort(sort);
             if changed { Transformed::yes(sort) } else { Transformed::no(sort) }
+        }
+        LogicalPlan::RecursiveQuery(query) if query.is_distinct && has_intervals(query.static_term.schema()) => {
+            return not_impl_err!(
+                "UNION in a recursive query of intervals; use UNION ALL, or extract(epoch FROM ..) of the intervals"
+            );
         }
         // Those that rules made since `IntervalWindows`.
         LogicalPlan::Window(window) => in_window(window)?,
@@ -398,10 +406,12 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             when_changed(changed, Expr::BinaryExpr(binary))
         }
         Expr::Between(mut between) => {
+            refuse_nested([&*between.expr], schema)?;
             let changed = measure_all([&mut *between.expr, &mut *between.low, &mut *between.high], schema);
             when_changed(changed, Expr::Between(between))
         }
         Expr::InList(mut list) => {
+            refuse_nested([&*list.expr], schema)?;
             let changed = measure(&mut list.expr, schema);
             if changed {
                 measure_all(&mut list.list, schema);
@@ -423,6 +433,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             when_changed(changed, Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }))
         }
         Expr::Case(mut case) => {
+            refuse_nested(case.expr.as_deref(), schema)?;
             let changed = case.expr.as_mut().is_some_and(|operand| measure(operand, schema));
             if changed {
                 measure_all(case.when_then_expr.iter_mut().map(|(value, _)| &mut **value), schema);
@@ -448,31 +459,46 @@ fn measured_output(subquery: Subquery) -> Result<Subquery> {
 
 fn in_aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let params = &mut function.params;
+    refuse_nested(params.order_by.iter().map(|key| &key.expr), schema)?;
     let mut changed = measure_all(params.order_by.iter_mut().map(|key: &mut SortExpr| &mut key.expr), schema);
-    if params.distinct || matches!(function.func.name(), "min" | "max" | "mode" | "histogram") {
-        refuse_nested(&params.args, schema)?;
+    changed |= in_arguments(&mut function.func, &mut params.args, params.distinct, schema)?;
+    let function = Expr::AggregateFunction(function);
+    Ok(if changed { Transformed::yes(function) } else { Transformed::no(function) })
+}
+
+/// Arguments of `function`, which becomes another where it compares intervals itself.
+fn in_arguments(
+    function: &mut Arc<AggregateUDF>,
+    args: &mut [Expr],
+    distinct: bool,
+    schema: &DFSchema,
+) -> Result<bool> {
+    match function.name() {
+        "min" | "max" | "mode" | "histogram" | "quantile_disc" | "approx_distinct" => refuse_nested(&*args, schema)?,
+        _ if distinct => refuse_nested(&*args, schema)?,
+        "arg_min" | "arg_max" => refuse_nested(args.iter().skip(1), schema)?,
+        _ => {}
     }
-    let any = params.args.iter().any(|arg| of_interval(arg, schema));
-    match function.func.name() {
-        _ if !any => {}
+    if !args.iter().any(|arg| of_interval(arg, schema)) {
+        return Ok(false);
+    }
+    Ok(match function.name() {
         name @ ("min" | "max") => {
-            function.func = extremum::interval_extremum(name == "max");
-            changed = true;
+            *function = extremum::interval_extremum(name == "max");
+            true
         }
-        "count" if params.distinct => changed |= measure_all(&mut params.args, schema),
-        "approx_distinct" => changed |= measure_all(&mut params.args, schema),
+        "count" if distinct => measure_all(args, schema),
+        "approx_distinct" => measure_all(args, schema),
         // By which is measured; what is given stays.
-        "arg_min" | "arg_max" => changed |= measure_all(params.args.iter_mut().skip(1), schema),
+        "arg_min" | "arg_max" => measure_all(args.iter_mut().skip(1), schema),
         name @ ("mode" | "histogram" | "median" | "quantile_disc" | "percentile_cont" | "approx_percentile_cont") => {
             return not_impl_err!("{name} of intervals is not implemented; take it of extract(epoch FROM ..)");
         }
-        name if params.distinct => {
+        name if distinct => {
             return not_impl_err!("{name}(DISTINCT ..) of intervals is not implemented; use SELECT DISTINCT below it");
         }
-        _ => {}
-    }
-    let function = Expr::AggregateFunction(function);
-    Ok(if changed { Transformed::yes(function) } else { Transformed::no(function) })
+        _ => false,
+    })
 }
 
 /// Functions that compare their arguments.
@@ -480,6 +506,10 @@ fn in_function(call: datafusion::logical_expr::expr::ScalarFunction, schema: &DF
     let name = call.func.name();
     if COMPARING.contains(&name) {
         refuse_nested(&call.args, schema)?;
+    }
+    // A list of intervals is compared with its elements, by their lengths.
+    if name == QUANTIFIED {
+        refuse_nested(call.args.iter().skip(1).take(1), schema)?;
     }
     if !matches!(name, "nullif" | "greatest" | "least") || !call.args.iter().any(|arg| of_interval(arg, schema)) {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));

@@ -153,7 +153,8 @@ impl SortPlan {
         let mut key_codecs = Vec::with_capacity(keys.len());
         for (index, key) in keys.iter().enumerate() {
             let physical = PhysicalType::of(&key.data_type)?;
-            let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
+            // A NULL in a list or struct is greatest, wherever NULLs as a whole go.
+            let options = SortOptions { descending: key.descending, nulls_first: key.descending };
             key_codecs.push(match physical {
                 PhysicalType::Nested => Some(NestedCodec::ordered(&key.data_type, options)?),
                 _ => None,

@@ -67,7 +67,9 @@ impl HolisticStates for States {
     fn evaluate(&mut self) -> Result<ArrayRef, ExecError> {
         let (values, counts) = self.listed.by_group()?;
         let values = values.unwrap_or_else(|| Arc::clone(&self.none));
-        let compare = make_comparator(&values, &values, SortOptions::default())?;
+        // A NULL in a list or struct is greatest.
+        let order = SortOptions { descending: false, nulls_first: false };
+        let compare = make_comparator(&values, &values, order)?;
         let order = |a: &u32, b: &u32| compare(*a as usize, *b as usize);
         let mut chosen: Vec<Option<u32>> = Vec::with_capacity(counts.len());
         let mut occurrences: Vec<u64> = Vec::new();
