@@ -6,7 +6,11 @@
 //!
 //! Not here: what a pattern matches, which the library knows.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use datafusion::{
     arrow::{
@@ -117,13 +121,12 @@ fn replaced(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
             replaced.append_value(pattern.replaced(text, rewrite));
             continue;
         }
-        if !compiled.contains_key(&(pattern, flags)) {
-            compiled.insert((pattern, flags), Pattern::new(pattern, flags)?);
-        }
-        if let Some(pattern) = compiled.get_mut(&(pattern, flags)) {
-            let rewrite = Rewrite::new(replacement, pattern)?;
-            replaced.append_value(pattern.replaced(text, &rewrite));
-        }
+        let pattern = match compiled.entry((pattern, flags)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Pattern::new(pattern, flags)?),
+        };
+        let rewrite = Rewrite::new(replacement, pattern)?;
+        replaced.append_value(pattern.replaced(text, &rewrite));
     }
     Ok(Arc::new(replaced.finish()))
 }
