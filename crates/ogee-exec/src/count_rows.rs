@@ -7,7 +7,10 @@ use std::sync::{
 
 use ogee_vector::Chunk;
 
-use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal};
+use crate::{
+    ExecContext, ExecError, Operator, OperatorLocal, OperatorStep,
+    pipeline::{Map, Mapped},
+};
 
 /// Passes chunks on and adds up their rows: one addition a chunk.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ impl Operator for CountRows {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(CountRowsLocal { rows: Arc::clone(&self.rows) })
+        Mapped::local(CountRowsLocal { rows: Arc::clone(&self.rows) })
     }
 }
 
@@ -48,13 +51,9 @@ struct CountRowsLocal {
     rows: Arc<AtomicU64>,
 }
 
-impl OperatorLocal for CountRowsLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+impl Map for CountRowsLocal {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
         self.rows.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-        emit(chunk)
+        Ok(OperatorStep::Chunk(chunk))
     }
 }

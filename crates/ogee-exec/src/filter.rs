@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use ogee_vector::Chunk;
 
-use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal};
+use crate::{
+    ExecContext, ExecError, Expr, Operator, OperatorLocal, OperatorStep,
+    pipeline::{Map, Mapped},
+};
 
 /// Keeps the rows for which a predicate is true.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ impl Operator for Filter {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(FilterLocal { predicate: Arc::clone(&self.predicate), rows: Vec::new() })
+        Mapped::local(FilterLocal { predicate: Arc::clone(&self.predicate), rows: Vec::new() })
     }
 }
 
@@ -42,17 +45,13 @@ struct FilterLocal {
     rows: Vec<u32>,
 }
 
-impl OperatorLocal for FilterLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+impl Map for FilterLocal {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
         self.predicate.select(&chunk, &mut self.rows)?;
-        match self.rows.len() {
-            0 => Ok(Flow::Continue),
-            all if all == chunk.len() => emit(chunk),
-            _ => emit(chunk.select(&self.rows)),
-        }
+        Ok(match self.rows.len() {
+            0 => OperatorStep::Done,
+            all if all == chunk.len() => OperatorStep::Chunk(chunk),
+            _ => OperatorStep::Chunk(chunk.select(&self.rows)),
+        })
     }
 }

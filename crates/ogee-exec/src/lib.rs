@@ -51,7 +51,8 @@ pub use limit::Limit;
 pub use order::RowOrder;
 pub use output::OutputStream;
 pub use pipeline::{
-    Flow, Kept, Operator, OperatorLocal, Pipeline, RowsExpected, Sink, SinkLocal, Source, SourceLocal, SourceStep,
+    Flow, Kept, Operator, OperatorLocal, OperatorStep, Pipeline, RowsExpected, Sink, SinkLocal, Source, SourceLocal,
+    SourceStep,
 };
 pub use project::Project;
 pub use query::{Groups, OpenPipeline, Query, RunningQuery};

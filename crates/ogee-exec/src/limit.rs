@@ -7,7 +7,7 @@ use std::sync::{
 
 use ogee_vector::Chunk;
 
-use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal};
+use crate::{ExecContext, ExecError, Operator, OperatorLocal, OperatorStep};
 
 /// Passes rows `offset .. offset + fetch` of those that arrive, in the order in which they arrive.
 #[derive(Debug)]
@@ -36,32 +36,39 @@ impl Operator for Limit {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(LimitLocal(Arc::clone(&self.range)))
+        Box::new(LimitLocal { range: Arc::clone(&self.range), passes: None, ends: false })
     }
 }
 
-struct LimitLocal(Arc<LimitRange>);
+/// One lane's part: the range, and the part of the chunk at hand that passes.
+struct LimitLocal {
+    range: Arc<LimitRange>,
+    passes: Option<Chunk>,
+    /// The last row that is wanted was in this chunk, or in one of another lane.
+    ends: bool,
+}
 
 impl OperatorLocal for LimitLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
-        let LimitRange { offset, end, seen } = &*self.0;
+    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+        let LimitRange { offset, end, seen } = &*self.range;
         let rows = chunk.len() as u64;
         // This chunk's rows are numbers first .. first + rows of the whole.
         let first = seen.fetch_add(rows, Ordering::Relaxed);
         let from = first.max(*offset);
         let to = (first + rows).min(*end);
-        let mut flow = Flow::Continue;
-        if from < to {
-            flow = if to - from == rows {
-                emit(chunk)?
-            } else {
-                emit(chunk.slice((from - first) as usize, (to - from) as usize))?
-            };
-        }
-        Ok(if first + rows >= *end { Flow::Stop } else { flow })
+        self.passes = (from < to).then(|| match to - from == rows {
+            true => chunk,
+            false => chunk.slice((from - first) as usize, (to - from) as usize),
+        });
+        self.ends = first + rows >= *end;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        Ok(match self.passes.take() {
+            Some(chunk) => OperatorStep::Chunk(chunk),
+            None if self.ends => OperatorStep::Stop,
+            None => OperatorStep::Done,
+        })
     }
 }

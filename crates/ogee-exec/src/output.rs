@@ -131,7 +131,7 @@ impl RangedOutput for Shared {
     }
 }
 
-/// A bounded output: its sink, what ends it, and its stream. A lane may overshoot `capacity` by the chunks that one chunk of its source becomes.
+/// A bounded output: its sink, what ends it, and its stream. Lanes may overshoot `capacity` by a chunk each.
 pub(crate) fn output_channel(
     capacity: usize,
     order: Option<Arc<RowOrder>>,

@@ -140,7 +140,7 @@ impl fmt::Debug for RowsExpected {
     }
 }
 
-/// A streaming operator: keeps nothing beyond the chunk at hand.
+/// A streaming operator: keeps nothing beyond the chunk at hand, and may pause before each chunk that it gives.
 pub trait Operator: Send + Sync {
     /// Name for traces and errors.
     fn name(&self) -> &str;
@@ -202,20 +202,75 @@ pub trait Operator: Send + Sync {
     }
 }
 
-/// One lane's part of an operator.
+/// What one lane's part of an operator has of the chunk that it began with.
+#[derive(Debug)]
+pub enum OperatorStep {
+    /// Rows, at most the chunk capacity; there may be more. None, if this was a part of the work that found none: an occasion to pause.
+    Chunk(Chunk),
+    /// There are no more; the next chunk may come.
+    Done,
+    /// There are no more, and no further rows are wanted, from any lane.
+    Stop,
+}
+
+/// One lane's part of an operator: takes a chunk, and gives what becomes of it chunk by chunk.
+///
+/// Between two calls the lane may be parked for as long as it pleases the consumer of the rows, or dropped; other lanes go on meanwhile. What is kept
+/// from one call to the next is a chunk and a place in it, whatever becomes of the chunk in the end.
 pub trait OperatorLocal: Send {
-    /// Turns `chunk` into any number of chunks, handed to `emit` one by one.
+    /// Takes `chunk`, which has rows. Called only when all that became of the chunk before was given.
     ///
     /// # Errors
-    /// As evaluation fails, or as `emit` does.
-    fn push(&mut self, chunk: Chunk, emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>)
-    -> Result<Flow, ExecError>;
+    /// As evaluation fails.
+    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError>;
 
-    /// Called when the lane has seen its last row: hands over what it kept back. Never called where there is no rest.
+    /// The next rows of what becomes of the chunk.
+    ///
+    /// # Errors
+    /// As evaluation fails.
+    fn next(&mut self) -> Result<OperatorStep, ExecError>;
+
+    /// Called when the lane has seen its last row: hands over what it kept back, and lets go of a chunk that nobody wants the rest of. Never called
+    /// where there is no rest.
     ///
     /// # Errors
     /// As the operator fails.
-    fn flush(&mut self) -> Result<(), ExecError> {
+    fn drain(&mut self) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+/// One lane's part of an operator that makes one chunk of each, or none.
+pub(crate) trait Map: Send {
+    /// What becomes of `chunk`.
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError>;
+}
+
+/// The same as an [`OperatorLocal`].
+pub(crate) struct Mapped<M> {
+    map: M,
+    chunk: Option<Chunk>,
+}
+
+impl<M: Map + 'static> Mapped<M> {
+    /// The lane's part of an operator that is `map`.
+    pub(crate) fn local(map: M) -> Box<dyn OperatorLocal> {
+        Box::new(Self { map, chunk: None })
+    }
+}
+
+impl<M: Map> OperatorLocal for Mapped<M> {
+    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+        self.chunk = Some(chunk);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        self.chunk.take().map_or(Ok(OperatorStep::Done), |chunk| self.map.map(chunk))
+    }
+
+    fn drain(&mut self) -> Result<(), ExecError> {
+        self.chunk = None;
         Ok(())
     }
 }
@@ -310,6 +365,9 @@ impl Pipeline {
     }
 }
 
+/// Chunks that a lane makes without asking whether its worker is wanted elsewhere: a morsel may be one row that is joined with millions.
+const CHUNKS_BEFORE_YIELD: usize = 512;
+
 /// State of one lane of a running pipeline.
 enum Lane {
     Fresh,
@@ -338,23 +396,26 @@ impl PipelineJob {
         Ok(LaneState { stages: self.stages.local(&self.ctx, lane)?, sink })
     }
 
-    /// Runs until the end of the morsel.
+    /// Runs until the end of the morsel, or until so many chunks came out of it that others should have their turn.
     fn run_morsel(&self, state: &mut LaneState, task: &TaskContext) -> Result<Step, ExecError> {
         let LaneState { stages, sink } = state;
-        loop {
-            if task.is_cancelled() {
-                return Err(ExecError::Cancelled);
-            }
+        for _ in 0..CHUNKS_BEFORE_YIELD {
+            // Before a chunk is made, wherever in the pipeline: nobody has to keep what the sink has no room for.
             if !self.sink.ready() {
                 return Ok(Step::Blocked);
             }
-            match stages.advance(task, &mut |chunk| sink.consume(chunk, task))? {
-                Moved::Rows => {}
-                Moved::MorselEnd => return Ok(Step::Again),
+            match stages.advance(task)? {
+                Moved::Chunk(chunk) => {
+                    if !chunk.is_empty() && sink.consume(chunk, task)? == Flow::Stop {
+                        self.stages.stop();
+                    }
+                }
+                Moved::MorselEnd => break,
                 Moved::Blocked => return Ok(Step::Blocked),
                 Moved::Exhausted => return Ok(Step::Exhausted),
             }
         }
+        Ok(Step::Again)
     }
 
     fn run_lane(&self, lane: usize, task: &TaskContext) -> Result<Step, ExecError> {

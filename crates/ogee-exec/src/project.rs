@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use ogee_vector::{Chunk, Domain};
 
-use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal};
+use crate::{
+    ExecContext, ExecError, Expr, Operator, OperatorLocal, OperatorStep,
+    pipeline::{Map, Mapped},
+};
 
 /// Replaces the columns of each chunk by the values of expressions.
 #[derive(Debug)]
@@ -48,19 +51,15 @@ impl Operator for Project {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(ProjectLocal(Arc::clone(&self.exprs)))
+        Mapped::local(ProjectLocal(Arc::clone(&self.exprs)))
     }
 }
 
 struct ProjectLocal(Arc<[Expr]>);
 
-impl OperatorLocal for ProjectLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+impl Map for ProjectLocal {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
         let columns = self.0.iter().map(|expr| expr.evaluate(&chunk)).collect::<Result<Vec<_>, _>>()?;
-        emit(Chunk::from_columns(columns, chunk.len()))
+        Ok(OperatorStep::Chunk(Chunk::from_columns(columns, chunk.len())))
     }
 }

@@ -14,8 +14,9 @@ use ogee_vector::{Chunk, Column};
 use parking_lot::RwLock;
 
 use crate::{
-    ExecContext, ExecError, Flow, Operator, OperatorLocal,
+    ExecContext, ExecError, Operator, OperatorLocal, OperatorStep,
     join::{KeyScratch, KeySet},
+    pipeline::{Map, Mapped},
 };
 
 /// Rows of which it is counted how many pass, before it is decided whether asking goes on.
@@ -161,7 +162,7 @@ impl Operator for KeyFilter {
     /// A lane begins when the build side is complete.
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         let spared = |local: &RestrictionLocal| self.is_next && !local.always && local.keys.is_cheaper_to_find();
-        Box::new(KeyFilterLocal {
+        Mapped::local(KeyFilterLocal {
             restriction: self.restriction.local().filter(|local| !spared(local)),
             columns: Arc::clone(&self.columns),
             keys: Vec::new(),
@@ -177,25 +178,21 @@ struct KeyFilterLocal {
     rows: Vec<u32>,
 }
 
-impl OperatorLocal for KeyFilterLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
-        let Some(restriction) = &mut self.restriction else { return emit(chunk) };
+impl Map for KeyFilterLocal {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
+        let Some(restriction) = &mut self.restriction else { return Ok(OperatorStep::Chunk(chunk)) };
         if restriction.is_empty() {
-            return Ok(Flow::Stop);
+            return Ok(OperatorStep::Stop);
         }
         self.keys.clear();
         self.keys.extend(self.columns.iter().map(|&column| chunk.to_column(column)));
         if !restriction.select(&self.keys, chunk.len(), &mut self.rows)? {
-            return emit(chunk);
+            return Ok(OperatorStep::Chunk(chunk));
         }
-        match self.rows.len() {
-            0 => Ok(Flow::Continue),
-            all if all == chunk.len() => emit(chunk),
-            _ => emit(chunk.select(&self.rows)),
-        }
+        Ok(match self.rows.len() {
+            0 => OperatorStep::Done,
+            all if all == chunk.len() => OperatorStep::Chunk(chunk),
+            _ => OperatorStep::Chunk(chunk.select(&self.rows)),
+        })
     }
 }

@@ -13,7 +13,7 @@ use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal, Source, SourceLocal, SourceStep};
+use crate::{ExecContext, ExecError, Operator, OperatorLocal, OperatorStep, Source, SourceLocal, SourceStep};
 
 /// A source with the operators behind it, and how far its lanes are.
 pub(crate) struct Stages {
@@ -85,8 +85,9 @@ impl Stages {
             progress.stage
         };
         let operators = self.operators.iter().map(|operator| operator.local(ctx)).collect();
-        let source = self.stages[stage].1.local(ctx, lane)?;
-        Ok(StagesLocal { stages: Arc::clone(self), ctx: ctx.clone(), lane, stage, at: At::Running(source), operators })
+        let (feeds, source) = &self.stages[stage];
+        let (at, open) = (At::Running(source.local(ctx, lane)?), *feeds);
+        Ok(StagesLocal { stages: Arc::clone(self), ctx: ctx.clone(), lane, stage, at, operators, open })
     }
 }
 
@@ -98,6 +99,8 @@ pub(crate) struct StagesLocal {
     stage: usize,
     at: At,
     operators: Vec<Box<dyn OperatorLocal>>,
+    /// The operators from the one that the stage feeds first up to this one, not included, have each begun with a chunk of the one before.
+    open: usize,
 }
 
 enum At {
@@ -108,8 +111,8 @@ enum At {
 
 /// What a lane did.
 pub(crate) enum Moved {
-    /// It pushed a chunk.
-    Rows,
+    /// Rows have come through all operators; without any, the lane did a part of the work, and may pause.
+    Chunk(Chunk),
     /// A morsel is done.
     MorselEnd,
     /// It cannot go on until it is woken.
@@ -119,43 +122,63 @@ pub(crate) enum Moved {
 }
 
 impl StagesLocal {
-    /// Pushes the next chunk through the operators into `sink`, which is told how many rows there were at the source.
-    pub(crate) fn advance(
-        &mut self,
-        task: &TaskContext,
-        sink: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Moved, ExecError> {
+    /// The next chunk that comes through all operators, or an empty one. The operator that is farthest behind the source and has begun with a chunk is asked for its next
+    /// rows, which the one behind it begins with; only when none has anything left, the source is.
+    ///
+    /// One row of a source may become millions: whatever an operator gives, an empty chunk included, is an occasion to obey a cancellation.
+    pub(crate) fn advance(&mut self, task: &TaskContext) -> Result<Moved, ExecError> {
         loop {
+            if task.is_cancelled() {
+                return Err(ExecError::Cancelled);
+            }
             if matches!(self.at, At::Waiting) && !self.enter()? {
                 return Ok(Moved::Blocked);
             }
             let (feeds, _) = self.stages.stages[self.stage];
-            let over = feeds < self.stages.stopped.load(Ordering::Relaxed);
-            let step = match &mut self.at {
-                At::Running(source) if !over => source.next(task)?,
-                _ => SourceStep::Exhausted,
+            let stopped = self.stages.stopped.load(Ordering::Relaxed);
+            if self.open <= stopped {
+                // Somebody behind the last of them wants no more rows.
+                self.open = feeds;
+            }
+            let chunk = if self.open > feeds {
+                match self.operators[self.open - 1].next()? {
+                    OperatorStep::Chunk(chunk) => chunk,
+                    OperatorStep::Done => {
+                        self.open -= 1;
+                        continue;
+                    }
+                    OperatorStep::Stop => {
+                        self.stages.stop_before(self.open);
+                        continue;
+                    }
+                }
+            } else {
+                let step = match &mut self.at {
+                    At::Running(source) if feeds >= stopped => source.next(task)?,
+                    _ => SourceStep::Exhausted,
+                };
+                match step {
+                    SourceStep::Chunk(chunk) => {
+                        if feeds == 0 && self.stages.counts_rows {
+                            self.ctx.counters.add_rows(chunk.len());
+                        }
+                        chunk
+                    }
+                    SourceStep::MorselEnd => return Ok(Moved::MorselEnd),
+                    SourceStep::Blocked => return Ok(Moved::Blocked),
+                    SourceStep::Exhausted if self.stage + 1 == self.stages.stages.len() => return Ok(Moved::Exhausted),
+                    SourceStep::Exhausted => {
+                        self.leave()?;
+                        continue;
+                    }
+                }
             };
-            match step {
-                SourceStep::Chunk(chunk) if chunk.is_empty() => return Ok(Moved::Rows),
-                SourceStep::Chunk(chunk) => {
-                    if feeds == 0 && self.stages.counts_rows {
-                        self.ctx.counters.add_rows(chunk.len());
-                    }
-                    let mut stopped = None;
-                    if push(&mut self.operators[feeds..], feeds, task, sink, chunk, &mut stopped)? == Flow::Stop {
-                        let by = stopped.expect("whoever says stop first is noted");
-                        self.stages.stop_before(by + 1);
-                    }
-                    return Ok(Moved::Rows);
+            match self.operators.get_mut(self.open).filter(|_| !chunk.is_empty()) {
+                Some(operator) => {
+                    operator.begin(chunk)?;
+                    self.open += 1;
                 }
-                SourceStep::MorselEnd => return Ok(Moved::MorselEnd),
-                SourceStep::Blocked => return Ok(Moved::Blocked),
-                SourceStep::Exhausted => {
-                    if self.stage + 1 == self.stages.stages.len() {
-                        return Ok(Moved::Exhausted);
-                    }
-                    self.leave()?;
-                }
+                None => return Ok(Moved::Chunk(chunk)),
             }
         }
     }
@@ -163,7 +186,7 @@ impl StagesLocal {
     /// Ends the lane's part of the stage; the last lane begins the next one.
     fn leave(&mut self) -> Result<(), ExecError> {
         let ended = self.stages.stages[self.stage + 1].0 - 1;
-        self.operators[ended].flush()?;
+        self.operators[ended].drain()?;
         self.at = At::Waiting;
         let last = {
             let mut progress = self.stages.progress.lock();
@@ -189,37 +212,9 @@ impl StagesLocal {
             return Ok(false);
         }
         self.stage += 1;
-        self.at = At::Running(self.stages.stages[self.stage].1.local(&self.ctx, self.lane)?);
+        let (feeds, source) = &self.stages.stages[self.stage];
+        self.at = At::Running(source.local(&self.ctx, self.lane)?);
+        self.open = *feeds;
         Ok(true)
     }
-}
-
-/// Pushes `chunk` through the operators that are left, of which `number` is the first, into the sink. `stopped` is who wants no more rows: an
-/// operator, or the sink, which has the number after the last.
-///
-/// One row of a source may become millions: whatever an operator emits, an empty chunk included, is an occasion to obey a cancellation.
-fn push(
-    operators: &mut [Box<dyn OperatorLocal>],
-    number: usize,
-    task: &TaskContext,
-    sink: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    chunk: Chunk,
-    stopped: &mut Option<usize>,
-) -> Result<Flow, ExecError> {
-    let flow = match operators.split_first_mut() {
-        None => sink(chunk)?,
-        Some((first, rest)) => first.push(chunk, &mut |chunk| {
-            if task.is_cancelled() {
-                return Err(ExecError::Cancelled);
-            }
-            if chunk.is_empty() {
-                return Ok(Flow::Continue);
-            }
-            push(rest, number + 1, task, sink, chunk, stopped)
-        })?,
-    };
-    if flow == Flow::Stop {
-        stopped.get_or_insert(number);
-    }
-    Ok(flow)
 }

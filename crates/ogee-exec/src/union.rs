@@ -1,20 +1,17 @@
 //! Union of all rows of several inputs, as one source.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use arrow_schema::SchemaRef;
 use ogee_scheduler::{JobWaker, TaskContext};
-use ogee_vector::{Chunk, Domain};
+use ogee_vector::Domain;
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, Flow, Source, SourceLocal, SourceStep,
+    ExecContext, ExecError, Source, SourceLocal, SourceStep,
     query::OpenPipeline,
     stages::{Moved, Stages, StagesLocal},
 };
@@ -91,14 +88,7 @@ impl Source for UnionSource {
     }
 
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
-        Ok(Box::new(UnionLocal {
-            inputs: Arc::clone(self.inputs()),
-            ctx: ctx.clone(),
-            lane,
-            at: 0,
-            open: None,
-            ready: VecDeque::new(),
-        }))
+        Ok(Box::new(UnionLocal { inputs: Arc::clone(self.inputs()), ctx: ctx.clone(), lane, at: 0, open: None }))
     }
 
     fn stop(&self) {
@@ -112,8 +102,6 @@ struct UnionLocal {
     lane: usize,
     at: usize,
     open: Option<StagesLocal>,
-    /// What the last chunk of the input became.
-    ready: VecDeque<Chunk>,
 }
 
 impl UnionLocal {
@@ -128,9 +116,6 @@ impl UnionLocal {
 impl SourceLocal for UnionLocal {
     fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError> {
         loop {
-            if let Some(chunk) = self.ready.pop_front() {
-                return Ok(SourceStep::Chunk(chunk));
-            }
             let Some(input) = self.inputs.get(self.at) else {
                 return Ok(SourceStep::Exhausted);
             };
@@ -138,13 +123,8 @@ impl SourceLocal for UnionLocal {
                 Some(open) => open,
                 None => self.open.insert(input.stages.local(&self.ctx, self.lane)?),
             };
-            let ready = &mut self.ready;
-            let moved = open.advance(task, &mut |chunk| {
-                ready.push_back(chunk);
-                Ok(Flow::Continue)
-            })?;
-            match moved {
-                Moved::Rows => {}
+            match open.advance(task)? {
+                Moved::Chunk(chunk) => return Ok(SourceStep::Chunk(chunk)),
                 Moved::MorselEnd => return Ok(SourceStep::MorselEnd),
                 Moved::Blocked => return Ok(SourceStep::Blocked),
                 Moved::Exhausted => self.advance(),

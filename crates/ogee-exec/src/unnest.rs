@@ -10,7 +10,10 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use ogee_vector::{Chunk, Column, Domain, normalize_array};
 
-use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal};
+use crate::{
+    ExecContext, ExecError, Operator, OperatorLocal, OperatorStep,
+    pipeline::{Map, Mapped},
+};
 
 /// What becomes of a row whose lists have no element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,11 @@ impl Operator for Unnest {
             lists: self.lists.clone(),
             empty: self.empty,
             capacity: ctx.settings.chunk_capacity,
+            chunk: Chunk::default(),
+            row: 0,
+            found: vec![None; self.lists.len()],
+            element: 0,
+            longest: 0,
             rows: Vec::new(),
             elements: vec![Vec::new(); self.lists.len()],
         })
@@ -120,6 +128,14 @@ struct UnnestLocal {
     lists: Vec<usize>,
     empty: EmptyLists,
     capacity: usize,
+    chunk: Chunk,
+    /// The row of the chunk that is next, or whose elements are being given.
+    row: usize,
+    /// Where the elements of its lists are; `None` for NULL.
+    found: Vec<Option<(usize, usize)>>,
+    /// The number of the element that is next, of as many as the longest of the lists has.
+    element: usize,
+    longest: usize,
     /// The row of the input that each row of the output is of.
     rows: Vec<u32>,
     /// For each list, the element in each row of the output.
@@ -127,25 +143,40 @@ struct UnnestLocal {
 }
 
 impl UnnestLocal {
-    /// Hands on the rows that were noted.
-    fn emit(
-        &mut self,
-        chunk: &Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
-        if self.rows.is_empty() {
-            return Ok(Flow::Continue);
+    /// Looks the lists of the row at hand up.
+    fn find(&mut self) {
+        (self.element, self.longest) = (0, 0);
+        for (&list, found) in self.lists.iter().zip(&mut self.found) {
+            let column = self.chunk.column(list);
+            *found = Lists::of(column.array).elements(column.position(self.row));
+            let rows = match (*found, self.empty) {
+                (None, EmptyLists::KeepNull | EmptyLists::Keep) | (Some((_, 0)), EmptyLists::Keep) => 1,
+                (None, EmptyLists::Drop) => 0,
+                (Some((_, len)), _) => len,
+            };
+            self.longest = self.longest.max(rows);
         }
-        let repeated = chunk.select(&self.rows);
-        let mut columns: Vec<Column> = (0..chunk.num_columns()).map(|column| repeated.to_column(column)).collect();
-        for (&list, elements) in self.lists.iter().zip(&mut self.elements) {
-            let values = Lists::of(chunk.column(list).array).values();
-            columns[list] = Column::flat(normalize_array(&taken(values, elements)?)?);
-            elements.clear();
+    }
+
+    /// Notes which elements the next rows of the output are made of.
+    fn fill(&mut self) {
+        while self.rows.len() < self.capacity {
+            if self.element == self.longest {
+                if self.row + 1 >= self.chunk.len() {
+                    return;
+                }
+                self.row += 1;
+                self.find();
+                continue;
+            }
+            let end = self.longest.min(self.element + self.capacity - self.rows.len());
+            self.rows.resize(self.rows.len() + end - self.element, self.row as u32);
+            for (elements, &found) in self.elements.iter_mut().zip(&self.found) {
+                let (first, len) = found.unwrap_or_default();
+                elements.extend((self.element..end).map(|at| (at < len).then_some((first + at) as u64)));
+            }
+            self.element = end;
         }
-        let rows = self.rows.len();
-        self.rows.clear();
-        emit(Chunk::from_columns(columns, rows))
     }
 }
 
@@ -161,41 +192,31 @@ fn taken(values: &ArrayRef, elements: &[Option<u64>]) -> Result<ArrayRef, ExecEr
 }
 
 impl OperatorLocal for UnnestLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
-        let mut found: Vec<Option<(usize, usize)>> = vec![None; self.lists.len()];
-        for row in 0..chunk.len() {
-            let mut longest = 0;
-            for (&list, found) in self.lists.iter().zip(&mut found) {
-                let column = chunk.column(list);
-                *found = Lists::of(column.array).elements(column.position(row));
-                let rows = match (*found, self.empty) {
-                    (None, EmptyLists::KeepNull | EmptyLists::Keep) | (Some((_, 0)), EmptyLists::Keep) => 1,
-                    (None, EmptyLists::Drop) => 0,
-                    (Some((_, len)), _) => len,
-                };
-                longest = longest.max(rows);
-            }
-            let mut next = 0;
-            while next < longest {
-                let end = longest.min(next + self.capacity - self.rows.len());
-                self.rows.resize(self.rows.len() + end - next, row as u32);
-                for (elements, &found) in self.elements.iter_mut().zip(&found) {
-                    let (first, len) = found.unwrap_or_default();
-                    elements.extend((next..end).map(|at| (at < len).then_some((first + at) as u64)));
-                }
-                next = end;
-                if self.rows.len() == self.capacity && self.emit(&chunk, emit)? == Flow::Stop {
-                    self.rows.clear();
-                    self.elements.iter_mut().for_each(Vec::clear);
-                    return Ok(Flow::Stop);
-                }
-            }
+    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+        (self.chunk, self.row) = (chunk, 0);
+        self.rows.clear();
+        self.elements.iter_mut().for_each(Vec::clear);
+        self.find();
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        self.fill();
+        if self.rows.is_empty() {
+            self.chunk = Chunk::default();
+            return Ok(OperatorStep::Done);
         }
-        self.emit(&chunk, emit)
+        let chunk = &self.chunk;
+        let repeated = chunk.select(&self.rows);
+        let mut columns: Vec<Column> = (0..chunk.num_columns()).map(|column| repeated.to_column(column)).collect();
+        for (&list, elements) in self.lists.iter().zip(&mut self.elements) {
+            let values = Lists::of(chunk.column(list).array).values();
+            columns[list] = Column::flat(normalize_array(&taken(values, elements)?)?);
+            elements.clear();
+        }
+        let rows = self.rows.len();
+        self.rows.clear();
+        Ok(OperatorStep::Chunk(Chunk::from_columns(columns, rows)))
     }
 }
 
@@ -228,7 +249,7 @@ impl Operator for UnnestStructs {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(UnnestStructsLocal { structs: self.structs.clone() })
+        Mapped::local(UnnestStructsLocal { structs: self.structs.clone() })
     }
 }
 
@@ -236,12 +257,8 @@ struct UnnestStructsLocal {
     structs: Vec<usize>,
 }
 
-impl OperatorLocal for UnnestStructsLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+impl Map for UnnestStructsLocal {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
         let mut columns = Vec::new();
         for index in 0..chunk.num_columns() {
             let column = chunk.to_column(index);
@@ -261,7 +278,7 @@ impl OperatorLocal for UnnestStructsLocal {
                 columns.push(Column { array: normalize_array(&array)?, selection: column.selection.clone() });
             }
         }
-        emit(Chunk::from_columns(columns, chunk.len()))
+        Ok(OperatorStep::Chunk(Chunk::from_columns(columns, chunk.len())))
     }
 }
 
@@ -286,7 +303,8 @@ mod tests {
     fn run(operator: &dyn Operator, chunk: Chunk, capacity: usize) -> Vec<Vec<Option<i32>>> {
         let mut rows = Vec::new();
         let mut local = operator.local(&context(capacity));
-        let mut emit = |chunk: Chunk| {
+        local.begin(chunk).unwrap();
+        while let OperatorStep::Chunk(chunk) = local.next().unwrap() {
             assert!(!chunk.is_empty() && chunk.len() <= capacity);
             let flat = chunk.flatten().unwrap();
             for row in 0..flat.len() {
@@ -296,9 +314,7 @@ mod tests {
                 };
                 rows.push((0..flat.num_columns()).map(value).collect());
             }
-            Ok(Flow::Continue)
-        };
-        local.push(chunk, &mut emit).unwrap();
+        }
         rows
     }
 
@@ -352,14 +368,13 @@ mod tests {
         let list = FixedSizeListArray::new(field, 1_000_000, Arc::clone(&values), None);
         let mut local = Unnest::new(vec![0], EmptyLists::Drop).local(&context(2048));
         let (mut rows, first) = (0, values.to_data().buffers()[0].as_ptr());
-        let mut emit = |chunk: Chunk| {
+        local.begin(Chunk::new(vec![Arc::new(list)], 1)).unwrap();
+        while let OperatorStep::Chunk(chunk) = local.next().unwrap() {
             let at = first.wrapping_add(rows * size_of::<i32>());
             assert_eq!(chunk.column(0).array.to_data().buffers()[0].as_ptr(), at, "nothing is copied");
             rows += chunk.len();
-            Ok(if rows > 900_000 { Flow::Stop } else { Flow::Continue })
-        };
-        assert_eq!(local.push(Chunk::new(vec![Arc::new(list)], 1), &mut emit).unwrap(), Flow::Stop);
-        assert!(rows < 903_000, "{rows}");
+        }
+        assert_eq!(rows, 1_000_000);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::{
 use ogee_vector::{Chunk, Domain};
 
 use super::sink::{AggregateLocal, AggregateSink};
-use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal, Sink, SinkLocal, Source};
+use crate::{ExecContext, ExecError, Expr, Operator, OperatorLocal, OperatorStep, Sink, SinkLocal, Source};
 
 /// The groups of a set of which others are made.
 pub(crate) struct Taken {
@@ -72,6 +72,7 @@ impl Operator for Coarsen {
             expand: self.takes.iter().map(|taken| taken.expand.as_ref().map(|expand| expand.local(ctx))).collect(),
             sink: Arc::clone(&self.sink),
             groups: None,
+            passes: None,
         })
     }
 
@@ -103,14 +104,12 @@ struct CoarsenLocal {
     sink: Arc<AggregateSink>,
     /// The lane's part of the aggregation, once a group came.
     groups: Option<AggregateLocal>,
+    /// The chunk that was taken from, on its way.
+    passes: Option<Chunk>,
 }
 
 impl OperatorLocal for CoarsenLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
         for (taken, expand) in self.takes.iter().zip(&mut self.expand) {
             taken.is.select(&chunk, &mut self.rows)?;
             if self.rows.is_empty() {
@@ -118,15 +117,25 @@ impl OperatorLocal for CoarsenLocal {
             }
             let groups = self.groups.get_or_insert_with(|| self.sink.lane(&self.ctx));
             let rows = if self.rows.len() == chunk.len() { chunk.clone() } else { chunk.select(&self.rows) };
-            match expand {
-                Some(expand) => expand.push(rows, &mut |rows| groups.add(&rows).map(|()| Flow::Continue))?,
-                None => groups.add(&rows).map(|()| Flow::Continue)?,
+            let Some(expand) = expand else {
+                groups.add(&rows)?;
+                continue;
             };
+            // The lane's own tables take all of it at once.
+            expand.begin(rows)?;
+            while let OperatorStep::Chunk(rows) = expand.next()? {
+                groups.add(&rows)?;
+            }
         }
-        emit(chunk)
+        self.passes = Some(chunk);
+        Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), ExecError> {
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        Ok(self.passes.take().map_or(OperatorStep::Done, OperatorStep::Chunk))
+    }
+
+    fn drain(&mut self) -> Result<(), ExecError> {
         match self.groups.take() {
             Some(groups) => Box::new(groups).combine(),
             None => Ok(()),

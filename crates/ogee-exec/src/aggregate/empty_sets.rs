@@ -8,7 +8,10 @@ use std::sync::{
 use ogee_vector::Chunk;
 
 use super::sink::AggregateSink;
-use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal, Sink, Source};
+use crate::{
+    ExecContext, ExecError, Operator, OperatorLocal, OperatorStep, Sink, Source,
+    pipeline::{Map, Mapped},
+};
 
 /// Passes groups on; if there are none, its rest is the groups of an aggregation without keys over no rows.
 pub(crate) struct EmptySets {
@@ -37,7 +40,7 @@ impl Operator for EmptySets {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(EmptySetsLocal((!self.after_others).then(|| Arc::clone(&self.seen))))
+        Mapped::local(EmptySetsLocal((!self.after_others).then(|| Arc::clone(&self.seen))))
     }
 
     fn rest(&self) -> Option<Arc<dyn Source>> {
@@ -55,15 +58,11 @@ impl Operator for EmptySets {
 
 struct EmptySetsLocal(Option<Arc<AtomicBool>>);
 
-impl OperatorLocal for EmptySetsLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+impl Map for EmptySetsLocal {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
         if let Some(seen) = &self.0 {
             seen.store(true, Ordering::Relaxed);
         }
-        emit(chunk)
+        Ok(OperatorStep::Chunk(chunk))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, new_null_array};
 use ogee_vector::{Chunk, Column, Domain, Selection};
 
-use crate::{ExecContext, ExecError, Expr, Flow, Operator, OperatorLocal};
+use crate::{ExecContext, ExecError, Expr, Operator, OperatorLocal, OperatorStep};
 
 /// A column that [`Expand`] appends to the chunk's own.
 #[derive(Debug)]
@@ -68,7 +68,14 @@ impl Operator for Expand {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(ExpandLocal { sets: self.sets, appended: Arc::clone(&self.appended), zeroes: Vec::new() })
+        Box::new(ExpandLocal {
+            sets: self.sets,
+            appended: Arc::clone(&self.appended),
+            zeroes: Vec::new(),
+            chunk: Chunk::default(),
+            values: Vec::new(),
+            set: self.sets,
+        })
     }
 }
 
@@ -77,38 +84,45 @@ struct ExpandLocal {
     appended: Arc<[Appended]>,
     /// Makes a constant column out of an array of one row.
     zeroes: Vec<u32>,
+    chunk: Chunk,
+    /// Of the columns that are appended: the values that depend on the row.
+    values: Vec<Option<Column>>,
+    /// The set that the chunk is given for next.
+    set: usize,
 }
 
 impl OperatorLocal for ExpandLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
         self.zeroes.resize(chunk.len(), 0);
-        let constant = Selection::new(&self.zeroes);
-        let values = self
-            .appended
-            .iter()
-            .map(|column| match column {
-                Appended::Value { expr, .. } => Ok(Some(expr.evaluate(&chunk)?)),
-                Appended::PerSet(_) => Ok(None),
-            })
-            .collect::<Result<Vec<_>, ExecError>>()?;
-        for set in 0..self.sets {
-            let mut columns: Vec<Column> = (0..chunk.num_columns()).map(|i| chunk.to_column(i)).collect();
-            for (column, value) in self.appended.iter().zip(&values) {
-                let one_row = |array: &ArrayRef| Column { array: Arc::clone(array), selection: Some(constant.clone()) };
-                columns.push(match (column, value) {
-                    (Appended::Value { null, nulls, .. }, _) if nulls[set] => one_row(null),
-                    (Appended::PerSet(values), _) => one_row(&values[set]),
-                    (Appended::Value { .. }, value) => value.clone().expect("evaluated above"),
-                });
-            }
-            if emit(Chunk::from_columns(columns, chunk.len()))? == Flow::Stop {
-                return Ok(Flow::Stop);
-            }
+        self.values.clear();
+        for column in &*self.appended {
+            self.values.push(match column {
+                Appended::Value { expr, .. } => Some(expr.evaluate(&chunk)?),
+                Appended::PerSet(_) => None,
+            });
         }
-        Ok(Flow::Continue)
+        (self.chunk, self.set) = (chunk, 0);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        let Self { sets, appended, zeroes, chunk, values, set } = self;
+        if *set == *sets {
+            *chunk = Chunk::default();
+            values.clear();
+            return Ok(OperatorStep::Done);
+        }
+        let constant = Selection::new(zeroes);
+        let mut columns: Vec<Column> = (0..chunk.num_columns()).map(|i| chunk.to_column(i)).collect();
+        for (column, value) in appended.iter().zip(&*values) {
+            let one_row = |array: &ArrayRef| Column { array: Arc::clone(array), selection: Some(constant.clone()) };
+            columns.push(match (column, value) {
+                (Appended::Value { null, nulls, .. }, _) if nulls[*set] => one_row(null),
+                (Appended::PerSet(values), _) => one_row(&values[*set]),
+                (Appended::Value { .. }, value) => value.clone().expect("evaluated when the chunk came"),
+            });
+        }
+        *set += 1;
+        Ok(OperatorStep::Chunk(Chunk::from_columns(columns, chunk.len())))
     }
 }

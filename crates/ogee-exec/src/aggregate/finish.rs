@@ -10,7 +10,10 @@ use super::{
     plan::{AggregatePlan, Evaluated},
     sink::{Updated, update_states},
 };
-use crate::{ExecContext, ExecError, Flow, Operator, OperatorLocal};
+use crate::{
+    ExecContext, ExecError, Operator, OperatorLocal, OperatorStep,
+    pipeline::{Map, Mapped},
+};
 
 /// Where a column of the output comes from.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +64,7 @@ impl Operator for Finish {
     }
 
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(FinishLocal {
+        Mapped::local(FinishLocal {
             plan: Arc::clone(&self.plan),
             columns: Arc::clone(&self.columns),
             evaluated: Evaluated::default(),
@@ -86,12 +89,8 @@ struct FinishLocal {
 // SAFETY: the addresses are those of the lane's own stage, and are not used across calls.
 unsafe impl Send for FinishLocal {}
 
-impl OperatorLocal for FinishLocal {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+impl Map for FinishLocal {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
         let Self { plan, columns, evaluated, stage, targets, rows, caches } = self;
         plan.evaluate(&chunk, evaluated)?;
         stage.reset(&plan.layout, chunk.len());
@@ -110,6 +109,6 @@ impl OperatorLocal for FinishLocal {
                 Finished::Result(result) => results.to_column(result),
             }
         };
-        emit(Chunk::from_columns(columns.iter().map(column).collect(), chunk.len()))
+        Ok(OperatorStep::Chunk(Chunk::from_columns(columns.iter().map(column).collect(), chunk.len())))
     }
 }

@@ -121,6 +121,8 @@ impl Matcher {
     fn begin(&mut self, chunk: Chunk, origin: Origin) {
         self.active.resize(0);
         self.spans.clear();
+        self.pairs.rows.clear();
+        self.pairs.mates.clear();
         self.found.clear();
         if self.plan.kind().marks_probe() {
             self.found.resize(chunk.len(), false);

@@ -12,7 +12,7 @@ use super::{
     spec::{JoinColumn, JoinKey, JoinKind},
     state::{Absent, Built, JoinState, OPEN_BYTES, waiting_rows},
 };
-use crate::{ExecContext, ExecError, Expr, Flow, Kept, Operator, OperatorLocal, Source};
+use crate::{ExecContext, ExecError, Expr, Kept, Operator, OperatorLocal, OperatorStep, Source};
 
 /// The probe of a hash join.
 pub(crate) struct Probe {
@@ -94,6 +94,7 @@ impl Operator for Probe {
             keys: Keys::default(),
             kept: None,
             stage: RowStage::default(),
+            finds_none: false,
         })
     }
 
@@ -122,6 +123,8 @@ struct ProbeLocal {
     /// Rows that wait for absent partitions.
     kept: Option<SerialRows>,
     stage: RowStage,
+    /// There is nothing that a row could match, and rows without a mate are not given.
+    finds_none: bool,
 }
 
 impl ProbeLocal {
@@ -159,11 +162,7 @@ impl ProbeLocal {
 }
 
 impl OperatorLocal for ProbeLocal {
-    fn push(
-        &mut self,
-        mut chunk: Chunk,
-        emit: &mut dyn FnMut(Chunk) -> Result<Flow, ExecError>,
-    ) -> Result<Flow, ExecError> {
+    fn begin(&mut self, mut chunk: Chunk) -> Result<(), ExecError> {
         let built = Arc::clone(self.built.get_or_insert_with(|| self.state.built()));
         let spec = &self.state.plan.spec;
         self.state.plan.probe.evaluate(&chunk, self.state.ctx.settings.hash, &mut self.keys)?;
@@ -173,23 +172,30 @@ impl OperatorLocal for ProbeLocal {
                 self.state.probe_null_seen.store(true, Ordering::Relaxed);
             }
         }
-        if built.rows == 0 && !spec.kind.keeps_probe() && !spec.null_aware {
-            return Ok(Flow::Stop);
+        self.finds_none = built.rows == 0 && !spec.kind.keeps_probe() && !spec.null_aware;
+        if self.finds_none {
+            return Ok(());
         }
         if let Some(absent) = &built.absent {
             chunk = self.keep_absent(absent, chunk)?;
         }
-        self.matcher.begin_chunk(built.mates(), chunk, &self.keys)?;
-        // SAFETY: the rows of the table stay pinned as long as `built`, and staged rows as long as the matcher.
-        while let Some(chunk) = unsafe { self.matcher.next(built.mates())? } {
-            if emit(chunk)? == Flow::Stop {
-                return Ok(Flow::Stop);
-            }
-        }
-        Ok(Flow::Continue)
+        self.matcher.begin_chunk(built.mates(), chunk, &self.keys)
     }
 
-    fn flush(&mut self) -> Result<(), ExecError> {
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        if self.finds_none {
+            return Ok(OperatorStep::Stop);
+        }
+        let built = self.built.as_ref().expect("a chunk has begun");
+        // SAFETY: the rows of the table stay pinned as long as `built`, which the lane has until it is drained, and staged rows as long as the
+        // matcher.
+        Ok(match unsafe { self.matcher.next(built.mates())? } {
+            Some(chunk) => OperatorStep::Chunk(chunk),
+            None => OperatorStep::Done,
+        })
+    }
+
+    fn drain(&mut self) -> Result<(), ExecError> {
         self.built = None;
         self.matcher.release();
         if let Some(kept) = self.kept.take() {
