@@ -5,7 +5,7 @@
 //!
 //! Not here: comparisons and arithmetic of a float and a decimal (`common_types`).
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, Fields},
@@ -48,7 +48,7 @@ pub(crate) fn floated(data_type: &DataType, beside: &[&DataType]) -> Option<Data
     };
     let items = || -> Vec<&DataType> { beside.iter().filter_map(|other| item(other)).collect() };
     match data_type {
-        DataType::Decimal128(..) | DataType::Decimal256(..) => {
+        decimal if is_decimal(decimal) => {
             let floats = beside.iter().filter(|other| other.is_floating());
             floats
                 .reduce(|widest, float| if **widest == DataType::Float64 { widest } else { float })
@@ -88,11 +88,29 @@ fn nth_field(data_type: &DataType, at: usize) -> Option<&DataType> {
     }
 }
 
+/// Whether a value of type `data_type` is one of the `wanted` types, or has one within.
+fn has_within(data_type: &DataType, wanted: fn(&DataType) -> bool) -> bool {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().any(|field| has_within(field.data_type(), wanted)),
+        other => item(other).map_or_else(|| wanted(other), |item| has_within(item, wanted)),
+    }
+}
+
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..))
+}
+
 /// Makes floats of the decimals within `exprs` that stand beside floats of others; whether there are any.
 pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
     let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
-    let beside: Vec<&DataType> = types.iter().collect();
+    if !types.iter().any(|of| has_within(of, is_decimal))
+        || !types.iter().any(|of| has_within(of, DataType::is_floating))
+    {
+        return false;
+    }
+    // Of thousands of values most are of one type.
+    let beside: Vec<&DataType> = types.iter().collect::<HashSet<_>>().into_iter().collect();
     let mut any = false;
     for (expr, data_type) in exprs.into_iter().zip(&types) {
         if let Some(floats) = floated(data_type, &beside) {
@@ -222,6 +240,9 @@ fn in_values(values: Values) -> Result<Transformed<LogicalPlan>> {
     };
     let floats = |column: usize| {
         let of = values.schema.field(column).data_type();
+        if !has_within(of, is_decimal) {
+            return None;
+        }
         let types: Vec<DataType> = values.values.iter().map(|row| before(&row[column])).collect();
         floated(of, &types.iter().collect::<Vec<_>>())
     };

@@ -1,5 +1,7 @@
-//! `string_agg` that asks for no order of its input: DataFusion's sorts the values of each group itself, and yet asks for rows in its order. Two of different
-//! orders over one grouping are then refused, and rows are sorted for nothing where there is one.
+//! `string_agg`s of different orders beside one another.
+//!
+//! DataFusion asks for rows in the order of a `string_agg`, which spares its sorting them, and refuses two orders at once. Those of other orders than the first ask for none: what puts
+//! the texts of a group together sorts them where they come in another order.
 //!
 //! Not here: how the engine joins texts (`ogee-exec`, `aggregate/holistic`).
 
@@ -7,20 +9,63 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::datatypes::{DataType, FieldRef},
-    common::Result,
-    functions_aggregate::string_agg::string_agg_udaf,
+    common::{
+        Result,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    config::ConfigOptions,
     logical_expr::{
-        Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, Signature,
+        Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, LogicalPlan, Signature,
+        SortExpr,
         function::{AccumulatorArgs, StateFieldsArgs},
         utils::AggregateOrderSensitivity,
     },
+    optimizer::AnalyzerRule,
 };
 
-/// To register in a session, instead of DataFusion's.
-pub(crate) fn function() -> AggregateUDF {
-    AggregateUDF::new_from_impl(StringAgg(string_agg_udaf()))
+use crate::kept_names;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct TextOrders;
+
+impl AnalyzerRule for TextOrders {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Aggregate(_) => {
+                let mut first = None;
+                kept_names::map_expressions(node, |expr| expr.transform_up(|part| Ok(in_call(part, &mut first))))
+            }
+            other => Ok(Transformed::no(other)),
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "text_orders"
+    }
 }
 
+/// `expr`, if it is a call of `string_agg` in another order than the `first` one of its grouping, as one that asks for no order.
+fn in_call(expr: Expr, first: &mut Option<Vec<SortExpr>>) -> Transformed<Expr> {
+    match expr {
+        Expr::AggregateFunction(mut call)
+            if call.func.name() == "string_agg"
+                && !call.params.order_by.is_empty()
+                && !call.func.inner().is::<StringAgg>() =>
+        {
+            let order = &call.params.order_by;
+            if first.get_or_insert_with(|| order.clone()) == order {
+                return Transformed::no(Expr::AggregateFunction(call));
+            }
+            call.func = Arc::new(AggregateUDF::new_from_impl(StringAgg(call.func)));
+            Transformed::yes(Expr::AggregateFunction(call))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+/// The same without a wish for an order.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct StringAgg(Arc<AggregateUDF>);
 

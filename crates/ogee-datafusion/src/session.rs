@@ -79,7 +79,7 @@ use crate::{
     inserted,
     island::{OgeeRule, expected_rows, is_one_island},
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
-    joined_texts,
+    joined_texts::TextOrders,
     json::JsonFormats,
     known_aggregates::KnownAggregates,
     letters, list_functions,
@@ -302,7 +302,6 @@ impl Session {
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         context.register_udaf(average());
         functions().into_iter().for_each(|function| context.register_udaf(function));
-        context.register_udaf(joined_texts::function());
         context.register_udaf(ordered_mode::function());
         ranks::functions().for_each(|function| context.register_udwf(function));
         series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
@@ -339,6 +338,7 @@ impl Session {
         context.add_analyzer_rule(Arc::new(ConstantsLast));
         context.add_analyzer_rule(Arc::new(InLists));
         context.add_analyzer_rule(Arc::new(DistinctArguments));
+        context.add_analyzer_rule(Arc::new(TextOrders));
         context.add_analyzer_rule(Arc::new(SlidingFrames));
         context.add_analyzer_rule(Arc::new(FailingCasts));
         context.add_analyzer_rule(Arc::new(ComputedKeys));
