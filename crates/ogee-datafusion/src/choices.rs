@@ -3,7 +3,7 @@
 //! A text that is written out is read as what stands beside it, as in DuckDB: `coalesce(day, '2020-01-01')` is a date. Truth values beside whole numbers are 0
 //! and 1.
 //!
-//! Not here: `CASE`, to which DataFusion's `coalesce` is simplified, and what of floats and decimals it gives (`float_types`).
+//! Not here: `CASE`, to which DataFusion's `coalesce` is simplified, and what of floats and decimals it gives (`mixed_types`).
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //!   with whole days, months and years stays a date: its value is the same, and files are pruned by it.
 //! * It takes the number in `date + 31` for an interval of so many nanoseconds, of which 64 bits hold 292 years. It is a number of days.
 //! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float, also within lists and structs; so it does where one of both is
-//!   chosen (`float_types`).
+//!   chosen (`mixed_types`).
 //! * It divides decimals as decimals (see `quotients`).
 
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use datafusion::{
 };
 
 use crate::{
-    float_types::{self, floated, mix, of_choices},
     kept_names,
     lists::check_text,
+    mixed_types::{self, common_beside, mix, of_choices},
     offsets,
     quotients::{divides_decimals, to_float},
 };
@@ -36,7 +36,7 @@ pub(crate) struct CommonTypes;
 
 impl AnalyzerRule for CommonTypes {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        float_types::of_rows(plan)?.transform_up_with_subqueries(rewrite_plan).data()
+        mixed_types::of_rows(plan)?.transform_up_with_subqueries(rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -145,7 +145,7 @@ fn mix_with_query(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) -
     let [field] = &plan.schema().fields()[..] else { return false };
     let Ok(data_type) = expr.get_type(schema) else { return false };
     let mut mixed = false;
-    if let Some(floats) = floated(field.data_type(), &[&data_type]) {
+    if let Some(floats) = common_beside(field.data_type(), &[&data_type]) {
         let column = plan.schema().columns().swap_remove(0);
         let name = column.name.clone();
         let column = cast(Expr::Column(column), floats).alias(name);
@@ -153,7 +153,7 @@ fn mix_with_query(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) -
         *subquery = subquery.with_plan(Arc::new(LogicalPlan::Projection(projection)));
         mixed = true;
     }
-    if let Some(floats) = floated(&data_type, &[field.data_type()]) {
+    if let Some(floats) = common_beside(&data_type, &[field.data_type()]) {
         *expr = cast(std::mem::take(expr), floats);
         mixed = true;
     }

@@ -32,7 +32,7 @@ use datafusion::{
     sql::sqlparser::ast::{BinaryOperator, Expr as Parsed, Value},
 };
 
-use crate::{float_types::floated, names::call, nested_order::comparator, times::interval_lengths};
+use crate::{mixed_types::common_beside, names::call, nested_order::comparator, times::interval_lengths};
 
 /// The function that comparisons become: the operator and the quantifier as text, the value, the list.
 pub(crate) const QUANTIFIED: &str = "ogee_quantified";
@@ -118,7 +118,7 @@ impl ScalarUDFImpl for Quantified {
             DataType::Null => &DataType::Null,
             other => return plan_err!("ANY and ALL take a list or a subquery, not a value of type {other}"),
         };
-        let floats = |of: &DataType, beside: &DataType| floated(of, &[beside]).unwrap_or_else(|| of.clone());
+        let floats = |of: &DataType, beside: &DataType| common_beside(of, &[beside]).unwrap_or_else(|| of.clone());
         let Some(both) = comparison_coercion(&floats(value, element), &floats(element, value)) else {
             return plan_err!("values of type {value} and elements of type {element} cannot be compared");
         };

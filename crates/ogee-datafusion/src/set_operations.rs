@@ -24,7 +24,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::{float_types::floated, ranks::row_number};
+use crate::{mixed_types::common_beside, ranks::row_number};
 
 /// Makes set operations with `ALL` count.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ fn common_type(left: &DataType, right: &DataType) -> Option<DataType> {
     if is_text_and_time(left, right) || is_text_and_time(right, left) || left.is_string() && right.is_string() {
         return None;
     }
-    let floats = |of: &DataType, beside: &DataType| floated(of, &[beside]).unwrap_or_else(|| of.clone());
+    let floats = |of: &DataType, beside: &DataType| common_beside(of, &[beside]).unwrap_or_else(|| of.clone());
     type_union_coercion(&floats(left, right), &floats(right, left))
 }
 

@@ -1,14 +1,15 @@
-//! Rows, branches and arguments of which some are floats and some decimals: floats.
+//! Rows, branches and arguments of which some are floats and some decimals: floats. Or some dates and some timestamps: timestamps as fine as those.
 //!
-//! DataFusion makes decimals of 15 digits of both, which few floats are: `SELECT 1e-17 UNION ALL SELECT 1.5` lost the first to 0, and infinity was refused. An analyzer rule casts the
-//! decimals, before DataFusion coerces: the columns of a union, of `VALUES`, of set operations and `USING`, and the arguments of functions that give one of several values.
+//! DataFusion makes decimals of 15 digits of floats and decimals, which few floats are: `SELECT 1e-17 UNION ALL SELECT 1.5` lost the first to 0, and infinity was refused. It makes
+//! timestamps in nanoseconds of dates and timestamps, of which 64 bits hold 292 years: `valid_to > now()` was refused for the date 9999-12-31. An analyzer rule casts before DataFusion
+//! coerces: the columns of a union, of `VALUES`, of set operations and `USING`, what is compared, and the arguments of functions that give one of several values.
 //!
-//! Not here: comparisons and arithmetic of a float and a decimal (`common_types`).
+//! Not here: arithmetic of dates and of decimals (`common_types`).
 
 use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
-    arrow::datatypes::{DataType, Field, FieldRef, Fields},
+    arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit},
     common::{
         DFSchema, Result,
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
@@ -40,10 +41,10 @@ const CHOOSING: &[&str] = &[
 ];
 
 /// What becomes of values of type `data_type` beside values of the types `beside`: where it has a decimal and one of them a float, within lists and structs too, it has a float
-/// of that width. `None` if that is nowhere.
-pub(crate) fn floated(data_type: &DataType, beside: &[&DataType]) -> Option<DataType> {
+/// of that width, and where it has a date and one of them a timestamp, that timestamp. `None` if that is nowhere.
+pub(crate) fn common_beside(data_type: &DataType, beside: &[&DataType]) -> Option<DataType> {
     let within = |field: &FieldRef, beside: &[&DataType]| {
-        let of = floated(field.data_type(), beside)?;
+        let of = common_beside(field.data_type(), beside)?;
         Some(Arc::new(field.as_ref().clone().with_data_type(of)))
     };
     let items = || -> Vec<&DataType> { beside.iter().filter_map(|other| item(other)).collect() };
@@ -54,6 +55,11 @@ pub(crate) fn floated(data_type: &DataType, beside: &[&DataType]) -> Option<Data
                 .reduce(|widest, float| if **widest == DataType::Float64 { widest } else { float })
                 .map(|&float| float.clone())
         }
+        DataType::Date32 => finest(beside),
+        // Dates and timestamps that were cast when they were put together.
+        DataType::Timestamp(TimeUnit::Nanosecond, _) if beside.contains(&&DataType::Date32) => {
+            finest(beside).filter(|finest| finest != data_type)
+        }
         DataType::List(field) => Some(DataType::List(within(field, &items())?)),
         DataType::LargeList(field) => Some(DataType::LargeList(within(field, &items())?)),
         DataType::FixedSizeList(field, size) => Some(DataType::FixedSizeList(within(field, &items())?, *size)),
@@ -61,15 +67,21 @@ pub(crate) fn floated(data_type: &DataType, beside: &[&DataType]) -> Option<Data
             let mut any = false;
             let field = |(at, field): (usize, &FieldRef)| {
                 let others: Vec<&DataType> = beside.iter().filter_map(|other| nth_field(other, at)).collect();
-                let floated = within(field, &others);
-                any |= floated.is_some();
-                floated.unwrap_or_else(|| Arc::clone(field))
+                let common_beside = within(field, &others);
+                any |= common_beside.is_some();
+                common_beside.unwrap_or_else(|| Arc::clone(field))
             };
             let fields: Fields = fields.iter().enumerate().map(field).collect();
             any.then_some(DataType::Struct(fields))
         }
         _ => None,
     }
+}
+
+/// The timestamp of the finest unit among `types`.
+fn finest(types: &[&DataType]) -> Option<DataType> {
+    let unit = |of: &&&DataType| if let DataType::Timestamp(unit, _) = of { Some(*unit) } else { None };
+    types.iter().filter(|of| unit(of).is_some()).max_by_key(unit).map(|&finest| finest.clone())
 }
 
 fn item(data_type: &DataType) -> Option<&DataType> {
@@ -100,20 +112,25 @@ fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..))
 }
 
-/// Makes floats of the decimals within `exprs` that stand beside floats of others; whether there are any.
+/// Whether some of `types` may have another beside others of them.
+fn may_be_mixed(types: &[DataType]) -> bool {
+    let any = |wanted| types.iter().any(|of| has_within(of, wanted));
+    let is_timestamp = |of: &DataType| matches!(of, DataType::Timestamp(..));
+    any(is_decimal) && any(DataType::is_floating) || any(|of| *of == DataType::Date32) && any(is_timestamp)
+}
+
+/// Casts those of `exprs` that have another type [beside](common_beside) the others; whether there are any.
 pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
     let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
-    if !types.iter().any(|of| has_within(of, is_decimal))
-        || !types.iter().any(|of| has_within(of, DataType::is_floating))
-    {
+    if !may_be_mixed(&types) {
         return false;
     }
     // Of thousands of values most are of one type.
     let beside: Vec<&DataType> = types.iter().collect::<HashSet<_>>().into_iter().collect();
     let mut any = false;
     for (expr, data_type) in exprs.into_iter().zip(&types) {
-        if let Some(floats) = floated(data_type, &beside) {
+        if let Some(floats) = common_beside(data_type, &beside) {
             *expr = cast(std::mem::take(expr), floats);
             any = true;
         }
@@ -156,7 +173,7 @@ fn in_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             for (left, right) in &mut join.on {
                 let types = (left.get_type(join.left.schema())?, right.get_type(join.right.schema())?);
                 for (side, of, beside) in [(left, &types.0, &types.1), (right, &types.1, &types.0)] {
-                    if let Some(floats) = floated(of, &[beside]) {
+                    if let Some(floats) = common_beside(of, &[beside]) {
                         *side = cast(std::mem::take(side), floats);
                         changed = true;
                     }
@@ -176,7 +193,7 @@ fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let types: Vec<Vec<DataType>> = (0..columns).map(types).collect();
     let of = |input: &LogicalPlan, column: usize| {
         let beside: Vec<&DataType> = types[column].iter().collect();
-        types_below(input, column).iter().find_map(|of| floated(of, &beside))
+        types_below(input, column).iter().find_map(|of| common_beside(of, &beside))
     };
     if !union.inputs.iter().any(|input| (0..columns).any(|column| of(input, column).is_some())) {
         return with_its_names(union);
@@ -231,35 +248,36 @@ fn with_its_names(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema: union.schema })))
 }
 
-/// The values were cast when they were put together: from floats to decimals.
+/// The values were cast when they were put together: from floats to decimals, from dates to nanoseconds.
 fn in_values(values: Values) -> Result<Transformed<LogicalPlan>> {
     let none = DFSchema::empty();
     let before = |expr: &Expr| match expr {
         Expr::Cast(cast) => cast.expr.get_type(&none).unwrap_or(DataType::Null),
+        Expr::Literal(value, _) if value.is_null() => DataType::Null,
         other => other.get_type(&none).unwrap_or(DataType::Null),
     };
-    let floats = |column: usize| {
+    let common = |column: usize| {
         let of = values.schema.field(column).data_type();
-        if !has_within(of, is_decimal) {
+        if !has_within(of, |of| is_decimal(of) || matches!(of, DataType::Timestamp(..))) {
             return None;
         }
-        let types: Vec<DataType> = values.values.iter().map(|row| before(&row[column])).collect();
-        floated(of, &types.iter().collect::<Vec<_>>())
+        let types: HashSet<DataType> = values.values.iter().map(|row| before(&row[column])).collect();
+        common_beside(of, &types.iter().collect::<Vec<_>>())
     };
-    let floats: Vec<Option<DataType>> = (0..values.schema.fields().len()).map(floats).collect();
-    if floats.iter().all(Option::is_none) {
+    let common: Vec<Option<DataType>> = (0..values.schema.fields().len()).map(common).collect();
+    if common.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Values(values)));
     }
-    let uncast = |expr: Expr, floats: &DataType| match expr {
-        Expr::Cast(of) => cast(*of.expr, floats.clone()),
-        other => cast(other, floats.clone()),
+    let uncast = |expr: Expr, common: &DataType| match expr {
+        Expr::Cast(of) => cast(*of.expr, common.clone()),
+        other => cast(other, common.clone()),
     };
     let row = |row: Vec<Expr>| {
-        let value = |(expr, floats): (Expr, &Option<DataType>)| match floats {
-            Some(floats) => uncast(expr, floats),
+        let value = |(expr, common): (Expr, &Option<DataType>)| match common {
+            Some(common) => uncast(expr, common),
             None => expr,
         };
-        row.into_iter().zip(&floats).map(value).collect()
+        row.into_iter().zip(&common).map(value).collect()
     };
     let rows = values.values.into_iter().map(row).collect();
     Ok(Transformed::yes(LogicalPlanBuilder::values(rows)?.build()?))
@@ -277,9 +295,9 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
             let (list, item) = if list_of(call.func.name()) == Some(0) { (0, 1) } else { (1, 0) };
             let types = (call.args[list].get_type(schema)?, call.args[item].get_type(schema)?);
             let items = DataType::List(Arc::new(Field::new_list_field(types.1.clone(), true)));
-            let sought = self::item(&types.0).and_then(|items| floated(&types.1, &[items]));
+            let sought = self::item(&types.0).and_then(|items| common_beside(&types.1, &[items]));
             let mut changed = false;
-            for (arg, floats) in [(list, floated(&types.0, &[&items])), (item, sought)] {
+            for (arg, floats) in [(list, common_beside(&types.0, &[&items])), (item, sought)] {
                 if let Some(floats) = floats {
                     call.args[arg] = cast(std::mem::take(&mut call.args[arg]), floats);
                     changed = true;
