@@ -15,7 +15,8 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     logical_expr::{
-        Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast, expr::ScalarFunction,
+        Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast,
+        expr::ScalarFunction, type_coercion::binary::type_union_coercion,
     },
 };
 
@@ -119,6 +120,16 @@ fn may_be_mixed(types: &[DataType]) -> bool {
     any(is_decimal) && any(DataType::is_floating) || any(|of| *of == DataType::Date32) && any(is_timestamp)
 }
 
+/// The decimals that whole numbers and decimals of `types` are. DataFusion finds them after quotients of decimals have become such of floats, and would cut others off.
+fn common_number(types: &[DataType]) -> Option<DataType> {
+    let is_number = |of: &DataType| of.is_null() || of.is_integer() || is_decimal(of);
+    if !types.iter().any(is_decimal) || !types.iter().any(DataType::is_integer) || !types.iter().all(is_number) {
+        return None;
+    }
+    let (first, rest) = types.split_first()?;
+    rest.iter().try_fold(first.clone(), |common, of| type_union_coercion(&common, of))
+}
+
 /// Casts those of `exprs` that have another type [beside](common_beside) the others; whether there are any.
 pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
@@ -193,7 +204,11 @@ fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let types: Vec<Vec<DataType>> = (0..columns).map(types).collect();
     let of = |input: &LogicalPlan, column: usize| {
         let beside: Vec<&DataType> = types[column].iter().collect();
-        types_below(input, column).iter().find_map(|of| common_beside(of, &beside))
+        let own = types_below(input, column);
+        let is_other = |common: &DataType| own.iter().any(|of| of != common && !of.is_null());
+        own.iter()
+            .find_map(|of| common_beside(of, &beside))
+            .or_else(|| common_number(&types[column]).filter(|common| is_other(common)))
     };
     if !union.inputs.iter().any(|input| (0..columns).any(|column| of(input, column).is_some())) {
         return with_its_names(union);
@@ -307,7 +322,16 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
             Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
         }
         Expr::Case(mut case) => {
-            let changed = mix(compared(&mut case), schema) | mix(results(&mut case), schema);
+            let mut changed = mix(compared(&mut case), schema) | mix(results(&mut case), schema);
+            let types: Vec<DataType> =
+                results(&mut case).iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+            if let Some(common) = common_number(&types) {
+                let others = results(&mut case).into_iter().zip(&types);
+                for (expr, _) in others.filter(|(_, of)| **of != common && !of.is_null()) {
+                    *expr = cast(std::mem::take(expr), common.clone());
+                    changed = true;
+                }
+            }
             let case = Expr::Case(case);
             Ok(if changed { Transformed::yes(case) } else { Transformed::no(case) })
         }

@@ -81,7 +81,7 @@ impl Holistic {
                 let fraction = if descending { 1.0 - fraction()? } else { fraction()? };
                 Self::Quantile(Quantile::new(QuantileKind::Continuous(fraction), value)?)
             }
-            "quantile_disc" if !descending => match Quantile::new(QuantileKind::Discrete(fraction()?), value.clone()) {
+            "quantile_disc" => match Quantile::new(QuantileKind::Discrete(fraction()?), value.clone()) {
                 Some(quantile) => Self::Quantile(quantile),
                 None => Self::sorted(OfSorted::Quantile(fraction()?), value)?,
             },
