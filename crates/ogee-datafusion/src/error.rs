@@ -159,7 +159,10 @@ impl From<&DataFusionError> for Error {
             DataFusionError::ResourcesExhausted(message) => Self::Resources(without_trace(message)),
             DataFusionError::Execution(message) => Self::Execution(without_trace(message)),
             DataFusionError::ExecutionJoin(inner) => Self::Internal(inner.to_string()),
-            DataFusionError::Internal(message) => Self::Internal(without_trace(message)),
+            DataFusionError::Internal(message) => match unmatched_signatures(message) {
+                Some(message) => Self::Plan(message),
+                None => Self::Internal(without_trace(message)),
+            },
             other => Self::Internal(without_trace(&other.to_string())),
         }
     }
@@ -203,6 +206,15 @@ fn plan_message(message: &str) -> String {
     }
     let is_list = message[..at].contains("failed to match any signature") || message[..at].contains("Internal error");
     if is_list { message[at..].to_owned() } else { message.to_owned() }
+}
+
+/// What is wrong with the arguments of a function with several signatures, where DataFusion's internal error about it comes through as it is.
+fn unmatched_signatures(message: &str) -> Option<String> {
+    let message = without_trace(message);
+    let (function, errors) = message.split_once(" failed to match any signature, errors: ")?;
+    // Each error ends with a point; they stand in a list without a blank.
+    let errors = errors.replace("Error during planning: ", "").replace(".,", "; or: ");
+    Some(format!("{function} does not take these arguments: {}", errors.trim_end_matches(['.', ','])))
 }
 
 /// Messages without the stack trace that DataFusion may append.
@@ -249,6 +261,12 @@ mod tests {
         let own = "Execution error: Function 'sum' user-defined coercion failed with: Error during planning: sum takes numbers. No \
                    function matches the given name and argument types 'sum(Utf8)'.";
         assert_eq!(of(own), "sum takes numbers");
+        let bare = "Function 'f' failed to match any signature, errors: Error during planning: Function 'f' requires A, but received B.,Error \
+                    during planning: Function 'f' requires C, but received B.";
+        let error = Error::from(DataFusionError::Internal(bare.to_owned()));
+        let expected = "Function 'f' does not take these arguments: Function 'f' requires A, but received B; or: Function 'f' requires C, but \
+                        received B";
+        assert_eq!((error.code(), error.to_string().as_str()), ("OGEE_Q002", expected));
     }
 
     #[test]

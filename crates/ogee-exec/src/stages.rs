@@ -136,8 +136,8 @@ impl StagesLocal {
             }
             let (feeds, _) = self.stages.stages[self.stage];
             let stopped = self.stages.stopped.load(Ordering::Relaxed);
-            if self.open <= stopped {
-                // Somebody behind the last of them wants no more rows.
+            if self.open < stopped {
+                // Somebody behind the last of them wants no more rows. What the one that said so has begun with it gives: others count on that.
                 self.open = feeds;
             }
             let chunk = if self.open > feeds {
@@ -149,6 +149,7 @@ impl StagesLocal {
                     }
                     OperatorStep::Stop => {
                         self.stages.stop_before(self.open);
+                        self.open -= 1;
                         continue;
                     }
                 }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc, Condvar, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -14,8 +14,8 @@ use arrow_array::{ArrayRef, Int64Array, ListArray, cast::AsArray, types::Int64Ty
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
-    ChunksSource, EmptyLists, ExecContext, ExecError, ExecSettings, Expr, Flow, Limit, OpenPipeline, Query,
-    RowsExpected, RunningQuery, Sink, SinkLocal, UnionSource, Unnest,
+    ChunksSource, EmptyLists, ExecContext, ExecError, ExecSettings, Expr, Flow, Limit, OpenPipeline, Operator,
+    OperatorLocal, OperatorStep, Query, RowsExpected, RunningQuery, Sink, SinkLocal, UnionSource, Unnest,
     join::{JoinColumn, JoinKey, JoinKind, JoinSpec, hash_join},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
@@ -277,4 +277,77 @@ fn a_pipeline_ends_at_any_chunk() {
             }
         }
     }
+}
+
+/// A limit in which the lane that comes first waits between `begin` and `next` until another lane said that no more rows are wanted.
+struct Overtaken {
+    limit: Limit,
+    turns: Arc<(Mutex<Turns>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Turns {
+    begun: usize,
+    is_over: bool,
+}
+
+impl Operator for Overtaken {
+    fn name(&self) -> &str {
+        "overtaken"
+    }
+
+    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+        Box::new(OvertakenLocal { limit: self.limit.local(ctx), turns: Arc::clone(&self.turns) })
+    }
+}
+
+struct OvertakenLocal {
+    limit: Box<dyn OperatorLocal>,
+    turns: Arc<(Mutex<Turns>, Condvar)>,
+}
+
+impl OperatorLocal for OvertakenLocal {
+    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+        let (turns, changed) = &*self.turns;
+        let mut turns = turns.lock().unwrap();
+        self.limit.begin(chunk)?;
+        turns.begun += 1;
+        if turns.begun == 1 {
+            drop(changed.wait_while(turns, |turns| !turns.is_over).unwrap());
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        let step = self.limit.next()?;
+        if matches!(step, OperatorStep::Stop) {
+            let (turns, changed) = &*self.turns;
+            turns.lock().unwrap().is_over = true;
+            changed.notify_all();
+        }
+        Ok(step)
+    }
+}
+
+/// What a lane has counted as its own part of a limit it gives, though another lane has reached the end of the limit meanwhile.
+#[test]
+fn rows_within_a_limit_are_given_when_another_lane_reached_its_end() {
+    let config = MemoryConfig { limit: 32 << 20, counts_process: false, ..MemoryConfig::default() };
+    let memory = BufferManager::new(config).unwrap();
+    let settings = ExecSettings { threads: 2, chunk_capacity: 256, ..ExecSettings::default() };
+    let mut query = Query::new(ExecContext::new(memory, settings));
+    let mut open = rows(1_000, 1);
+    // Of chunks of 100 rows: the first lane's takes the limit's first 100 rows, the other lane's the other 20.
+    open.operators.push(Arc::new(Overtaken { limit: Limit::new(0, Some(120)), turns: Arc::default() }));
+    let gate = Gate::new(End::Never);
+    query.add(open, Arc::new(GateSink(Arc::clone(&gate))));
+    let scheduler = Scheduler::new(2);
+    let running = query.start(&scheduler);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| gate.keep(&running, &is_over));
+        running.wait().unwrap();
+        is_over.store(true, Ordering::Release);
+    });
+    assert_eq!(gate.rows.load(Ordering::Relaxed), 120);
 }
