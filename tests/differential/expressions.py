@@ -34,6 +34,8 @@ class Expressions:
             return f"coalesce({self.value(scope, kind, depth - 1)}, {self.value(scope, kind, depth - 1)})"
         if kind != LIST and self.flip("nullif", 0.03):
             return f"nullif({self.value(scope, kind, depth - 1)}, {self.value(scope, kind, depth - 1)})"
+        if kind == INT and self.subqueries and not self.lite and self.flip("twin_queries", 0.02):
+            return self.twin_queries()
         if self.subqueries and self.flip("scalar_subquery", 0.05):
             return self.scalar_subquery(scope, kind)
         return getattr(self, kind + "_value")(scope, depth - 1)

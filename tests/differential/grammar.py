@@ -292,6 +292,12 @@ class Grammar(Expressions):
         kind = self.rng.choice([INT, INT, TEXT])
         return f"{self.value(inner.columns, kind, 0)} {self.rng.choice(['=', '=', '=', '<'])} {self.value(scope, kind, 0)}"
 
+    def twin_queries(self):
+        """Two subqueries that differ in the arguments of a series only."""
+        value, counts = self.rng.choice(["count(*)", "max(n)", "sum(n * 2)"]), self.rng.sample([0, 1, 2, 5, 12], 2)
+        one, other = (f"(SELECT {value} FROM range({count}) AS g(n))" for count in counts)
+        return f"({one} {self.rng.choice(['+', '-'])} {other})"
+
     def scalar_subquery(self, scope, kind):
         saved, self.subqueries = self.subqueries, 0
         inner, where = self.inner(scope)

@@ -36,7 +36,7 @@ from small_tables import BOOL, DATE, DEC, FLOAT, INT, INTERVAL, LIST, NUM, TEXT,
 FEATURES = ("aggregate_filter between big_table branch_limit case cast coalesce correlated correlated_join cross csv cte cte_twice date decimal derived distinct distinct_aggregate "
             "distinct_from distinct_on exists group grouping_sets having in_list in_subquery inner_group interval join lateral like limit list nan natural ndjson not_in_subquery "
             "null_in_list nullif offset ordered_aggregate outer_join parquet quantified range row_in scalar_subquery schema set_operation set_operation_all "
-            "timestamp timestamptz two_levels unnest using values where window window_frame").split()
+            "timestamp timestamptz twin_queries two_levels unnest using values where window window_frame").split()
 LITE = ("aggregate_filter between branch_limit case coalesce correlated cte cte_twice derived distinct distinct_aggregate exists group having in_list in_subquery inner_group "
         "join like limit natural not_in_subquery null_in_list outer_join scalar_subquery set_operation two_levels using where window window_frame").split()
 

@@ -1,8 +1,8 @@
-//! Casts that count in names.
+//! Casts that count in names; parentheses and queries, too.
 //!
 //! DataFusion names an expression without its casts, so that `sum(i)` and `sum(CAST(i AS DOUBLE))` are two columns of one name, and it refuses the plan.
 //! Where a statement was refused for that (see `names`), each cast in its text stands in a function that does nothing but name the type. An analyzer rule
-//! takes the functions out of the plan again; the names stay, as aliases.
+//! takes the functions out of the plan again; the names stay, as aliases. The same function stands around what has parentheses and around queries, which names leave out as well.
 //!
 //! Not here: the text of statements.
 
@@ -23,7 +23,7 @@ use datafusion::{
 
 use crate::kept_names;
 
-/// The function around a cast: `ogee_cast('type', CAST(x AS type))`.
+/// The function around a cast, `ogee_cast('type', CAST(x AS type))`, and around what else is to count in names.
 pub(crate) const NAMED_CAST: &str = "ogee_cast";
 
 /// The function [`NAMED_CAST`].

@@ -36,6 +36,7 @@ mod depth;
 mod dialect;
 mod distinct_arguments;
 mod engine;
+mod equal_windows;
 mod error;
 mod explain;
 mod expr;

@@ -2,7 +2,8 @@
 //!
 //! DataFusion refuses to plan two outputs of one name. Aliases given in the text of the statement, before it is planned, make them two.
 //! What has one name although its text is not the same (`count(*), COUNT(*)`, `*, a`, `a AS x, b AS x`, or `sum(a), sum(CAST(a AS DOUBLE))`, since names leave
-//! casts out) shows only when it is refused: then every output gets a name, every cast counts in names (`casts`), and it is planned again.
+//! casts out, and `sum((a + b) * c), sum(a + b * c)`, since they leave parentheses out) shows only when it is refused: then every output gets a name, every cast, every
+//! parenthesis and every query counts in names (`casts`), and it is planned again.
 //!
 //! Not here: columns of one name from different tables, which DataFusion tells apart.
 
@@ -328,7 +329,7 @@ impl VisitorMut for WithoutCasts {
     }
 }
 
-/// Gives every output of `statement` a name of its own, and casts functions that count in names.
+/// Gives every output of `statement` a name of its own, and what names leave out functions that count in them.
 pub(crate) fn name_all(statement: &mut Parsed) {
     let visited = match statement {
         Parsed::Statement(statement) => statement.visit(&mut Names),
@@ -377,18 +378,58 @@ impl VisitorMut for Names {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let to = match expr {
+        let name = match expr {
             Expr::Cast { kind, data_type, .. } => {
                 let tried = if matches!(kind, CastKind::TryCast | CastKind::SafeCast) { "TRY " } else { "" };
                 format!("{tried}{}", data_type.to_string().to_uppercase())
             }
             Expr::AtTimeZone { .. } => "AT TIME ZONE".to_owned(),
+            Expr::Nested(inner) if has_parts(inner) => "()".to_owned(),
+            // Of a query there is the name of its column, at most.
+            Expr::Exists { .. } | Expr::InSubquery { .. } | Expr::Subquery(_) => expr.to_string(),
+            // What is compared with all rows of a query is compared with the query itself.
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+                bare(right);
+                expr.to_string()
+            }
             _ => return ControlFlow::Continue(()),
         };
-        let to = Expr::value(Value::SingleQuotedString(to));
-        let cast = std::mem::replace(expr, Expr::value(Value::Null));
-        *expr = call(NAMED_CAST, vec![to, cast]);
+        let name = Expr::value(Value::SingleQuotedString(name));
+        let named = std::mem::replace(expr, Expr::value(Value::Null));
+        *expr = call(NAMED_CAST, vec![name, named]);
         ControlFlow::Continue(())
+    }
+}
+
+/// Whether `expr` is made of others by words or signs between them, so that parentheses around it count.
+fn has_parts(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::BinaryOp { .. }
+            | Expr::UnaryOp { .. }
+            | Expr::Between { .. }
+            | Expr::InList { .. }
+            | Expr::IsDistinctFrom(..)
+            | Expr::IsFalse(_)
+            | Expr::IsNotDistinctFrom(..)
+            | Expr::IsNotFalse(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsNotTrue(_)
+            | Expr::IsNull(_)
+            | Expr::IsTrue(_)
+            | Expr::Like { .. }
+            | Expr::ILike { .. }
+            | Expr::SimilarTo { .. }
+    )
+}
+
+/// Takes the function that [`Names`] put around `expr` away.
+fn bare(expr: &mut Expr) {
+    let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = expr else { return };
+    if name.to_string() == NAMED_CAST
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(inner))) = list.args.pop()
+    {
+        *expr = inner;
     }
 }
 

@@ -65,6 +65,7 @@ use crate::{
     dialect::OgeeDialect,
     distinct_arguments::DistinctArguments,
     engine::{Engine, StatementContext},
+    equal_windows::with_single_windows,
     explain::Explanation,
     failing_casts::FailingCasts,
     files::{CheckedTables, FileTables},
@@ -266,7 +267,8 @@ impl Session {
         let pieces = deep_expressions::Planner::default();
         analyzer_rules.insert(0, Arc::new(DeepExpressions::new(pieces.clone())));
         let logical_rules = with_filters_above_groups(asof::with_left_filters(optimizer_rules()));
-        let logical_rules = guarded(with_dependencies(with_single_keys(with_fresh_schemas(logical_rules))));
+        let logical_rules =
+            guarded(with_dependencies(with_single_windows(with_single_keys(with_fresh_schemas(logical_rules)))));
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
@@ -282,7 +284,7 @@ impl Session {
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(logical_rules)
             .with_query_planner(Arc::new(asof::Planner))
-            .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner)])
+            .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner), Arc::new(series::SeriesPlanner)])
             .with_physical_optimizer_rules(rules)
             .build();
         let files = Arc::new(FileTables::default());
