@@ -6,12 +6,15 @@
 //! These joins have columns of their own. What is above keeps its schema where a subquery is left elsewhere in the plan: a window or a join then has fewer columns than its
 //! inputs, which the next rule takes for an error.
 //!
+//! A rule that takes joins out whose columns nobody reads does not know what laterals read: `SELECT DISTINCT r.s FROM r LEFT JOIN v ON .., LATERAL (.. WHERE t.i = v.i)` lost its column
+//! `v.i`. It waits until there are no laterals.
+//!
 //! Not here: how laterals become joins.
 
 use std::sync::Arc;
 
 use datafusion::{
-    common::tree_node::{Transformed, TreeNodeRecursion},
+    common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     error::Result,
     logical_expr::{Join, JoinType, LogicalPlan},
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
@@ -21,6 +24,9 @@ type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
 /// `rules`, of which that which makes joins of laterals starts at the bottom, with one behind it.
 pub(crate) fn with_fresh_schemas(mut rules: Vec<Rule>) -> Vec<Rule> {
+    for rule in rules.iter_mut().filter(|rule| rule.name() == "eliminate_join") {
+        *rule = Arc::new(WithoutLaterals { rule: Arc::clone(rule) });
+    }
     if let Some(laterals) = rules.iter().position(|rule| rule.name() == "decorrelate_lateral_join") {
         rules[laterals] = Arc::new(FromTheBottom { rule: Arc::clone(&rules[laterals]) });
         rules.insert(laterals + 1, Arc::new(FreshSchemas));
@@ -46,6 +52,32 @@ impl OptimizerRule for FromTheBottom {
         let rewritten = self.rule.rewrite(plan, config)?;
         // It jumps over what is below, which is done already.
         Ok(Transformed::new(rewritten.data, rewritten.transformed, TreeNodeRecursion::Continue))
+    }
+}
+
+#[derive(Debug)]
+struct WithoutLaterals {
+    rule: Rule,
+}
+
+impl OptimizerRule for WithoutLaterals {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match plan.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(_))))? {
+            true => Ok(Transformed::no(plan)),
+            false => self.rule.rewrite(plan, config),
+        }
     }
 }
 
