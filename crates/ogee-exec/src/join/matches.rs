@@ -30,6 +30,9 @@ use crate::{
 /// Candidates of a row that are paired with it at once where one that matches is enough.
 const FIRST_CANDIDATES: usize = 8;
 
+/// Candidates that a lane compares without a pause, though none of them gives a row: well below a millisecond, whatever the cache misses.
+const CANDIDATES_BEFORE_PAUSE: usize = 16 * 1024;
+
 /// Rows that are compared with rows of their chains.
 #[derive(Default)]
 struct Candidates {
@@ -286,29 +289,43 @@ impl Matcher {
         self.finishing = false;
     }
 
-    /// The next chunk of the join's output, until there is none. It may be empty: after each step down the chains others may have a say.
+    /// The next chunk of the join's output, until there is none. It may be empty: after many candidates that gave nothing others may have a say.
     ///
     /// # Safety
     /// The rows of the table are pinned with their strings, and so is what the chunk at hand began with.
     pub(crate) unsafe fn next(&mut self, mates: Mates<'_>) -> Result<Option<Chunk>, ExecError> {
-        let pairs = self.pairs.rows.len();
-        let is_done = self.active.rows.is_empty() && self.spans.is_empty();
-        let chunk = if pairs >= self.capacity || (pairs > 0 && is_done) {
-            // SAFETY: mates are rows of the table.
-            unsafe { self.take_pairs(pairs.min(self.capacity), mates.heap)? }
-        } else if !is_done {
-            match mates.lookup {
-                // SAFETY: the caller vouches for the rows of the table.
-                Lookup::Hashed(table) => unsafe { self.step(table) },
-                Lookup::Sorted(sorted) => self.step_spans(sorted),
+        // Most chunks are few steps: a pause after each would cost more than the step.
+        let mut candidates = 0;
+        while candidates < CANDIDATES_BEFORE_PAUSE {
+            let pairs = self.pairs.rows.len();
+            let is_done = self.active.rows.is_empty() && self.spans.is_empty();
+            let chunk = if pairs >= self.capacity || (pairs > 0 && is_done) {
+                candidates += pairs.min(self.capacity);
+                // SAFETY: mates are rows of the table.
+                unsafe { self.take_pairs(pairs.min(self.capacity), mates.heap)? }
+            } else if !is_done {
+                match mates.lookup {
+                    Lookup::Hashed(table) => {
+                        candidates += self.active.rows.len();
+                        // SAFETY: the caller vouches for the rows of the table.
+                        unsafe { self.step(table) };
+                    }
+                    Lookup::Sorted(sorted) => {
+                        candidates += self.capacity;
+                        self.step_spans(sorted);
+                    }
+                }
+                None
+            } else if std::mem::take(&mut self.finishing) && self.plan.kind().marks_probe() {
+                self.finish_rows()
+            } else {
+                return Ok(None);
+            };
+            if chunk.is_some() {
+                return Ok(chunk);
             }
-            None
-        } else if std::mem::take(&mut self.finishing) && self.plan.kind().marks_probe() {
-            self.finish_rows()
-        } else {
-            return Ok(None);
-        };
-        Ok(Some(chunk.unwrap_or_default()))
+        }
+        Ok(Some(Chunk::default()))
     }
 
     /// Compares every candidate with its mate, and goes on to the next row of each chain.
