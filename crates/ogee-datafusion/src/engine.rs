@@ -125,11 +125,17 @@ pub struct StatementContext {
     /// How many islands still hold memory.
     live: Arc<watch::Sender<usize>>,
     interrupted: AtomicBool,
+    analyzes: AtomicBool,
 }
 
 impl Default for StatementContext {
     fn default() -> Self {
-        Self { islands: Mutex::default(), live: Arc::new(watch::Sender::new(0)), interrupted: AtomicBool::new(false) }
+        Self {
+            islands: Mutex::default(),
+            live: Arc::new(watch::Sender::new(0)),
+            interrupted: AtomicBool::new(false),
+            analyzes: AtomicBool::new(false),
+        }
     }
 }
 
@@ -158,6 +164,15 @@ impl StatementContext {
         self.islands.lock().push(Arc::clone(counters));
         self.live.send_modify(|islands| *islands += 1);
         LiveIsland { live: Some(Arc::clone(&self.live)) }
+    }
+
+    /// The statement is `EXPLAIN ANALYZE`: operators are to be timed.
+    pub(crate) fn analyze(&self) {
+        self.analyzes.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn analyzes(&self) -> bool {
+        self.analyzes.load(Ordering::Relaxed)
     }
 
     /// Nobody waits for the statement any more: planning ends where it asks.

@@ -374,6 +374,9 @@ impl Session {
         let view = ViewText::of(&statement.0);
         let prepared = prepared::Use::of(&statement.0).map(|of| (of, statement.0.clone()));
         let mut explanation = Explanation::of(&statement.0, state.config().options());
+        if matches!(&statement.0, ParsedStatement::Explain(explain) if explain.options.analyze) {
+            context.analyze();
+        }
         calls::check(&statement.0, &state)?;
         let (tables, plan) = views::bound(async {
             stars::write_out(&state, &mut statement.0).await?;

@@ -92,8 +92,8 @@ impl QueryCounters {
         self.strategies.lock().clone()
     }
 
-    pub(crate) fn add_rows(&self, rows: usize) {
-        self.rows_scanned.fetch_add(rows as u64, Ordering::Relaxed);
+    pub(crate) fn add_rows(&self, rows: u64) {
+        self.rows_scanned.fetch_add(rows, Ordering::Relaxed);
     }
 }
 
@@ -110,6 +110,8 @@ pub struct ExecContext {
     pub counters: Arc<QueryCounters>,
     /// Joins whose build sides are not complete: each gets its share of what memory there is then.
     pub(crate) pending_builds: Arc<AtomicUsize>,
+    /// Whether operators are timed, which costs two looks at the clock for each of their chunks.
+    pub takes_times: bool,
 }
 
 impl ExecContext {
@@ -121,6 +123,7 @@ impl ExecContext {
             settings: Arc::new(settings),
             counters: Arc::default(),
             pending_builds: Arc::default(),
+            takes_times: false,
         }
     }
 }

@@ -15,7 +15,6 @@ pub mod aggregate;
 pub mod asof;
 mod compare;
 mod context;
-mod count_rows;
 mod decimal;
 mod error;
 mod expr;
@@ -27,6 +26,7 @@ mod limit;
 mod order;
 mod output;
 mod pipeline;
+mod profile;
 mod project;
 mod query;
 mod restriction;
@@ -41,7 +41,6 @@ pub mod window;
 
 pub use compare::CompareOp;
 pub use context::{AggregateStrategy, ExecContext, ExecSettings, JoinStrategy, KeyFilters, QueryCounters};
-pub use count_rows::CountRows;
 pub use decimal::{DecimalArithmetic, DecimalOp};
 pub use error::ExecError;
 pub use expr::{Expr, ForeignExpr};
@@ -54,6 +53,7 @@ pub use pipeline::{
     Flow, Kept, Operator, OperatorLocal, OperatorStep, Pipeline, RowsExpected, Sink, SinkLocal, Source, SourceLocal,
     SourceStep,
 };
+pub use profile::{Counts, Mark, OperatorProfile};
 pub use project::Project;
 pub use query::{Groups, OpenPipeline, Query, RunningQuery};
 pub use restriction::{Restriction, RestrictionLocal};

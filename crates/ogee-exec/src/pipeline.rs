@@ -8,7 +8,8 @@ use ogee_vector::{Chunk, Domain};
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, Expr, OpenPipeline, Restriction,
+    ExecContext, ExecError, Expr, OpenPipeline, OperatorProfile, Restriction,
+    profile::Part,
     stages::{Moved, Stages, StagesLocal},
 };
 
@@ -179,6 +180,11 @@ pub trait Operator: Send + Sync {
         false
     }
 
+    /// Whose rows pass here, if this is no operator but a [`Mark`](crate::Mark).
+    fn mark(&self) -> Option<&Arc<OperatorProfile>> {
+        None
+    }
+
     /// State of one lane: scratch.
     fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal>;
 
@@ -244,6 +250,12 @@ pub trait OperatorLocal: Send {
 pub(crate) trait Map: Send {
     /// What becomes of `chunk`.
     fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError>;
+}
+
+impl<F: FnMut(Chunk) -> Chunk + Send> Map for F {
+    fn map(&mut self, chunk: Chunk) -> Result<OperatorStep, ExecError> {
+        Ok(OperatorStep::Chunk(self(chunk)))
+    }
 }
 
 /// The same as an [`OperatorLocal`].
@@ -329,19 +341,26 @@ pub struct Pipeline {
     source: Arc<dyn Source>,
     operators: Vec<Arc<dyn Operator>>,
     sink: Arc<dyn Sink>,
+    owner: Option<Arc<OperatorProfile>>,
 }
 
 impl Pipeline {
-    /// A pipeline from `source` through `operators` into `sink`.
-    pub fn new(source: Arc<dyn Source>, operators: Vec<Arc<dyn Operator>>, sink: Arc<dyn Sink>) -> Self {
+    /// A pipeline from `source` through `operators` into `sink`, which counts as a part of `owner`.
+    pub fn new(
+        source: Arc<dyn Source>,
+        operators: Vec<Arc<dyn Operator>>,
+        sink: Arc<dyn Sink>,
+        owner: Option<Arc<OperatorProfile>>,
+    ) -> Self {
         let name = Self::name_of(&*source, &operators, &sink);
-        Self { name, source, operators, sink }
+        Self { name, source, operators, sink, owner }
     }
 
     /// The name of a pipeline of these parts.
     pub(crate) fn name_of(source: &dyn Source, operators: &[Arc<dyn Operator>], sink: &Arc<dyn Sink>) -> String {
         let mut name = source.name().to_owned();
-        for step in operators.iter().map(|o| o.name()).chain([sink.name()]) {
+        let operators = operators.iter().filter(|operator| operator.mark().is_none());
+        for step in operators.map(|operator| operator.name()).chain([sink.name()]) {
             name.push_str(" → ");
             name.push_str(step);
         }
@@ -357,7 +376,7 @@ impl Pipeline {
         let lanes = (0..ctx.settings.threads.max(1)).map(|_| Mutex::new(Lane::Fresh)).collect();
         PipelineJob {
             name: self.name,
-            stages: Stages::new(self.source, self.operators, true),
+            stages: Stages::new(self.source, self.operators, self.owner, true),
             sink: self.sink,
             ctx,
             lanes,
@@ -406,7 +425,9 @@ impl PipelineJob {
             }
             match stages.advance(task)? {
                 Moved::Chunk(chunk) => {
-                    if !chunk.is_empty() && sink.consume(chunk, task)? == Flow::Stop {
+                    let full = !chunk.is_empty()
+                        && stages.profile.timed(Part::Sink, || sink.consume(chunk, task))? == Flow::Stop;
+                    if full {
                         self.stages.stop();
                     }
                 }
@@ -427,7 +448,9 @@ impl PipelineJob {
             return Ok(Step::Exhausted);
         };
         self.ctx.memory.revise();
-        let step = self.run_morsel(state, task)?;
+        let step = self.run_morsel(state, task);
+        state.stages.report();
+        let step = step?;
         if matches!(step, Step::Exhausted) {
             let Lane::Running(state) = std::mem::replace(&mut *slot, Lane::Done) else {
                 unreachable!("matched above, and the lane is locked");

@@ -6,8 +6,8 @@ use ogee_scheduler::{QueryBuilder, QueryError, QueryHandle, Scheduler};
 use ogee_vector::Domain;
 
 use crate::{
-    ExecContext, ExecError, Expr, Filter, Limit, Operator, OutputStream, Pipeline, RowOrder, Sink, Source,
-    output::output_channel,
+    ExecContext, ExecError, Expr, Filter, Limit, Mark, Operator, OperatorProfile, OutputStream, Pipeline, RowOrder,
+    Sink, Source, output::output_channel,
 };
 
 /// A pipeline under construction: rows come from `source` through `operators`, once the pipelines `deps` have finished.
@@ -80,10 +80,19 @@ impl OpenPipeline {
     }
 }
 
+/// A pipeline with its sink.
+struct Closed {
+    open: OpenPipeline,
+    sink: Arc<dyn Sink>,
+    owner: Option<Arc<OperatorProfile>>,
+}
+
 /// Pipelines with their dependencies, ready to be started.
 pub struct Query {
     ctx: ExecContext,
-    pipelines: Vec<(OpenPipeline, Arc<dyn Sink>)>,
+    pipelines: Vec<Closed>,
+    /// The operators of a plan whose pipelines are added now, the innermost last.
+    owners: Vec<Arc<OperatorProfile>>,
     /// Pipelines that all those wait for that are added now.
     before: Vec<usize>,
 }
@@ -91,7 +100,7 @@ pub struct Query {
 impl Query {
     /// A query without pipelines.
     pub fn new(ctx: ExecContext) -> Self {
-        Self { ctx, pipelines: Vec::new(), before: Vec::new() }
+        Self { ctx, pipelines: Vec::new(), owners: Vec::new(), before: Vec::new() }
     }
 
     /// What its operators may use.
@@ -102,18 +111,40 @@ impl Query {
     /// Closes `open` with `sink`; returns the number of the pipeline, for others to depend on.
     pub fn add(&mut self, mut open: OpenPipeline, sink: Arc<dyn Sink>) -> usize {
         open.deps.extend(&self.before);
-        self.pipelines.push((open, sink));
+        self.pipelines.push(Closed { open, sink, owner: self.owner() });
         self.pipelines.len() - 1
+    }
+
+    /// Counts what `of` adds, and the pipeline that it leaves open from where its inputs end, as parts of `profile`, an operator of a plan.
+    ///
+    /// # Errors
+    /// Those of `of`.
+    pub fn owned(
+        &mut self,
+        profile: &Arc<OperatorProfile>,
+        of: impl FnOnce(&mut Self) -> Result<OpenPipeline, ExecError>,
+    ) -> Result<OpenPipeline, ExecError> {
+        self.owners.push(Arc::clone(profile));
+        let open = of(self);
+        self.owners.pop();
+        let mut open = open?;
+        open.operators.push(Arc::new(Mark::new(Arc::clone(profile))));
+        Ok(open)
+    }
+
+    /// The operator of a plan that pipelines are added for now.
+    pub fn owner(&self) -> Option<Arc<OperatorProfile>> {
+        self.owners.last().cloned()
     }
 
     /// Pipeline `number`, of those that were added.
     pub(crate) fn pipeline(&self, number: usize) -> &OpenPipeline {
-        &self.pipelines[number].0
+        &self.pipelines[number].open
     }
 
     /// The same, to be changed.
     pub(crate) fn pipeline_mut(&mut self, number: usize) -> &mut OpenPipeline {
-        &mut self.pipelines[number].0
+        &mut self.pipelines[number].open
     }
 
     /// Has all pipelines that `of` adds, and the one that it leaves open, wait for the pipelines `before`, whose results their expressions read.
@@ -136,7 +167,7 @@ impl Query {
 
     /// The pipelines' names, in the order in which they were added.
     pub fn pipeline_names(&self) -> Vec<String> {
-        let name = |(open, sink): &(OpenPipeline, _)| Pipeline::name_of(&*open.source, &open.operators, sink);
+        let name = |closed: &Closed| Pipeline::name_of(&*closed.open.source, &closed.open.operators, &closed.sink);
         self.pipelines.iter().map(name).collect()
     }
 
@@ -155,7 +186,7 @@ impl Query {
                 State::Waiting => panic!("pipelines wait for each other"),
                 State::New => states[number] = State::Waiting,
             }
-            query.pipelines[number].0.deps.iter().for_each(|&dep| place(query, dep, states, order));
+            query.pipelines[number].open.deps.iter().for_each(|&dep| place(query, dep, states, order));
             states[number] = State::Placed;
             order.push(number);
         }
@@ -191,9 +222,9 @@ impl Query {
         let mut pipelines: Vec<_> = self.pipelines.into_iter().map(Some).collect();
         let mut ids = vec![None; pipelines.len()];
         for number in order {
-            let (open, sink) = pipelines[number].take().expect("each has one place");
+            let Closed { open, sink, owner } = pipelines[number].take().expect("each has one place");
             let deps: Vec<_> = open.deps.iter().map(|&dep| ids[dep].expect("placed before")).collect();
-            let pipeline = Pipeline::new(open.source, open.operators, sink);
+            let pipeline = Pipeline::new(open.source, open.operators, sink, owner);
             ids[number] = Some(builder.add_job(Arc::new(pipeline.into_job(self.ctx.clone())), &deps));
         }
         let share = Arc::clone(&self.ctx.share);

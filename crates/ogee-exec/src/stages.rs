@@ -13,13 +13,19 @@ use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Operator, OperatorLocal, OperatorStep, Source, SourceLocal, SourceStep};
+use crate::{
+    ExecContext, ExecError, Operator, OperatorLocal, OperatorProfile, OperatorStep, Source, SourceLocal, SourceStep,
+    profile::{LaneProfile, Marks, Part},
+};
 
 /// A source with the operators behind it, and how far its lanes are.
 pub(crate) struct Stages {
     /// Of each stage: the operator that it feeds first, and where its rows come from.
     stages: Vec<(usize, Arc<dyn Source>)>,
     operators: Vec<Arc<dyn Operator>>,
+    marks: Marks,
+    /// The source is made of stages, which take the time themselves.
+    times_itself: bool,
     /// The source's rows are counted as scanned here, and not by a source that these stages are a part of.
     counts_rows: bool,
     progress: Mutex<Progress>,
@@ -38,11 +44,28 @@ struct Progress {
 }
 
 impl Stages {
-    pub(crate) fn new(source: Arc<dyn Source>, operators: Vec<Arc<dyn Operator>>, counts_rows: bool) -> Arc<Self> {
+    /// `owner`: what the sink, or the source that these stages are a part of, belongs to.
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        operators: Vec<Arc<dyn Operator>>,
+        owner: Option<Arc<OperatorProfile>>,
+        counts_rows: bool,
+    ) -> Arc<Self> {
+        let (marks, operators) = Marks::taken_out(operators, owner);
+        let times_itself = source.parts().is_some();
         let mut stages = vec![(0, source)];
         stages.extend(operators.iter().enumerate().filter_map(|(at, operator)| Some((at + 1, operator.rest()?))));
         let (progress, stopped) = (Mutex::default(), AtomicUsize::new(0));
-        Arc::new(Self { stages, operators, counts_rows, progress, stopped, waker: OnceLock::new() })
+        Arc::new(Self {
+            stages,
+            operators,
+            marks,
+            times_itself,
+            counts_rows,
+            progress,
+            stopped,
+            waker: OnceLock::new(),
+        })
     }
 
     /// Tells the sources, and those who wait at the beginning of a stage, how to wake lanes.
@@ -84,10 +107,11 @@ impl Stages {
             progress.lanes += 1;
             progress.stage
         };
-        let operators = self.operators.iter().map(|operator| operator.local(ctx)).collect();
+        let operators: Vec<_> = self.operators.iter().map(|operator| operator.local(ctx)).collect();
+        let profile = LaneProfile::new(operators.len(), ctx.takes_times);
         let (feeds, source) = &self.stages[stage];
         let (at, open) = (At::Running(source.local(ctx, lane)?), *feeds);
-        Ok(StagesLocal { stages: Arc::clone(self), ctx: ctx.clone(), lane, stage, at, operators, open })
+        Ok(StagesLocal { stages: Arc::clone(self), ctx: ctx.clone(), lane, stage, at, operators, open, profile })
     }
 }
 
@@ -101,6 +125,7 @@ pub(crate) struct StagesLocal {
     operators: Vec<Box<dyn OperatorLocal>>,
     /// The operators from the one that the stage feeds first up to this one, not included, have each begun with a chunk of the one before.
     open: usize,
+    pub(crate) profile: LaneProfile,
 }
 
 enum At {
@@ -141,7 +166,8 @@ impl StagesLocal {
                 self.open = feeds;
             }
             let chunk = if self.open > feeds {
-                match self.operators[self.open - 1].next()? {
+                let last = self.open - 1;
+                match self.profile.timed(Part::Operator(last), || self.operators[last].next())? {
                     OperatorStep::Chunk(chunk) => chunk,
                     OperatorStep::Done => {
                         self.open -= 1;
@@ -155,16 +181,14 @@ impl StagesLocal {
                 }
             } else {
                 let step = match &mut self.at {
-                    At::Running(source) if feeds >= stopped => source.next(task)?,
+                    At::Running(source) if feeds >= stopped => match self.stages.times_itself && feeds == 0 {
+                        true => source.next(task)?,
+                        false => self.profile.timed(Part::Before(feeds), || source.next(task))?,
+                    },
                     _ => SourceStep::Exhausted,
                 };
                 match step {
-                    SourceStep::Chunk(chunk) => {
-                        if feeds == 0 && self.stages.counts_rows {
-                            self.ctx.counters.add_rows(chunk.len());
-                        }
-                        chunk
-                    }
+                    SourceStep::Chunk(chunk) => chunk,
                     SourceStep::MorselEnd => return Ok(Moved::MorselEnd),
                     SourceStep::Blocked => return Ok(Moved::Blocked),
                     SourceStep::Exhausted if self.stage + 1 == self.stages.stages.len() => return Ok(Moved::Exhausted),
@@ -174,13 +198,22 @@ impl StagesLocal {
                     }
                 }
             };
+            self.profile.passes(self.open, chunk.len());
             match self.operators.get_mut(self.open).filter(|_| !chunk.is_empty()) {
                 Some(operator) => {
-                    operator.begin(chunk)?;
+                    self.profile.timed(Part::Operator(self.open), || operator.begin(chunk))?;
                     self.open += 1;
                 }
                 None => return Ok(Moved::Chunk(chunk)),
             }
+        }
+    }
+
+    /// Hands over what was counted: whenever the lane pauses.
+    pub(crate) fn report(&mut self) {
+        let scanned = self.profile.report(&self.stages.marks, self.lane);
+        if scanned > 0 && self.stages.counts_rows {
+            self.ctx.counters.add_rows(scanned);
         }
     }
 

@@ -11,7 +11,7 @@ use ogee_vector::Domain;
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, Source, SourceLocal, SourceStep,
+    ExecContext, ExecError, OperatorProfile, Source, SourceLocal, SourceStep,
     query::OpenPipeline,
     stages::{Moved, Stages, StagesLocal},
 };
@@ -23,6 +23,7 @@ pub struct UnionSource {
     domains: Vec<Domain>,
     /// The inputs until the query begins: joins above may still put filters into them.
     open: Mutex<Vec<OpenPipeline>>,
+    owner: Option<Arc<OperatorProfile>>,
     inputs: OnceLock<Arc<Vec<Input>>>,
 }
 
@@ -33,15 +34,15 @@ struct Input {
 }
 
 impl UnionSource {
-    /// The union of `inputs`, whose columns are all of `schema`.
-    pub fn open(schema: SchemaRef, inputs: Vec<OpenPipeline>) -> OpenPipeline {
+    /// The union of `inputs`, whose columns are all of `schema`. Rows come into `owner` out of them.
+    pub fn open(schema: SchemaRef, inputs: Vec<OpenPipeline>, owner: Option<Arc<OperatorProfile>>) -> OpenPipeline {
         let mut deps: Vec<usize> = inputs.iter().flat_map(|input| input.deps.iter().copied()).collect();
         deps.sort_unstable();
         deps.dedup();
         let rows_estimate = inputs.iter().map(|input| input.source.rows_estimate()).sum();
         let known = inputs.iter().map(OpenPipeline::domains);
         let domains = known.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a.union(b)).collect()).unwrap_or_default();
-        let source = Self { schema, rows_estimate, domains, open: Mutex::new(inputs), inputs: OnceLock::new() };
+        let source = Self { schema, rows_estimate, domains, open: Mutex::new(inputs), owner, inputs: OnceLock::new() };
         OpenPipeline { deps, ..OpenPipeline::new(Arc::new(source)) }
     }
 
@@ -49,7 +50,7 @@ impl UnionSource {
     fn inputs(&self) -> &Arc<Vec<Input>> {
         self.inputs.get_or_init(|| {
             let input = |input: OpenPipeline| Input {
-                stages: Stages::new(input.source, input.operators, false),
+                stages: Stages::new(input.source, input.operators, self.owner.clone(), false),
                 exhausted: AtomicUsize::new(0),
             };
             Arc::new(std::mem::take(&mut *self.open.lock()).into_iter().map(input).collect())
@@ -108,6 +109,9 @@ impl UnionLocal {
     /// Leaves the current input for good.
     fn advance(&mut self) {
         self.inputs[self.at].exhausted.fetch_add(1, Ordering::Relaxed);
+        if let Some(open) = &mut self.open {
+            open.report();
+        }
         self.open = None;
         self.at += 1;
     }
@@ -125,8 +129,14 @@ impl SourceLocal for UnionLocal {
             };
             match open.advance(task)? {
                 Moved::Chunk(chunk) => return Ok(SourceStep::Chunk(chunk)),
-                Moved::MorselEnd => return Ok(SourceStep::MorselEnd),
-                Moved::Blocked => return Ok(SourceStep::Blocked),
+                Moved::MorselEnd => {
+                    open.report();
+                    return Ok(SourceStep::MorselEnd);
+                }
+                Moved::Blocked => {
+                    open.report();
+                    return Ok(SourceStep::Blocked);
+                }
                 Moved::Exhausted => self.advance(),
             }
         }

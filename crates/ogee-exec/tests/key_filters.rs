@@ -6,17 +6,14 @@ mod drain;
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use arrow_array::{Array, ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
-    ChunksSource, CountRows, ExecContext, ExecSettings, Expr, JoinStrategy, KeyFilters, OpenPipeline, Project, Query,
-    RowsExpected, UnionSource,
+    ChunksSource, ExecContext, ExecSettings, Expr, JoinStrategy, KeyFilters, Mark, OpenPipeline, OperatorProfile,
+    Project, Query, RowsExpected, UnionSource,
     aggregate::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, aggregate},
     join::{JoinColumn, JoinKey, JoinKind, JoinSpec, hash_join},
     sort::SortKey,
@@ -332,10 +329,10 @@ fn all_rows(query: Query, open: OpenPipeline, setup: Setup) -> Vec<Vec<Option<i6
 }
 
 /// `open` with its columns in reverse order, and a count of the rows that come out of that.
-fn reversed(mut open: OpenPipeline) -> (OpenPipeline, Arc<AtomicU64>) {
-    let count = Arc::new(AtomicU64::new(0));
+fn reversed(mut open: OpenPipeline) -> (OpenPipeline, Arc<OperatorProfile>) {
+    let count = Arc::new(OperatorProfile::default());
     open.operators.push(Arc::new(Project::new([2, 1, 0].map(Expr::Column).to_vec())));
-    open.operators.push(Arc::new(CountRows::new(Arc::clone(&count))));
+    open.operators.push(Arc::new(Mark::new(Arc::clone(&count))));
     (open, count)
 }
 
@@ -367,7 +364,7 @@ fn run_kept(setup: Setup, kind: JoinKind, column: usize, expected: u64) -> (Vec<
         ..spec(JoinKind::Inner, 1, numbers(&["a", "b", "c", "d"]), false)
     };
     let joined = hash_join(&mut query, few, joined, outer).unwrap();
-    (all_rows(query, joined, setup), count.load(Ordering::Relaxed))
+    (all_rows(query, joined, setup), count.total().rows_out)
 }
 
 #[test]
@@ -411,8 +408,8 @@ fn each_input_of_a_union_is_told() {
         let mut groups = group(&mut query, before, vec![key(2), key(1)], vec![call(AggregateFunction::Sum, 0, false)]);
         groups.operators.push(Arc::new(Project::new([2, 1, 0].map(Expr::Column).to_vec())));
         let (computed, of_computed) = reversed(open((0..100).map(row), setup.chunk));
-        let inner = UnionSource::open(numbers(&["v", "j", "k"]), vec![groups, computed]);
-        let both = UnionSource::open(numbers(&["v", "j", "k"]), vec![rows, inner]);
+        let inner = UnionSource::open(numbers(&["v", "j", "k"]), vec![groups, computed], None);
+        let both = UnionSource::open(numbers(&["v", "j", "k"]), vec![rows, inner], None);
         let of_join = JoinSpec {
             keys: vec![JoinKey { build: Expr::Column(0), probe: Expr::Column(2), data_type: DataType::Int64 }],
             output: vec![JoinColumn::Build(2), JoinColumn::Probe(0)],
@@ -420,7 +417,7 @@ fn each_input_of_a_union_is_told() {
         };
         let joined = hash_join(&mut query, few, both, of_join).unwrap();
         let rows = all_rows(query, joined, setup);
-        (rows, [of_rows, of_groups, of_computed].map(|count| count.load(Ordering::Relaxed)))
+        (rows, [of_rows, of_groups, of_computed].map(|count| count.total().rows_out))
     };
     let (wanted, all) = run(Setup { filters: Some(KeyFilters::Never), ..setups()[0] });
     assert_eq!(all, [ROWS as u64, ROWS as u64, 100]);

@@ -15,7 +15,8 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
     ChunksSource, EmptyLists, ExecContext, ExecError, ExecSettings, Expr, Flow, Limit, OpenPipeline, Operator,
-    OperatorLocal, OperatorStep, Query, RowsExpected, RunningQuery, Sink, SinkLocal, UnionSource, Unnest,
+    OperatorLocal, OperatorProfile, OperatorStep, Query, RowsExpected, RunningQuery, Sink, SinkLocal, UnionSource,
+    Unnest,
     join::{JoinColumn, JoinKey, JoinKind, JoinSpec, hash_join},
 };
 use ogee_memory::{BufferManager, MemoryConfig};
@@ -197,7 +198,7 @@ fn open(query: &mut Query, case: &str) -> OpenPipeline {
         "outer join" => join(query, rows(800, 2), rows(200, 1), JoinKind::ProbeOuter),
         "union" => {
             let inputs = [(); 2].map(|()| join(query, rows(400, 1), rows(200, 1), JoinKind::Inner));
-            UnionSource::open(schema(), inputs.into())
+            UnionSource::open(schema(), inputs.into(), None)
         }
         "unnest" => lists(3, 50_000),
         _ => {
@@ -210,11 +211,24 @@ fn open(query: &mut Query, case: &str) -> OpenPipeline {
 
 /// Runs `case`; the gate, and how the query ended.
 fn run(case: &str, threads: usize, end: End) -> (Arc<Gate>, Result<(), ExecError>) {
+    run_open(case, threads, end, false, |query| open(query, case))
+}
+
+/// The same for what `open` leaves open.
+fn run_open(
+    case: &str,
+    threads: usize,
+    end: End,
+    takes_times: bool,
+    open: impl FnOnce(&mut Query) -> OpenPipeline,
+) -> (Arc<Gate>, Result<(), ExecError>) {
     let config = MemoryConfig { limit: 32 << 20, counts_process: false, ..MemoryConfig::default() };
     let memory = BufferManager::new(config).unwrap();
     let settings = ExecSettings { threads, chunk_capacity: 256, ..ExecSettings::default() };
-    let mut query = Query::new(ExecContext::new(Arc::clone(&memory), settings));
-    let open = open(&mut query, case);
+    let mut ctx = ExecContext::new(Arc::clone(&memory), settings);
+    ctx.takes_times = takes_times;
+    let mut query = Query::new(ctx);
+    let open = open(&mut query);
     let gate = Gate::new(end);
     query.add(open, Arc::new(GateSink(Arc::clone(&gate))));
     let scheduler = Scheduler::new(threads);
@@ -276,6 +290,39 @@ fn a_pipeline_ends_at_any_chunk() {
                 assert!(matches!(result, Err(ExecError::Cancelled)), "{case} {threads} {at}: {result:?}");
             }
         }
+    }
+}
+
+#[test]
+fn what_passes_is_counted_whole_however_many_lanes_there_are() {
+    for (threads, takes_times) in [(1, false), (1, true), (2, true), (8, false)] {
+        let [build, probe, inner, both] = [(); 4].map(|()| Arc::new(OperatorProfile::default()));
+        let opened = |query: &mut Query| {
+            let joined = query.owned(&inner, |query| {
+                let build = query.owned(&build, |_| Ok(rows(400, 1)))?;
+                let probe = query.owned(&probe, |_| Ok(rows(200, 1)))?;
+                Ok(join(query, build, probe, JoinKind::Inner))
+            });
+            query
+                .owned(&both, |query| Ok(UnionSource::open(schema(), vec![joined?, rows(100, 1)], query.owner())))
+                .unwrap()
+        };
+        let (gate, result) = run_open("counted", threads, End::Never, takes_times, opened);
+        result.unwrap();
+        let figures = |profile: &OperatorProfile| {
+            let total = profile.total();
+            assert_eq!(!total.time.is_zero(), takes_times, "{total:?}");
+            assert!(profile.lanes().len() <= threads);
+            (total.rows_in, total.chunks_in, total.rows_out)
+        };
+        assert_eq!(figures(&build), (0, 0, 400));
+        assert_eq!(figures(&probe), (0, 0, 200));
+        assert_eq!(figures(&inner), (600, 6, 80_000));
+        assert_eq!(both.total().chunks_in, inner.total().chunks_out);
+        let (rows_in, _, rows_out) = figures(&both);
+        assert_eq!((rows_in, rows_out), (80_000, 80_100));
+        assert_eq!(gate.rows.load(Ordering::Relaxed), 80_100);
+        assert_eq!(gate.chunks.load(Ordering::Relaxed) as u64, both.total().chunks_out);
     }
 }
 

@@ -79,7 +79,7 @@ fn limited(in_union: bool) -> usize {
         let mut query = Query::new(ctx);
         let mut open = OpenPipeline::new(Arc::new(OneWaits { waits: Arc::default() }));
         if in_union {
-            open = UnionSource::open(schema(), vec![open]);
+            open = UnionSource::open(schema(), vec![open], None);
         }
         open.operators.push(Arc::new(Limit::new(0, Some(10))));
         // Whoever reads rows of a query wakes its lanes; a sink that keeps them does not.

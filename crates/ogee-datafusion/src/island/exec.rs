@@ -204,8 +204,9 @@ struct IslandStream {
 
 impl Start {
     fn start(self, engine: &Arc<Engine>) -> Result<Run, ExecError> {
-        let ctx = engine.context();
+        let mut ctx = engine.context();
         let statement = self.context.session_config().get_extension::<StatementContext>();
+        ctx.takes_times = statement.as_ref().is_some_and(|statement| statement.analyzes());
         let live = statement.map_or_else(LiveIsland::unattended, |statement| statement.register(&ctx.counters));
         *self.latest.lock() = Some(Arc::clone(&ctx.counters));
         let capacity = ctx.settings.chunk_capacity;

@@ -22,12 +22,12 @@ use datafusion::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         ReplaceChildrenOptions, apply_expression_roots,
         execution_plan::{Boundedness, EmissionType},
-        metrics::{Count, Metric, MetricValue, MetricsSet},
+        metrics::{Count, Metric, MetricValue, MetricsSet, Time},
     },
 };
 use ogee_exec::{
-    ChannelSender, ChannelSource, CountRows, ExecError, OpenPipeline, Operator, Project, Query, RowsExpected,
-    ScalarSink, UnionSource,
+    ChannelSender, ChannelSource, Counts, ExecError, OpenPipeline, Operator, OperatorProfile, Project, Query,
+    RowsExpected, ScalarSink, UnionSource,
 };
 use ogee_vector::normalize_schema;
 
@@ -104,8 +104,8 @@ pub(crate) struct OperatorExec {
     properties: Arc<PlanProperties>,
     /// Rows that are expected to come out.
     expected: Expected,
-    /// Rows that have come out, in all runs.
-    rows_out: Arc<AtomicU64>,
+    /// What its lanes have counted, in all runs.
+    profile: Arc<OperatorProfile>,
     /// Rows of a join's probe side that were dropped before they came to it, in all runs.
     rows_dropped: Arc<AtomicU64>,
 }
@@ -137,7 +137,7 @@ impl OperatorExec {
         properties: Arc<PlanProperties>,
         expected: Expected,
     ) -> Self {
-        Self { op, inputs, properties, expected, rows_out: Arc::default(), rows_dropped: Arc::default() }
+        Self { op, inputs, properties, expected, profile: Arc::default(), rows_dropped: Arc::default() }
     }
 
     /// The same rows, without some for which column `column` is more than `most`, if a window below can leave them out.
@@ -199,9 +199,7 @@ pub(super) fn open(
         feeds.push(Feed { plan: Arc::clone(node), sender });
         return Ok(OpenPipeline::new(source));
     };
-    let mut pipeline = open_operator(operator, query, feeds)?;
-    pipeline.operators.push(Arc::new(CountRows::new(Arc::clone(&operator.rows_out))));
-    Ok(pipeline)
+    query.owned(&operator.profile, |query| open_operator(operator, query, feeds))
 }
 
 fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Feed>) -> Result<OpenPipeline, ExecError> {
@@ -284,7 +282,7 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
         Op::Union => {
             let inputs =
                 operator.inputs.iter().map(|input| open(input, query, feeds)).collect::<Result<Vec<_>, _>>()?;
-            Ok(UnionSource::open(normalize_schema(&operator.schema()), inputs))
+            Ok(UnionSource::open(normalize_schema(&operator.schema()), inputs, query.owner()))
         }
         Op::Pass => open(&operator.inputs[0], query, feeds),
     }
@@ -444,17 +442,37 @@ impl ExecutionPlan for OperatorExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        let rows = Count::new();
-        rows.add(usize::try_from(self.rows_out.load(Ordering::Relaxed)).unwrap_or(usize::MAX));
         let mut metrics = MetricsSet::new();
-        metrics.push(Arc::new(Metric::new(MetricValue::OutputRows(rows), Some(0))));
+        let mut push = |value| metrics.push(Arc::new(Metric::new(value, None)));
+        let counted = |number: u64| {
+            let count = Count::new();
+            count.add(usize::try_from(number).unwrap_or(usize::MAX));
+            count
+        };
+        let lanes = self.profile.lanes();
+        let total = self.profile.total();
+        push(MetricValue::OutputRows(counted(total.rows_out)));
+        let named = |name: &'static str, number| MetricValue::Count { name: name.into(), count: counted(number) };
+        push(named("output_chunks", total.chunks_out));
+        if total.chunks_in > 0 {
+            push(named("input_rows", total.rows_in));
+            push(named("input_chunks", total.chunks_in));
+        }
         let dropped = self.rows_dropped.load(Ordering::Relaxed);
         if dropped > 0 {
-            let count = Count::new();
-            count.add(usize::try_from(dropped).unwrap_or(usize::MAX));
-            let value = MetricValue::Count { name: "rows_dropped_early".into(), count };
-            metrics.push(Arc::new(Metric::new(value, Some(0))));
+            push(named("rows_dropped_early", dropped));
         }
+        if !total.time.is_zero() {
+            let timed = |name: &'static str, duration| {
+                let time = Time::new();
+                time.add_duration(duration);
+                MetricValue::Time { name: name.into(), time }
+            };
+            push(timed("time", total.time));
+            // Where one lane did most of the work the others waited for it.
+            push(timed("longest_lane", lanes.iter().map(|lane| lane.time).max().unwrap_or_default()));
+        }
+        push(named("lanes", lanes.iter().filter(|lane| **lane != Counts::default()).count() as u64));
         Some(metrics)
     }
 

@@ -188,7 +188,7 @@ fn by_itself(
         OpenPipeline::new(Arc::new(AggregateSource::new(&generations, ctx.clone(), Arc::clone(&partitions))));
     groups.operators.push(shape);
     let sink = AggregateSink::new(generations, ctx, rows_estimate, partitions);
-    Ok((sink, UnionSource::open(schema, vec![groups]).source))
+    Ok((sink, UnionSource::open(schema, vec![groups], None).source))
 }
 
 fn key(column: usize, data_type: &DataType) -> GroupKey {

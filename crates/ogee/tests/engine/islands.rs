@@ -200,6 +200,14 @@ fn plans_show_islands_and_what_is_left_to_datafusion() {
     assert!(plan.contains("2 files") && plan.contains("predicate=") && plan.contains("pruning="), "{plan}");
     let analyzed = query(connection, "EXPLAIN ANALYZE SELECT c, count(*) FROM t GROUP BY c").join("\n");
     assert!(analyzed.contains("strategies=[aggregate") && analyzed.contains("output_rows=3"), "{analyzed}");
+    // Each operator with what went in and came out, and the time that its lanes took.
+    for line in analyzed.lines().filter(|line| line.trim_start().starts_with("Ogee") && !line.contains("OgeeIsland")) {
+        for figure in ["output_rows=", "output_chunks=", "time=", "longest_lane=", "lanes="] {
+            assert!(line.contains(figure), "{figure} in {line}");
+        }
+        let is_leaf = line.contains("OgeeScan") || line.contains("OgeeTable") || line.contains("OgeeSeries");
+        assert!(is_leaf || line.contains("input_rows="), "{line}");
+    }
 }
 
 #[test]
