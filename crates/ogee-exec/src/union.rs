@@ -109,9 +109,6 @@ impl UnionLocal {
     /// Leaves the current input for good.
     fn advance(&mut self) {
         self.inputs[self.at].exhausted.fetch_add(1, Ordering::Relaxed);
-        if let Some(open) = &mut self.open {
-            open.report();
-        }
         self.open = None;
         self.at += 1;
     }
@@ -127,16 +124,15 @@ impl SourceLocal for UnionLocal {
                 Some(open) => open,
                 None => self.open.insert(input.stages.local(&self.ctx, self.lane)?),
             };
-            match open.advance(task)? {
+            let moved = open.advance(task)?;
+            if !matches!(moved, Moved::Chunk(_)) {
+                // The lane pauses, or leaves the input.
+                open.report();
+            }
+            match moved {
                 Moved::Chunk(chunk) => return Ok(SourceStep::Chunk(chunk)),
-                Moved::MorselEnd => {
-                    open.report();
-                    return Ok(SourceStep::MorselEnd);
-                }
-                Moved::Blocked => {
-                    open.report();
-                    return Ok(SourceStep::Blocked);
-                }
+                Moved::MorselEnd => return Ok(SourceStep::MorselEnd),
+                Moved::Blocked => return Ok(SourceStep::Blocked),
                 Moved::Exhausted => self.advance(),
             }
         }
