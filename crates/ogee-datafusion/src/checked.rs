@@ -21,8 +21,9 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-        ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction, lit, utils::merge_schema,
+        BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
+        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TryCast, Volatility, expr::ScalarFunction, lit,
+        utils::merge_schema,
     },
     optimizer::AnalyzerRule,
     physical_expr_common::datum::apply,
@@ -35,7 +36,7 @@ use crate::{
     letters::float_text,
     list_casts::to_list,
     nested_text::{is_written, nested_text},
-    numbers::{fit_for_cast, moment_text, round_for_cast},
+    numbers::{as_double, fit_for_cast, is_beyond_quotients, moment_text, round_for_cast},
     times::{Zone, session_zone},
 };
 
@@ -132,6 +133,13 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone) -> Result<Transformed
         Expr::TryCast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
             *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
             Transformed::yes(Expr::TryCast(cast))
+        }
+        // Casts round the digits of long decimals, and then their quotient.
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })
+            if *field.data_type() == DataType::Float64
+                && expr.get_type(schema).is_ok_and(|from| is_beyond_quotients(&from)) =>
+        {
+            Transformed::yes(as_double(*expr))
         }
         // Casts make the greatest doubles infinite.
         Expr::Cast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {

@@ -23,7 +23,7 @@ use datafusion::{
         utils::AggregateOrderSensitivity,
     },
 };
-use ogee_exec::aggregate::discrete_rank;
+use ogee_exec::aggregate::DiscreteFraction;
 
 /// The functions to register in a session.
 pub(crate) fn functions() -> Vec<AggregateUDF> {
@@ -336,8 +336,13 @@ impl AggregateUDFImpl for QuantileDisc {
         Ok(Box::new(QuantileDiscState { data_type, values: Vec::new(), fraction: None, descending }))
     }
 
+    /// Whether it descends is told only to a function that an order matters to; it sorts by itself.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
+        AggregateOrderSensitivity::Beneficial
+    }
+
+    fn with_beneficial_ordering(self: Arc<Self>, _beneficial: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
     }
 }
 
@@ -375,12 +380,12 @@ impl Accumulator for QuantileDiscState {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let (Some(fraction), false) = (self.fraction, self.values.is_empty()) else {
+        let (Some(share), false) = (self.fraction, self.values.is_empty()) else {
             return ScalarValue::try_from(&self.data_type);
         };
         let all = concat(&self.values.iter().map(|array| array.as_ref()).collect::<Vec<_>>())?;
-        let rank = discrete_rank(all.len() as u64, fraction) as usize;
-        let options = SortOptions { descending: self.descending, nulls_first: false };
+        let rank = DiscreteFraction { share, descending: self.descending }.rank(all.len() as u64) as usize;
+        let options = SortOptions { descending: false, nulls_first: false };
         let sorted = sort_to_indices(&all, Some(options), Some(rank + 1))?;
         match get_row_at_idx(&[all], sorted.value(rank) as usize)?.pop() {
             Some(value) => Ok(value),

@@ -3,6 +3,7 @@
 //! * [`INTEGER_DIVIDE`] is `//`: the quotient of whole numbers without its fraction, and that of others with it, as in DuckDB; 0 divides none of them.
 //! * [`round_for_cast`] goes below casts of numbers with a fraction to whole ones, which round, as in PostgreSQL and DuckDB: floats to the nearest even, decimals away from
 //!   zero. Arrow's casts would cut the fraction off.
+//! * [`as_double`] takes the place of casts of decimals to doubles where Arrow's, which rounds the digits and the quotient, is not the nearest double.
 //! * [`fit_for_cast`] goes below casts of doubles to floats of half their size, which Arrow makes infinite where they are too large.
 //! * [`moment_text`] goes below casts of timestamps and times to strings: `2024-01-02 03:04:05.5`, without the `T` of ISO 8601 and zeros at the end.
 //!
@@ -239,6 +240,74 @@ pub(crate) fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
         }
         other => return internal_err!("{other} has no fraction"),
     })
+}
+
+/// The double nearest to `expr`, a decimal.
+pub(crate) fn as_double(expr: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        Arc::new(ScalarUDF::new_from_impl(AsDouble { signature: Signature::any(1, Volatility::Immutable) }))
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![expr]))
+}
+
+/// Whether a double may not be the nearest to a decimal of type `data_type` if it is the quotient of its digits as a double and a power of ten.
+pub(crate) fn is_beyond_quotients(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(precision, scale) if *precision > EXACT_DIGITS || *scale > EXACT_POWER)
+}
+
+/// Digits that each double has room for.
+const EXACT_DIGITS: u8 = 15;
+/// The greatest power of ten that is a double.
+const EXACT_POWER: i8 = 22;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AsDouble {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for AsDouble {
+    fn name(&self) -> &str {
+        "ogee_as_double"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        as_nullable_as_args(self, &args)
+    }
+
+    /// A cast does not show in names.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args[0].schema_name().to_string())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        each(&args.args[0], |decimals| {
+            let DataType::Decimal128(_, scale) = *decimals.data_type() else {
+                return internal_err!("{} is no decimal", decimals.data_type());
+            };
+            let decimals = decimals.as_primitive::<Decimal128Type>();
+            Ok(Arc::new(unary::<_, _, Float64Type>(decimals, |digits| nearest_double(digits, scale))))
+        })
+    }
+}
+
+/// The double nearest to `digits` over ten to the power of `scale`.
+fn nearest_double(digits: i128, scale: i8) -> f64 {
+    const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
+    match u32::try_from(scale) {
+        // A quotient of two doubles that are what they stand for is rounded once.
+        Ok(power) if scale <= EXACT_POWER && digits.unsigned_abs() <= EXACT => {
+            digits as f64 / 10_u128.pow(power) as f64
+        }
+        _ => format!("{digits}e{}", -i32::from(scale)).parse().expect("the text of a number"),
+    }
 }
 
 /// `expr`, a double that is about to become a float: an error where it is too large for one, or NULL if `tries`.

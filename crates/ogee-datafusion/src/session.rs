@@ -86,12 +86,13 @@ use crate::{
     letters, list_functions,
     lists::{self, ListOperators},
     maps::{self, MapAccess},
+    median,
     names::{hides_casts, is_clash, name_all, name_apart},
     nested_order::NestedOrder,
     null_equality::optimizer_rules,
     numbers,
     order::{Checked, ClearOrderings, LimitsOnSorts, Requirements},
-    ordered_mode,
+    ordered_mode, pairs,
     pool::{OgeePool, PoolFiles},
     prepared::{self, Prepared},
     projections::Projections,
@@ -303,8 +304,10 @@ impl Session {
         binder.serve(context.state_weak_ref());
         context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
         context.register_udaf(average());
+        context.register_udaf(median::function());
         functions().into_iter().for_each(|function| context.register_udaf(function));
         context.register_udaf(ordered_mode::function());
+        pairs::functions().into_iter().for_each(|function| context.register_udaf(function));
         ranks::functions().for_each(|function| context.register_udwf(function));
         series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
         context.register_udf(asof::marker());
@@ -670,9 +673,23 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
     if named {
         name_all(&mut statement);
     }
-    let refused = match state.statement_to_plan(statement.clone()).await {
-        Ok(plan) => return Ok(plan),
-        Err(error) => error,
+    let mut beside = statement.clone();
+    let mut in_two_places = None;
+    if syntax::make_lateral_in_subqueries(&mut beside) {
+        match state.statement_to_plan(beside).await {
+            Ok(plan) => return Ok(plan),
+            Err(error) => in_two_places = unknown_column(&error),
+        }
+    }
+    let refused = match (state.statement_to_plan(statement.clone()).await, in_two_places) {
+        (Ok(plan), None) => return Ok(plan),
+        // DataFusion would take the outer query's, where it is the neighbour's.
+        (Ok(_), Some(name)) => {
+            return Err(Error::Plan(format!(
+                "column '{name}' of a query in FROM may be of a table before it, and of the outer query: write which table's it is"
+            )));
+        }
+        (Err(error), _) => error,
     };
     let (mut other, mut averaged, mut lateral, mut queries_named, mut error) = (statement, false, false, false, None);
     // Outputs may be of outputs, but of themselves without end.

@@ -20,8 +20,8 @@ use datafusion::{
 use ogee_exec::{
     ExecError, Expr,
     aggregate::{
-        Collected, CollectedAggregates, Gather, GroupAccumulators, HolisticStates, Mode, OfSorted, Quantile,
-        QuantileKind, is_storable,
+        Collected, CollectedAggregates, DiscreteFraction, Gather, GroupAccumulators, HolisticStates, Mode, OfSorted,
+        Quantile, QuantileKind, is_storable,
     },
 };
 use ogee_vector::{normalize_array, normalize_type};
@@ -81,10 +81,13 @@ impl Holistic {
                 let fraction = if descending { 1.0 - fraction()? } else { fraction()? };
                 Self::Quantile(Quantile::new(QuantileKind::Continuous(fraction), value)?)
             }
-            "quantile_disc" => match Quantile::new(QuantileKind::Discrete(fraction()?), value.clone()) {
-                Some(quantile) => Self::Quantile(quantile),
-                None => Self::sorted(OfSorted::Quantile(fraction()?), value)?,
-            },
+            "quantile_disc" => {
+                let fraction = DiscreteFraction { share: fraction()?, descending };
+                match Quantile::new(QuantileKind::Discrete(fraction), value.clone()) {
+                    Some(quantile) => Self::Quantile(quantile),
+                    None => Self::sorted(OfSorted::Quantile(fraction), value)?,
+                }
+            }
             "count" if expr.is_distinct() => Self::sorted(OfSorted::CountDistinct, value)?,
             "mode" => match Mode::new(value.clone()) {
                 Some(mode) => Self::Mode(mode),

@@ -1,7 +1,8 @@
 //! Queries in `FROM` that use columns of tables before them without the word `LATERAL`, and those without a name.
 //!
 //! DuckDB lets them: `FROM t, (SELECT unnest(t.l))`. A name within goes to the query's own tables first, so the word changes nothing for those that do without; it is
-//! put where a statement was refused since a column is not there.
+//! put where a statement was refused since a column is not there, and first of all in subqueries: there, a name may be that of a column of the
+//! outer query, too, and DataFusion would take that.
 //!
 //! Not here: functions in `FROM`, and queries on the side of a join that may have no row.
 
@@ -9,12 +10,20 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::{
     parser::Statement as Parsed,
-    sqlparser::ast::{Ident, JoinOperator, Select, TableAlias, TableFactor, VisitorMut},
+    sqlparser::ast::{Expr, Ident, JoinOperator, Select, TableAlias, TableFactor, VisitorMut},
 };
 
 /// Makes the queries in `FROM` of `statement` that have tables before them lateral; false if all are, or there is none.
 pub(crate) fn make_lateral(statement: &mut Parsed) -> bool {
-    let mut queries = Queries { any: false };
+    mark(statement, Queries { any: false, depth: None })
+}
+
+/// Does so in the subqueries of expressions only.
+pub(crate) fn make_lateral_in_subqueries(statement: &mut Parsed) -> bool {
+    mark(statement, Queries { any: false, depth: Some(0) })
+}
+
+fn mark(statement: &mut Parsed, mut queries: Queries) -> bool {
     let visited = super::visit(statement, &mut queries);
     debug_assert!(visited.is_continue(), "the visitor never stops");
     queries.any
@@ -63,6 +72,12 @@ impl VisitorMut for Names {
 
 struct Queries {
     any: bool,
+    /// How many subqueries are open, if only what is in one is marked.
+    depth: Option<usize>,
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
 }
 
 impl Queries {
@@ -77,8 +92,25 @@ impl Queries {
 impl VisitorMut for Queries {
     type Break = ();
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(depth) = &mut self.depth {
+            *depth += usize::from(is_subquery(expr));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(depth) = &mut self.depth {
+            *depth -= usize::from(is_subquery(expr));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         use JoinOperator as J;
+        if self.depth == Some(0) {
+            return ControlFlow::Continue(());
+        }
         for (at, table) in select.from.iter_mut().enumerate() {
             if at > 0 {
                 self.mark(&mut table.relation);

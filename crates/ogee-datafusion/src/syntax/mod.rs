@@ -51,7 +51,7 @@ use datafusion::sql::{
 
 pub(crate) use self::{
     aliases::{alias_sources, write_out_alias},
-    laterals::{make_lateral, name_queries},
+    laterals::{make_lateral, make_lateral_in_subqueries, name_queries},
     literals::in_tokens,
     order_names::{has_shared_names, tell_apart as tell_outputs_apart},
     outer_aggregates::has_aggregate,

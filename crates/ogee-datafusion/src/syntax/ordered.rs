@@ -1,7 +1,10 @@
-//! Aggregates that choose a value, and whose choice an `ORDER BY` among their arguments decides.
+//! Aggregates whose result an `ORDER BY` among their arguments decides.
 //!
 //! `any_value(x ORDER BY y)` is the first value in the order that is not NULL, `mode(x ORDER BY y)` of the most frequent values the one met first, and
 //! `arg_max(x, y ORDER BY z)` the first of those where `y` is greatest. DataFusion drops the order of a function that says it has none.
+//!
+//! Quantiles are of their first argument whatever they are ordered by: as DuckDB's, they count from the greatest value if that is one key that descends. DataFusion takes the
+//! key of `quantile_cont(x, 0.5 ORDER BY y)` for its values.
 //!
 //! Not here: functions that know an order, such as `array_agg` and `first_value`.
 
@@ -37,6 +40,13 @@ pub(super) fn in_function(name: &str, function: &mut Function) {
                 None => both,
             }));
             function.name = named("first_value");
+        }
+        "quantile_cont" | "percentile_cont" | "quantile_disc" => {
+            let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(value))) = list.args.first() else { return };
+            match order.as_mut_slice() {
+                [only] => only.expr = value.clone(),
+                _ => list.clauses.retain(|clause| !matches!(clause, FunctionArgumentClause::OrderBy(_))),
+            }
         }
         _ => {}
     }

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, SchemaRef, SortOptions};
 use crate::{ExecError, Expr};
 
 /// Which of the `regr_*` functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in SQL")]
 pub enum RegrKind {
     Slope,
@@ -23,7 +23,7 @@ pub enum RegrKind {
 }
 
 /// An aggregate function with kernels over rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in SQL")]
 pub enum AggregateFunction {
     CountStar,
@@ -97,7 +97,7 @@ pub struct GroupingSet {
 }
 
 /// What comes in and what goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregateMode {
     /// Rows in, results out.
     Single,

@@ -15,9 +15,9 @@ use super::{
 use crate::ExecError;
 
 /// Joint moments of `(y, x)` pairs without a NULL, updated as Welford and merged as Chan do.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C, packed)]
-struct Moments {
+pub struct Moments {
     count: u64,
     mean_y: f64,
     mean_x: f64,
@@ -27,8 +27,19 @@ struct Moments {
 }
 
 impl Moments {
+    /// Those that [`Self::parts`] gave.
+    pub fn of_parts(count: u64, [mean_y, mean_x, yy, xx, xy]: [f64; 5]) -> Self {
+        Self { count, mean_y, mean_x, yy, xx, xy }
+    }
+
+    /// The number of pairs, the means of `y` and of `x`, and the sums of `y²`, `x²` and `xy` about them.
+    pub fn parts(self) -> (u64, [f64; 5]) {
+        (self.count, [self.mean_y, self.mean_x, self.yy, self.xx, self.xy])
+    }
+
+    /// Takes in a pair.
     #[inline(always)]
-    fn add(&mut self, y: f64, x: f64) {
+    pub fn add(&mut self, y: f64, x: f64) {
         self.count += 1;
         let n = self.count as f64;
         let (dy, dx) = (y - self.mean_y, x - self.mean_x);
@@ -39,7 +50,8 @@ impl Moments {
         self.xy += dx * (y - self.mean_y);
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Takes in the pairs of `other`.
+    pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
         }
@@ -58,7 +70,10 @@ impl Moments {
         self.xy += other.xy + dy * dx * weight;
     }
 
-    fn result(&self, function: AggregateFunction) -> Option<f64> {
+    /// What `function`, one of two arguments whose results are floats, gives for the pairs; `None` for NULL.
+    ///
+    /// As in DuckDB, the correlation with what is constant and the slope over it are no numbers, and a line through constants explains all of them.
+    pub fn result(&self, function: AggregateFunction) -> Option<f64> {
         use AggregateFunction as F;
         use RegrKind as R;
         let n = self.count as f64;
@@ -69,13 +84,15 @@ impl Moments {
         match function {
             F::CovarPopulation => Some(xy / n),
             F::CovarSample => (self.count > 1).then(|| xy / (n - 1.0)),
-            F::Correlation => (self.count > 1 && xx > 0.0 && yy > 0.0).then(|| xy / (xx.sqrt() * yy.sqrt())),
+            F::Correlation if xx == 0.0 || yy == 0.0 => Some(f64::NAN),
+            F::Correlation => Some(xy / (xx.sqrt() * yy.sqrt())),
             F::Regression(R::AvgX) => Some(self.mean_x),
             F::Regression(R::AvgY) => Some(self.mean_y),
             F::Regression(R::Sxx) => Some(xx),
             F::Regression(R::Syy) => Some(yy),
             F::Regression(R::Sxy) => Some(xy),
-            F::Regression(R::Slope) => (xx > 0.0).then(|| xy / xx),
+            F::Regression(R::Slope) if xx == 0.0 => Some(f64::NAN),
+            F::Regression(R::Slope) => Some(xy / xx),
             F::Regression(R::Intercept) => (xx > 0.0).then(|| self.mean_y - xy / xx * self.mean_x),
             F::Regression(R::R2) if xx <= 0.0 => None,
             F::Regression(R::R2) if yy <= 0.0 => Some(1.0),
@@ -135,7 +152,7 @@ impl Kernel for PairKernel {
                 Targets::One(target) => target,
             };
             let (mean_y, mean_x) = (mean_y[row], mean_x[row]);
-            let other = Moments { count, mean_y, mean_x, yy: yy[row], xx: xx[row], xy: xy[row] };
+            let other = Moments::of_parts(count, [mean_y, mean_x, yy[row], xx[row], xy[row]]);
             // SAFETY: the caller vouches for the targets.
             unsafe { self.change(target, |state| state.merge(&other)) };
         }

@@ -15,7 +15,7 @@ use self::ordinal::{Ordinal, is_ranked_long, is_ranked_short};
 pub use self::{
     list::Gather,
     mode::Mode,
-    quantile::{Quantile, QuantileKind, discrete_rank},
+    quantile::{DiscreteFraction, Quantile, QuantileKind},
     sorted::OfSorted,
 };
 use crate::ExecError;

@@ -17,8 +17,8 @@ const DIGIT_BITS: u32 = 16;
 pub enum QuantileKind {
     /// Between the two nearest values, in proportion: `percentile_cont`.
     Continuous(f64),
-    /// The first value that at least this fraction does not exceed: `quantile_disc`.
-    Discrete(f64),
+    /// The value at the fraction itself: `quantile_disc`.
+    Discrete(DiscreteFraction),
     /// The value in the middle, or the mean of two; of decimals with their scale.
     Median,
 }
@@ -34,7 +34,7 @@ impl QuantileKind {
                 (low, (place.ceil() as u64).min(last), place - place.floor())
             }
             Self::Discrete(fraction) => {
-                let rank = discrete_rank(count, fraction);
+                let rank = fraction.rank(count);
                 (rank, rank, 0.0)
             }
             Self::Median => (last / 2, count / 2, 0.5),
@@ -42,11 +42,23 @@ impl QuantileKind {
     }
 }
 
-/// The rank, from 0, of the first of `count` values that at least `fraction` of them do not exceed.
-pub fn discrete_rank(count: u64, fraction: f64) -> u64 {
-    // As DuckDB: subtracted twice, so that what multiplication adds to a whole number is rounded away.
-    let all = count as f64;
-    ((all - (all - all * fraction).floor()) as u64).clamp(1, count.max(1)) - 1
+/// A share of values in order, which the first value that it does not exceed stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiscreteFraction {
+    /// From 0 to 1.
+    pub share: f64,
+    /// The greatest value is the first.
+    pub descending: bool,
+}
+
+impl DiscreteFraction {
+    /// The rank of its value among `count` values: how many are less, of those that are equal in any order.
+    pub fn rank(self, count: u64) -> u64 {
+        // As DuckDB: subtracted twice, so that what multiplication adds to a whole number is rounded away.
+        let all = count as f64;
+        let rank = ((all - (all - all * self.share).floor()) as u64).clamp(1, count.max(1)) - 1;
+        if self.descending { count.max(1) - 1 - rank } else { rank }
+    }
 }
 
 /// The function.
@@ -356,6 +368,10 @@ mod tests {
         states.evaluate().unwrap()
     }
 
+    fn rising(share: f64) -> DiscreteFraction {
+        DiscreteFraction { share, descending: false }
+    }
+
     fn in_passes(function: &Quantile, values: &ArrayRef, groups: &[usize], total: usize) -> (ArrayRef, usize) {
         let mut states = function.states();
         states.begin_passes();
@@ -386,8 +402,9 @@ mod tests {
                 QuantileKind::Continuous(0.0),
                 QuantileKind::Continuous(0.123_456),
                 QuantileKind::Continuous(1.0),
-                QuantileKind::Discrete(0.999),
-                QuantileKind::Discrete(0.0),
+                QuantileKind::Discrete(rising(0.999)),
+                QuantileKind::Discrete(rising(0.0)),
+                QuantileKind::Discrete(DiscreteFraction { share: 0.25, descending: true }),
             ] {
                 let function = Quantile::new(kind, DataType::Float64).unwrap();
                 let (found, passes) = in_passes(&function, &values, &groups, 3);
@@ -408,10 +425,12 @@ mod tests {
         };
         assert_eq!(of(QuantileKind::Median), 3.0);
         assert_eq!(of(QuantileKind::Continuous(0.25)), 1.75);
-        assert_eq!(of(QuantileKind::Discrete(0.5)), 2.0);
-        assert_eq!(of(QuantileKind::Discrete(0.51)), 4.0);
+        assert_eq!(of(QuantileKind::Discrete(rising(0.5))), 2.0);
+        assert_eq!(of(QuantileKind::Discrete(rising(0.51))), 4.0);
+        assert_eq!(of(QuantileKind::Discrete(DiscreteFraction { share: 0.25, descending: true })), 10.0);
+        assert_eq!(of(QuantileKind::Discrete(DiscreteFraction { share: 0.5, descending: true })), 4.0);
         assert!(Quantile::new(QuantileKind::Median, DataType::Int32).is_none(), "there is no integer between");
-        let function = Quantile::new(QuantileKind::Discrete(0.5), DataType::Int32).unwrap();
+        let function = Quantile::new(QuantileKind::Discrete(rising(0.5)), DataType::Int32).unwrap();
         let values: ArrayRef = Arc::new(Int32Array::from(vec![Some(-7), None, Some(3)]));
         let found = Int32Array::from(in_memory(&function, &values, &[0; 3], 1).to_data());
         assert_eq!(found.value(0), -7);

@@ -10,14 +10,14 @@ use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType, FieldRef, SortOptions};
 use arrow_select::{filter::filter, take::take};
 
-use super::{HolisticStates, list::Listed};
+use super::{DiscreteFraction, HolisticStates, list::Listed};
 use crate::ExecError;
 
 /// What is made of the values of a group in order.
 #[derive(Clone, Debug)]
 pub enum OfSorted {
-    /// The first value that at least this fraction does not exceed.
-    Quantile(f64),
+    /// The value at a fraction.
+    Quantile(DiscreteFraction),
     /// The most frequent value; of several, the least.
     Mode,
     /// How many different values there are.
@@ -80,7 +80,7 @@ impl HolisticStates for States {
             start += count as u32;
             match self.result {
                 OfSorted::Quantile(fraction) => {
-                    let rank = super::quantile::discrete_rank(count as u64, fraction) as usize;
+                    let rank = fraction.rank(count as u64) as usize;
                     chosen.push((count > 0).then(|| *rows.select_nth_unstable_by(rank, order).1));
                 }
                 OfSorted::Mode => {
@@ -137,7 +137,11 @@ mod tests {
         let entry = vec![Field::new("key", DataType::Utf8View, false), Field::new("value", DataType::UInt64, true)];
         let entries = Arc::new(Field::new("entries", DataType::Struct(entry.into()), false));
         for (result, expected) in [
-            (OfSorted::Quantile(0.5), ["a", "", "c"]),
+            (OfSorted::Quantile(DiscreteFraction { share: 0.5, descending: false }), ["a", "", "c"]),
+            (
+                OfSorted::Quantile(DiscreteFraction { share: 0.5, descending: true }),
+                ["b", "", "long enough to be elsewhere"],
+            ),
             (OfSorted::Mode, ["a", "", "c"]),
             (OfSorted::CountDistinct, ["2", "0", "2"]),
             (OfSorted::Histogram(entries.clone()), ["{a: 2, b: 2}", "", "{c: 1, long enough to be elsewhere: 1}"]),
