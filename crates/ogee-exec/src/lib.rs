@@ -37,6 +37,7 @@ mod source;
 mod stages;
 mod union;
 mod unnest;
+mod waiting;
 pub mod window;
 
 pub use compare::CompareOp;

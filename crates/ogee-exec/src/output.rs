@@ -8,17 +8,21 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use arrow_array::{ArrayRef, GenericByteViewArray, cast::AsArray, types::ByteViewType};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use ogee_memory::BufferManager;
 use ogee_row::own_strings;
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::{Chunk, Column, PhysicalType};
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal};
+use crate::{ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal, waiting::Waiting};
 
 /// Chunks of one range of an ordered pipeline.
 #[derive(Default)]
 struct Range {
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<Waiting>,
     /// No more will come.
     ended: bool,
 }
@@ -32,6 +36,8 @@ struct State {
     /// Rows of ranges whose turn has not come, and how many there may be.
     ahead: usize,
     ahead_max: usize,
+    /// There was no memory for a chunk that waits: none but that whose turn it is may come until the consumer has nothing left to read.
+    is_beyond_memory: bool,
     /// Set once, when the query has ended and its lanes hold nothing any more.
     ended: Option<Result<(), ExecError>>,
     /// The consumer is gone.
@@ -54,21 +60,31 @@ impl State {
         self.ranges.front().map_or(0, |range| range.chunks.len())
     }
 
+    /// Whether a lane with rows of the range whose turn it is may go on.
+    fn has_room(&self, capacity: usize) -> bool {
+        self.len() < if self.is_beyond_memory { 1 } else { capacity }
+    }
+
+    /// Passes the turn on from the first range, which has ended and has no chunks left.
+    fn turn(&mut self) {
+        self.ranges.pop_front();
+        self.first += 1;
+        let next = self.ranges.front();
+        self.ahead -= next.map_or(0, |next| next.chunks.iter().map(|waiting| waiting.chunk.len()).sum());
+    }
+
     /// The next chunk in order, and whether another range's turn has come.
     fn pop(&mut self) -> (Option<Chunk>, bool) {
         let mut turned = false;
         while let Some(range) = self.ranges.front_mut() {
-            if let Some(chunk) = range.chunks.pop_front() {
-                return (Some(chunk), turned);
+            if let Some(waiting) = range.chunks.pop_front() {
+                return (Some(waiting.chunk), turned);
             }
             if !range.ended {
                 break;
             }
-            self.ranges.pop_front();
-            self.first += 1;
+            self.turn();
             turned = true;
-            let rows = self.ranges.front().map_or(0, |next| next.chunks.iter().map(Chunk::len).sum());
-            self.ahead -= rows;
         }
         (None, turned)
     }
@@ -76,8 +92,12 @@ impl State {
 
 struct Shared {
     capacity: usize,
+    memory: Arc<BufferManager>,
     state: Mutex<State>,
 }
+
+/// Whom the memory of chunks in outputs is promised to.
+const CONSUMER: &str = "output";
 
 /// An output that keeps ranges in order.
 pub(crate) trait RangedOutput: Send + Sync + std::fmt::Debug {
@@ -118,12 +138,9 @@ impl RangedOutput for Shared {
         let mut state = self.state.lock();
         // A range that ended without rows to wait for passes its turn on, so that nobody depends on the consumer for that.
         while state.ranges.front().is_some_and(|front| front.ended && front.chunks.is_empty()) {
-            state.ranges.pop_front();
-            state.first += 1;
-            let rows: usize = state.ranges.front().map_or(0, |next| next.chunks.iter().map(Chunk::len).sum());
-            state.ahead -= rows;
+            state.turn();
         }
-        state.abandoned || range == state.first || state.ahead < state.ahead_max
+        state.abandoned || range == state.first || (state.ahead < state.ahead_max && !state.is_beyond_memory)
     }
 
     fn set_ahead(&self, rows: usize) {
@@ -131,15 +148,16 @@ impl RangedOutput for Shared {
     }
 }
 
-/// A bounded output: its sink, what ends it, and its stream. Lanes may overshoot `capacity` by a chunk each.
+/// A bounded output of a query in `ctx`: its sink, what ends it, and its stream. Lanes may overshoot `capacity`, or the one chunk that
+/// there is memory for, by a chunk each.
 pub(crate) fn output_channel(
     capacity: usize,
     order: Option<Arc<RowOrder>>,
-    lanes: usize,
+    ctx: &ExecContext,
 ) -> (Arc<OutputSink>, OutputCloser, OutputStream) {
-    let shared = Arc::new(Shared { capacity, state: Mutex::default() });
+    let shared = Arc::new(Shared { capacity, memory: Arc::clone(&ctx.memory), state: Mutex::default() });
     if let Some(order) = &order {
-        order.attach(Arc::clone(&shared) as Arc<dyn RangedOutput>, lanes);
+        order.attach(Arc::clone(&shared) as Arc<dyn RangedOutput>, ctx.settings.threads);
     }
     let sink = Arc::new(OutputSink { shared: Arc::clone(&shared), order });
     let closer = OutputCloser { shared: Arc::clone(&shared) };
@@ -182,7 +200,7 @@ impl Sink for OutputSink {
 
     fn ready(&self) -> bool {
         let state = self.shared.state.lock();
-        state.abandoned || state.len() < self.shared.capacity
+        state.abandoned || state.has_room(self.shared.capacity)
     }
 
     fn local(&self, _ctx: &ExecContext, lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
@@ -194,7 +212,16 @@ impl Sink for OutputSink {
     }
 }
 
-/// `chunk` without strings on pages, which it would keep pinned for as long as somebody outside has it.
+/// Bytes of buffers that the strings of a column may keep whatever they need of them.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// `strings` in buffers of their own if those that they are in are more than four times as large: a few strings would keep those of many.
+fn compacted<T: ByteViewType>(strings: &GenericByteViewArray<T>) -> Option<ArrayRef> {
+    let kept: usize = strings.data_buffers().iter().map(Buffer::capacity).sum();
+    (kept > KEPT_BYTES && kept / 4 > strings.total_buffer_bytes_used()).then(|| Arc::new(strings.gc()) as ArrayRef)
+}
+
+/// `chunk` without strings on pages, which it would keep pinned for as long as somebody outside has it, and without buffers that it hardly needs.
 fn own(chunk: Chunk) -> Result<Chunk, ExecError> {
     let has_strings = |column: &Column| {
         matches!(PhysicalType::of(column.array.data_type()), Ok(PhysicalType::View | PhysicalType::Nested))
@@ -203,9 +230,17 @@ fn own(chunk: Chunk) -> Result<Chunk, ExecError> {
     if !columns.iter().any(has_strings) {
         return Ok(chunk);
     }
-    let own = |column: Column| match has_strings(&column) {
-        true => Ok(Column::flat(own_strings(column.flatten()?)?)),
-        false => Ok(column),
+    let own = |column: Column| {
+        if !has_strings(&column) {
+            return Ok(column);
+        }
+        let array = own_strings(column.flatten()?)?;
+        let compact = match array.data_type() {
+            DataType::Utf8View => compacted(array.as_string_view()),
+            DataType::BinaryView => compacted(array.as_binary_view()),
+            _ => None,
+        };
+        Ok(Column::flat(compact.unwrap_or(array)))
     };
     let columns = columns.into_iter().map(own).collect::<Result<_, ExecError>>()?;
     Ok(Chunk::from_columns(columns, chunk.len()))
@@ -219,7 +254,7 @@ struct OutputLocal {
 
 impl SinkLocal for OutputLocal {
     fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
-        let chunk = own(chunk)?;
+        let waiting = Waiting::new(&self.shared.memory, CONSUMER, own(chunk)?);
         let waker = {
             let mut state = self.shared.state.lock();
             if state.abandoned {
@@ -228,9 +263,10 @@ impl SinkLocal for OutputLocal {
             let range = self.order.as_ref().map_or(0, |order| order.range(self.lane));
             let ahead = range > state.first;
             if ahead {
-                state.ahead += chunk.len();
+                state.ahead += waiting.chunk.len();
             }
-            state.range(range).chunks.push_back(chunk);
+            state.is_beyond_memory |= waiting.is_beyond_memory();
+            state.range(range).chunks.push_back(waiting);
             if ahead { None } else { state.consumer.take() }
         };
         if let Some(waker) = waker {
@@ -261,8 +297,9 @@ impl OutputStream {
             let mut state = self.shared.state.lock();
             let (chunk, turned) = state.pop();
             if let Some(chunk) = chunk {
+                let has_memory = state.len() == 0 && std::mem::take(&mut state.is_beyond_memory);
                 // Lanes that found the output full go on when half of it is drained, not at every chunk.
-                let wake = turned || state.len() == self.shared.capacity / 2;
+                let wake = turned || has_memory || state.len() == self.shared.capacity / 2;
                 (Poll::Ready(Some(Ok(chunk))), state.producer.clone().filter(|_| wake))
             } else {
                 match &mut state.ended {

@@ -205,7 +205,7 @@ impl Query {
     pub fn stream(mut self, open: OpenPipeline, scheduler: &Arc<Scheduler>, capacity: usize) -> OutputStream {
         // What an operator gives when it has seen all rows belongs to no range, and comes when all of them have ended.
         let order = open.order.clone().filter(|_| open.operators.iter().all(|operator| operator.rest().is_none()));
-        let (sink, closer, mut stream) = output_channel(capacity, order, self.ctx.settings.threads);
+        let (sink, closer, mut stream) = output_channel(capacity, order, &self.ctx);
         self.add(open, sink);
         let running = self.start_with(scheduler, move |result| closer.close(result));
         stream.cancels(running);

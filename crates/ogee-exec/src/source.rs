@@ -10,11 +10,12 @@ use std::{
 };
 
 use arrow_schema::SchemaRef;
+use ogee_memory::BufferManager;
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep, waiting::Waiting};
 
 /// Chunks that are at hand.
 pub struct ChunksSource {
@@ -72,7 +73,7 @@ impl SourceLocal for ChunksLocal {
 
 #[derive(Default)]
 struct ChannelState {
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<Waiting>,
     /// The sender has finished, and how; the error is taken by the lane that finds it.
     ended: Option<Result<(), ExecError>>,
     /// No rows are wanted any more.
@@ -82,9 +83,16 @@ struct ChannelState {
 }
 
 struct Channel {
+    name: String,
     capacity: usize,
+    /// Rows of a chunk.
+    chunk_rows: usize,
+    memory: Arc<BufferManager>,
     state: Mutex<ChannelState>,
 }
+
+/// Whom the memory of chunks in channels is promised to.
+const CONSUMER: &str = "feed";
 
 impl Channel {
     fn wake_lanes(&self) {
@@ -95,38 +103,72 @@ impl Channel {
     }
 
     fn stop(&self) {
-        let waker = {
+        let (waiting, sender, lanes) = {
             let mut state = self.state.lock();
             state.stopped = true;
-            state.chunks.clear();
-            state.lanes = None;
-            state.sender.take()
+            (std::mem::take(&mut state.chunks), state.sender.take(), state.lanes.take())
         };
-        if let Some(waker) = waker {
-            waker.wake();
+        drop(waiting);
+        if let Some(sender) = sender {
+            sender.wake();
         }
+        // Those that wait for a chunk leave.
+        if let Some(lanes) = lanes {
+            lanes.wake();
+        }
+    }
+}
+
+impl Channel {
+    /// Waits for room and lets `waiting` in. False: nobody wants it.
+    async fn push(&self, waiting: Waiting) -> bool {
+        let capacity = if waiting.is_beyond_memory() { 1 } else { self.capacity };
+        let mut waiting = Some(waiting);
+        let open = std::future::poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.stopped {
+                return Poll::Ready(false);
+            }
+            if state.chunks.len() >= capacity {
+                state.sender = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            state.chunks.extend(waiting.take());
+            Poll::Ready(true)
+        })
+        .await;
+        if open {
+            self.wake_lanes();
+        }
+        open
     }
 }
 
 /// Rows pushed from outside, through a bounded channel.
 pub struct ChannelSource {
-    name: String,
     schema: SchemaRef,
     channel: Arc<Channel>,
 }
 
 impl ChannelSource {
-    /// A source and the sender that feeds it; at most `capacity` chunks wait in between.
-    pub fn new(name: &str, schema: SchemaRef, capacity: usize) -> (Arc<Self>, ChannelSender) {
-        let channel = Arc::new(Channel { capacity: capacity.max(1), state: Mutex::default() });
-        let source = Self { name: name.to_owned(), schema, channel: Arc::clone(&channel) };
+    /// A source of a query in `ctx` and the sender that feeds it; at most `capacity` chunks wait in between, or one where there is no memory for
+    /// more.
+    pub fn new(name: &str, schema: SchemaRef, capacity: usize, ctx: &ExecContext) -> (Arc<Self>, ChannelSender) {
+        let channel = Arc::new(Channel {
+            name: name.to_owned(),
+            capacity: capacity.max(1),
+            chunk_rows: ctx.settings.chunk_capacity,
+            memory: Arc::clone(&ctx.memory),
+            state: Mutex::default(),
+        });
+        let source = Self { schema, channel: Arc::clone(&channel) };
         (Arc::new(source), ChannelSender { channel: Some(channel) })
     }
 }
 
 impl Source for ChannelSource {
     fn name(&self) -> &str {
-        &self.name
+        &self.channel.name
     }
 
     fn schema(&self) -> SchemaRef {
@@ -159,7 +201,7 @@ impl SourceLocal for ChannelLocal {
         let (step, sender) = {
             let mut state = self.0.state.lock();
             match state.chunks.pop_front() {
-                Some(chunk) => (SourceStep::Chunk(chunk), state.sender.take()),
+                Some(waiting) => (SourceStep::Chunk(waiting.chunk), state.sender.take()),
                 None if state.stopped => (SourceStep::Exhausted, None),
                 None => match &mut state.ended {
                     Some(result) => {
@@ -183,29 +225,17 @@ pub struct ChannelSender {
 }
 
 impl ChannelSender {
-    /// Waits for room and hands over `chunk`. False: nobody wants more.
-    pub async fn send(&mut self, chunk: Chunk) -> bool {
+    /// Waits for room and hands over `rows`, of any number. False: nobody wants more.
+    pub async fn send(&mut self, rows: &Chunk) -> bool {
         let Some(channel) = &self.channel else {
             return false;
         };
-        let mut chunk = Some(chunk);
-        let open = std::future::poll_fn(|cx| {
-            let mut state = channel.state.lock();
-            if state.stopped {
-                return Poll::Ready(false);
+        for waiting in Waiting::pieces(&channel.memory, CONSUMER, rows, channel.chunk_rows) {
+            if !channel.push(waiting).await {
+                return false;
             }
-            if state.chunks.len() >= channel.capacity {
-                state.sender = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            state.chunks.extend(chunk.take());
-            Poll::Ready(true)
-        })
-        .await;
-        if open {
-            channel.wake_lanes();
         }
-        open
+        true
     }
 
     /// Ends the source, well or with an error.

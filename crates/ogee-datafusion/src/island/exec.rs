@@ -209,7 +209,6 @@ impl Start {
         ctx.takes_times = statement.as_ref().is_some_and(|statement| statement.analyzes());
         let live = statement.map_or_else(LiveIsland::unattended, |statement| statement.register(&ctx.counters));
         *self.latest.lock() = Some(Arc::clone(&ctx.counters));
-        let capacity = ctx.settings.chunk_capacity;
         let spilled_before = ctx.memory.stats().spilled_bytes;
         let mut query = Query::new(ctx);
         let mut feeds = Vec::new();
@@ -217,25 +216,22 @@ impl Start {
         let output = query.stream(open, engine.scheduler(), OUTPUT_CAPACITY);
         let mut tasks = JoinSet::new();
         for Feed { plan, sender } in feeds {
-            tasks.spawn_on(feed(plan, Arc::clone(&self.context), sender, capacity), engine.runtime());
+            tasks.spawn_on(feed(plan, Arc::clone(&self.context), sender), engine.runtime());
         }
         Ok(Run { output, live, feeds: tasks, spilled_before, started: Instant::now() })
     }
 }
 
-/// Runs `plan` and hands its rows to the island, in chunks of at most `capacity`.
-async fn feed(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, mut sender: ChannelSender, capacity: usize) {
+/// Runs `plan` and hands its rows to the island.
+async fn feed(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, mut sender: ChannelSender) {
     let name = plan.name().to_owned();
     let rows = async {
         let mut stream = execute_stream(plan, context)?;
         while let Some(batch) = stream.next().await.transpose()? {
             let columns =
                 batch.columns().iter().map(normalize_array).collect::<Result<Vec<_>, _>>().map_err(to_datafusion)?;
-            let rows = Chunk::new(columns, batch.num_rows());
-            for offset in (0..rows.len()).step_by(capacity) {
-                if !sender.send(rows.slice(offset, capacity.min(rows.len() - offset))).await {
-                    return Ok(());
-                }
+            if !sender.send(&Chunk::new(columns, batch.num_rows())).await {
+                return Ok(());
             }
         }
         Ok::<(), DataFusionError>(())

@@ -195,7 +195,7 @@ pub(super) fn open(
 ) -> Result<OpenPipeline, ExecError> {
     let Some(operator) = node.downcast_ref::<OperatorExec>() else {
         let schema = normalize_schema(&node.schema());
-        let (source, sender) = ChannelSource::new(node.name(), schema, FEED_CAPACITY);
+        let (source, sender) = ChannelSource::new(node.name(), schema, FEED_CAPACITY, query.ctx());
         feeds.push(Feed { plan: Arc::clone(node), sender });
         return Ok(OpenPipeline::new(source));
     };

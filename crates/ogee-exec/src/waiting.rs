@@ -1,0 +1,68 @@
+//! Chunks that wait between two sides of a query, and the memory that is promised for them: in an output that is read slowly, in a feed
+//! that is faster than its query.
+//!
+//! Not here: who is woken when there is room.
+
+use std::{collections::HashSet, sync::Arc};
+
+use arrow_array::{Array, ArrayRef, cast::AsArray};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use ogee_memory::{BufferManager, Reservation};
+use ogee_vector::Chunk;
+
+/// Sizes of arrays of which some share buffers; those are counted once.
+#[derive(Default)]
+pub(crate) struct SharedBytes(HashSet<*const u8>);
+
+impl SharedBytes {
+    /// Bytes of `values` that no array before has.
+    pub(crate) fn add(&mut self, values: &ArrayRef) -> usize {
+        let shared: &[Buffer] = match values.data_type() {
+            DataType::Utf8View => values.as_string_view().data_buffers(),
+            DataType::BinaryView => values.as_binary_view().data_buffers(),
+            _ => return values.get_array_memory_size(),
+        };
+        let new = shared.iter().filter(|buffer| self.0.insert(buffer.as_ptr())).map(Buffer::capacity);
+        size_of::<u128>() * values.len() + new.sum::<usize>()
+    }
+}
+
+/// Bytes of the buffers that the columns of `chunk` refer to.
+pub(crate) fn chunk_bytes(chunk: &Chunk) -> usize {
+    let mut bytes = SharedBytes::default();
+    (0..chunk.num_columns()).map(|column| bytes.add(chunk.column(column).array)).sum()
+}
+
+/// A chunk that waits, with its memory or its share of it.
+pub(crate) struct Waiting {
+    pub(crate) chunk: Chunk,
+    promise: Option<Arc<Reservation>>,
+}
+
+impl Waiting {
+    /// `chunk` with a promise of its memory, for which pages are evicted if need be.
+    pub(crate) fn new(memory: &Arc<BufferManager>, consumer: &'static str, chunk: Chunk) -> Self {
+        let promise = memory.try_reserve(consumer, chunk_bytes(&chunk)).map(Arc::new);
+        Self { chunk, promise }
+    }
+
+    /// The rows of `chunk`, at most `rows` at a time, which wait for one another's memory.
+    pub(crate) fn pieces(
+        memory: &Arc<BufferManager>,
+        consumer: &'static str,
+        chunk: &Chunk,
+        rows: usize,
+    ) -> impl Iterator<Item = Self> {
+        let promise = memory.try_reserve(consumer, chunk_bytes(chunk)).map(Arc::new);
+        (0..chunk.len()).step_by(rows.max(1)).map(move |offset| Self {
+            chunk: chunk.slice(offset, rows.min(chunk.len() - offset)),
+            promise: promise.clone(),
+        })
+    }
+
+    /// There was no memory to be had for it: it has to wait alone.
+    pub(crate) fn is_beyond_memory(&self) -> bool {
+        self.promise.is_none()
+    }
+}
