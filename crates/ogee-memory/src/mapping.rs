@@ -11,6 +11,14 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// The granularity of mappings, direct I/O and accounting. Systems with larger pages round up further by themselves.
 pub(crate) const MAPPING_UNIT: usize = 4096;
 
+/// Bits of an address: tables of rows keep other bits of theirs above them.
+const ADDRESS_BITS: u32 = 48;
+
+/// Whether all addresses of a mapping have at most [`ADDRESS_BITS`].
+fn is_addressable(start: usize, len: usize) -> bool {
+    start.checked_add(len).is_some_and(|end| end <= 1 << ADDRESS_BITS)
+}
+
 /// How the kernel backs a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backing {
@@ -58,7 +66,12 @@ impl Mapping {
             )
         }?;
         let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address zero");
-        Ok(Self { start, len })
+        let mapping = Self { start, len };
+        // Without a hint kernels stay below, also where addresses have up to 57 bits.
+        if !is_addressable(start.as_ptr().addr(), len) {
+            return Err(io::Error::other("a mapping beyond the first 2^48 bytes of addresses"));
+        }
+        Ok(mapping)
     }
 
     /// Gives back the ends of a mapping that is `align` bytes longer than needed.
@@ -268,6 +281,14 @@ mod tests {
                 assert_eq!(byte.read(), 0);
             }
         }
+    }
+
+    #[test]
+    fn addresses_have_48_bits() {
+        assert!(is_addressable(1 << 47, 1 << 47), "bit 47 may be one of an address");
+        assert!(!is_addressable((1 << 48) - 4096, 8192));
+        assert!(!is_addressable(1 << 52, 4096));
+        assert!(!is_addressable(usize::MAX - 4095, 4096));
     }
 
     #[cfg(target_os = "linux")]

@@ -1,15 +1,16 @@
 //! The salted hash table of aggregation: 64-bit entries, linear probing (paper B, section on the hash table).
 //!
 //! An entry is empty (0) or holds 16 bits of salt, from the top of the hash, over a 48-bit reference. The salt is compared
-//! before the key, so that a row is touched only when it very likely matches. References are addresses of rows, or, with
-//! [`STAGED`] set, numbers of rows that are still staged: user-space addresses leave that bit free.
+//! before the key, so that a row is touched only when it very likely matches. References are addresses of rows, or, below
+//! [`STAGED_END`], numbers of rows that are still staged, counted from 1. All 48 bits may be an address, as on 64-bit ARM; but rows
+//! lie on frames, and no frame begins below its own size.
 //!
 //! Rows keep 32 bits of their hash, of which a partition's rows share the top ones; [`spread`] makes slot and salt of them, so that a table
 //! can be made anew, or larger, from the rows alone.
 
 use std::sync::Arc;
 
-use ogee_memory::{BufferManager, MemoryError, NonPaged};
+use ogee_memory::{BufferManager, MemoryError, NonPaged, PAGE_SIZE};
 use ogee_row::{RadixBits, RowLayout, RowStage, keys_equal, row_hash};
 
 use crate::keys::{KeyEqual, spread, with_key_equal};
@@ -18,9 +19,9 @@ use crate::keys::{KeyEqual, spread, with_key_equal};
 pub(crate) const LOCAL_ENTRIES: usize = 1 << 17;
 
 const SALT: u64 = 0xffff << 48;
-/// Bit 47 of a reference: the number of a staged row, not an address.
-const STAGED: u64 = 1 << 47;
-const REFERENCE: u64 = STAGED - 1;
+const REFERENCE: u64 = !SALT;
+/// References below are numbers of staged rows: a frame begins at a multiple of its size, which is not zero.
+const STAGED_END: u64 = PAGE_SIZE as u64;
 
 /// Rows whose slots are read at once: the rows that they refer to stay in the first-level cache until they are compared.
 const BLOCK_ROWS: usize = 256;
@@ -68,12 +69,12 @@ impl Found {
     pub(crate) fn claim(&mut self, row: usize, slot: usize) -> u64 {
         self.new.push(row as u32);
         self.slots.push(slot as u32);
-        STAGED | row as u64
+        row as u64 + 1
     }
 
     /// The staged row that `group` refers to, if it has no address yet.
     pub(crate) fn staged(group: u64) -> Option<usize> {
-        (group & STAGED != 0).then_some((group & REFERENCE) as usize)
+        (group < STAGED_END).then(|| group as usize - 1)
     }
 
     /// Gives new groups the addresses of their rows, which are written to `entries` by `write(slot, address)`.
@@ -82,14 +83,15 @@ impl Found {
         if self.new.is_empty() {
             return;
         }
+        assert!((self.groups.len() as u64) < STAGED_END, "no number of a staged row is taken for an address");
         for ((&row, &slot), &address) in self.new.iter().zip(&self.slots).zip(addresses) {
             write(slot as usize, address as u64);
             // A group's first row refers to itself; the rows that follow it are resolved through it.
             self.groups[row as usize] = address as u64;
         }
         for row in 0..self.groups.len() {
-            if self.groups[row] & STAGED != 0 {
-                self.groups[row] = self.groups[(self.groups[row] & REFERENCE) as usize];
+            if let Some(first) = Self::staged(self.groups[row]) {
+                self.groups[row] = self.groups[first];
             }
         }
     }
@@ -185,6 +187,7 @@ impl SaltedTable {
     /// In blocks of rows: first the entry of each row is found by its salt, and the group's row is prefetched, so that cache misses overlap;
     /// then keys are compared.
     unsafe fn find_or_claim_by(&mut self, equal: impl KeyEqual, stage: &RowStage, hashes: &[u64], found: &mut Found) {
+        assert!((hashes.len() as u64) < STAGED_END, "numbers of staged rows are less than any address of a row");
         found.clear();
         let mask = self.mask;
         let entries = &mut self.entries.as_u64_slice_mut()[..=mask as usize];
@@ -226,11 +229,10 @@ impl SaltedTable {
                         break reference;
                     }
                     if *entry & SALT == salt {
-                        let reference = *entry & !SALT;
-                        let candidate = if reference & STAGED != 0 {
-                            stage.row((reference & REFERENCE) as usize)
-                        } else {
-                            reference as usize as *const u8
+                        let reference = *entry & REFERENCE;
+                        let candidate = match Found::staged(reference) {
+                            Some(first) => stage.row(first),
+                            None => reference as usize as *const u8,
                         };
                         // SAFETY: staged rows and the rows of the table are readable, as the caller vouches.
                         if unsafe { equal.equal(key, candidate) } {
@@ -313,6 +315,34 @@ impl SaltedTable {
                 }
             }
             slot = (slot + 1) & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_have_every_bit_of_a_reference() {
+        let mut found = Found::default();
+        for bits in 18..48 {
+            let address = 1_u64 << bits;
+            found.clear();
+            // A group of the table, two new ones, and a row that follows the second.
+            found.groups.push(address);
+            for (row, slot) in [(1, 7), (2, 9)] {
+                let reference = found.claim(row, slot);
+                assert_eq!(Found::staged(reference), Some(row));
+                found.groups.push(reference);
+            }
+            found.groups.push(found.groups[2]);
+            assert_eq!(Found::staged(address), None, "bit {bits}");
+            let rows = [address | 8, (1 << 48) - 8];
+            let mut written = Vec::new();
+            found.settle(&rows.map(|row| row as usize as *mut u8), |slot, row| written.push((slot, row)));
+            assert_eq!(written, [(7, rows[0]), (9, rows[1])]);
+            assert_eq!(found.groups, [address, rows[0], rows[1], rows[1]], "bit {bits}");
         }
     }
 }
