@@ -147,29 +147,34 @@ impl RowPartition {
         let layout = &*self.layout;
         let row_page = &mut self.row_pages[index];
         let page = row_page.page.pin()?;
+        // What may fail comes first: pointers and the base they are right for are then changed together, or not at all.
         let mut heap: Vec<PinnedPage> = Vec::with_capacity(row_page.segments.len());
-        if row_page.segments.iter().any(|segment| segment.heap_page == OWN_PAGE) {
+        for segment in row_page.segments.iter().filter(|segment| segment.heap_page != OWN_PAGE) {
+            heap.push(self.heap_pages[segment.heap_page as usize].pin()?);
+        }
+        let has_own = row_page.segments.iter().any(|segment| segment.heap_page == OWN_PAGE);
+        if has_own {
             // SAFETY: the page is pinned.
             let base = unsafe { own_base(page.as_ptr()).read_unaligned() } as usize;
             row_page.segments.iter_mut().filter(|s| s.heap_page == OWN_PAGE).for_each(|s| s.base = base);
-            if base != page.as_ptr() as usize {
-                write_own_base(page.as_ptr());
-            }
         }
+        let mut elsewhere = heap.iter();
         for segment in &mut row_page.segments {
-            let base = match segment.heap_page {
-                OWN_PAGE => page.as_ptr() as usize,
-                elsewhere => {
-                    let pinned = self.heap_pages[elsewhere as usize].pin()?;
-                    heap.push(pinned);
-                    heap[heap.len() - 1].as_ptr() as usize
-                }
+            let strings = match segment.heap_page {
+                OWN_PAGE => &page,
+                _ => elsewhere.next().expect("a page was pinned for each of these segments"),
             };
+            let base = strings.as_ptr() as usize;
             if base != segment.base {
                 // SAFETY: both pages are pinned, the segment's rows lie on the row page, and `&mut self` keeps others away.
                 unsafe { rebase(layout, page.as_ptr(), segment, base) };
                 segment.base = base;
             }
+        }
+        // Not where it is right: a page that does not change is not written out again.
+        // SAFETY: the page is pinned.
+        if has_own && unsafe { own_base(page.as_ptr()).read_unaligned() } != page.as_ptr() as u64 {
+            write_own_base(page.as_ptr());
         }
         Ok(PinnedRows { rows: row_page.rows as usize, width: layout.width(), page, heap })
     }
@@ -182,20 +187,23 @@ impl RowPartition {
         plain.for_each(|row_page| row_page.page.seal());
     }
 
-    /// Whether all rows of a page have the same hash, so that hardly any bits would tell them apart.
+    /// Whether all rows have the same hash, so that no bits tell them apart: `seen`, or, if nobody has seen one yet, that of the first row,
+    /// which is left there. A page is the last that is looked at if it has two.
     ///
     /// # Errors
     /// As [`pin_page`](Self::pin_page).
-    pub fn has_one_hash(&mut self) -> Result<bool, MemoryError> {
-        // The last page may have few rows; others are full.
-        if self.num_pages() < 2 {
-            return Ok(false);
+    pub fn has_one_hash(&mut self, seen: &mut Option<u32>) -> Result<bool, MemoryError> {
+        for index in 0..self.num_pages() {
+            let page = self.pin_page(index)?;
+            for row in 0..page.len() {
+                // SAFETY: the page is pinned.
+                let hash = unsafe { row_hash(page.row(row)) };
+                if hash != *seen.get_or_insert(hash) {
+                    return Ok(false);
+                }
+            }
         }
-        let page = self.pin_page(0)?;
-        // SAFETY: the page is pinned.
-        let mut hashes = (0..page.len()).map(|row| unsafe { row_hash(page.row(row)) });
-        let first = hashes.next();
-        Ok(hashes.all(|hash| Some(hash) == first))
+        Ok(true)
     }
 
     /// Gives up row page `index`, which must be the last: its memory or slot is freed at once.

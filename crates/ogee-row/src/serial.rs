@@ -431,26 +431,24 @@ impl SerialPartition {
         self.pages.iter().for_each(|page| page.page.seal());
     }
 
-    /// Whether all rows of a page have the same hash, so that hardly any bits would tell them apart.
+    /// Whether all rows have the same hash, so that no bits tell them apart: `seen`, or, if nobody has seen one yet, that of the first row,
+    /// which is left there. A page is the last that is looked at if it has two.
     ///
     /// # Errors
     /// As [`pin_page`](Self::pin_page).
-    pub fn has_one_hash(&self) -> Result<bool, MemoryError> {
-        // The last page may have few rows; others are full.
-        if self.num_pages() < 2 {
-            return Ok(false);
-        }
-        let page = self.pin_page(0)?;
-        let mut from = page.page.as_ptr();
-        // SAFETY: the rows are on the page.
-        let first = unsafe { row_hash(from) };
-        for _ in 0..page.rows {
-            // SAFETY: as above.
-            unsafe {
-                if row_hash(from) != first {
-                    return Ok(false);
+    pub fn has_one_hash(&self, seen: &mut Option<u32>) -> Result<bool, MemoryError> {
+        for index in 0..self.num_pages() {
+            let page = self.pin_page(index)?;
+            let mut from = page.page.as_ptr();
+            for _ in 0..page.rows {
+                // SAFETY: the rows are on the page, which is pinned.
+                unsafe {
+                    let hash = row_hash(from);
+                    if hash != *seen.get_or_insert(hash) {
+                        return Ok(false);
+                    }
+                    (from, _) = self.form.end(from);
                 }
-                (from, _) = self.form.end(from);
             }
         }
         Ok(true)

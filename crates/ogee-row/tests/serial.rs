@@ -8,6 +8,7 @@ use arrow_array::{
     Array, ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int8Array, Int16Array,
     Int64Array, NullArray, StringViewArray, UInt16Array, UInt32Array, UInt64Array, cast::AsArray, types::Int64Type,
 };
+use arrow_schema::DataType;
 use ogee_memory::{BufferManager, MemoryConfig};
 use ogee_row::{
     HeapBuffers, RadixBits, RowLayout, RowLayoutBuilder, RowStage, SerialForm, SerialPartition, SerialPlace,
@@ -197,4 +198,34 @@ fn rows_take_the_bytes_that_their_values_need() {
     let bytes: usize = (0..parts[0].num_pages()).map(|page| parts[0].page(page).len()).sum();
     assert!(bytes <= (ROWS * row).next_multiple_of(ogee_memory::PAGE_SIZE), "{bytes} bytes");
     assert!(bytes < ROWS * layout.width(), "rows are narrower");
+}
+
+#[test]
+fn clustered_keys_are_not_taken_for_one() {
+    let mut layout = RowLayoutBuilder::default();
+    layout.key(DataType::Int64, false);
+    let layout = layout.build().unwrap();
+    let form = Arc::new(SerialForm::new(Arc::clone(&layout)));
+    // Pages of the first hash come first.
+    let partition = |hashes: &[u64]| {
+        let mut rows = SerialRows::new(&form, manager(true), "test", RadixBits::new(0), None);
+        let mut stage = RowStage::default();
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..CHUNK as i64));
+        for &hash in hashes {
+            for _ in 0..100 {
+                stage.reset(&layout, CHUNK);
+                stage.write_column(&layout, 0, &keys, None);
+                stage.write_hashes(&[hash << 32; CHUNK]);
+                // SAFETY: staged rows without strings.
+                unsafe { rows.scatter(&stage).unwrap() };
+            }
+        }
+        rows.into_partitions().remove(0)
+    };
+    let one = partition(&[5]);
+    assert!(one.num_pages() > 1);
+    assert!(one.has_one_hash(&mut None).unwrap());
+    assert!(!partition(&[5, 6]).has_one_hash(&mut None).unwrap());
+    let mut seen = None;
+    assert!(one.has_one_hash(&mut seen).unwrap() && !partition(&[6]).has_one_hash(&mut seen).unwrap());
 }

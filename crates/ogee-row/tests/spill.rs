@@ -9,7 +9,8 @@ use arrow_array::{
     Int64Array, ListArray, StringViewArray, cast::AsArray, types::Int64Type,
 };
 use arrow_buffer::i256;
-use ogee_memory::{BufferManager, MemoryConfig};
+use arrow_schema::DataType;
+use ogee_memory::{BufferManager, MemoryConfig, PAGE_SIZE};
 use ogee_row::{
     HeapBuffers, NestedCodec, PartitionedRows, PinnedRows, RadixBits, RowLayout, RowLayoutBuilder, RowPartition,
     RowStage, gather_column, gather_column_from, keys_equal, own_strings,
@@ -235,4 +236,66 @@ fn keys_are_equal_if_their_values_are() {
     assert!(equal(4, 5), "one NaN");
     assert!(!equal(0, 4));
     assert!(equal(2, 2), "NULL groups with NULL");
+}
+
+/// A number and a string.
+fn numbered_layout() -> Arc<RowLayout> {
+    let mut builder = RowLayoutBuilder::default();
+    builder.key(DataType::Int64, false);
+    builder.payload(DataType::Utf8View, false);
+    builder.build().unwrap()
+}
+
+/// Rows of a number and a string, short ones beside their row; `hash` gives that of each.
+fn numbered(
+    layout: &Arc<RowLayout>,
+    memory: Arc<BufferManager>,
+    strings: &[String],
+    hash: fn(u64) -> u64,
+) -> RowPartition {
+    let mut rows = PartitionedRows::new(Arc::clone(layout), memory, "test", RadixBits::new(0), false);
+    rows.keep_strings_with_rows();
+    let keys: ArrayRef = Arc::new((0..strings.len() as i64).collect::<Int64Array>());
+    let texts: ArrayRef = Arc::new(strings.iter().map(Some).collect::<StringViewArray>());
+    let mut stage = RowStage::default();
+    stage.reset(layout, strings.len());
+    stage.write_column(layout, 0, &keys, None);
+    stage.write_column(layout, 1, &texts, None);
+    stage.write_hashes(&(0..strings.len() as u64).map(hash).collect::<Vec<_>>());
+    // SAFETY: staged rows whose arrays are alive.
+    unsafe { rows.append((0..strings.len()).map(|i| stage.row(i)), &mut Vec::new()).unwrap() };
+    rows.into_partitions().remove(0)
+}
+
+#[test]
+fn a_pin_that_fails_leaves_the_pointers_as_they_were() {
+    let memory = manager(16 * PAGE_SIZE, true);
+    let layout = numbered_layout();
+    // The first string has a page of its own, the others are on the page of their rows.
+    let mut strings = vec!["long ".repeat(60_000)];
+    strings.extend((0..500).map(|i| format!("a string that is not inlined, number {i}")));
+    let mut partition = numbered(&layout, Arc::clone(&memory), &strings, |_| 7);
+    assert_eq!(partition.num_pages(), 1);
+    // The row page finds room, the page of the long string does not.
+    let others: Vec<_> = (0..15).map(|_| memory.allocate("test").unwrap()).collect();
+    partition.pin_page(0).unwrap_err();
+    drop(others);
+    let page = partition.pin_page(0).unwrap();
+    let rows: Vec<*const u8> = (0..page.len()).map(|row| page.row(row).cast_const()).collect();
+    // SAFETY: the page is pinned with its heap pages.
+    let texts = unsafe { gather_column(&layout, 1, &rows) }.unwrap();
+    assert!(texts.as_string_view().iter().eq(strings.iter().map(|text| Some(text.as_str()))));
+}
+
+#[test]
+fn clustered_keys_are_not_taken_for_one() {
+    let strings = vec![String::from("short"); 60_000];
+    let layout = numbered_layout();
+    let partition = |hash: fn(u64) -> u64| numbered(&layout, manager(64 << 20, true), &strings, hash);
+    let mut one = partition(|_| 5 << 32);
+    assert!(one.num_pages() > 2);
+    assert!(one.has_one_hash(&mut None).unwrap());
+    assert!(!partition(|row| (5 + row / 50_000) << 32).has_one_hash(&mut None).unwrap());
+    let mut seen = None;
+    assert!(one.has_one_hash(&mut seen).unwrap() && !partition(|_| 6 << 32).has_one_hash(&mut seen).unwrap());
 }

@@ -48,7 +48,7 @@ pub(crate) struct Partition {
     radix: RadixBits,
     /// No group occurs twice.
     distinct: bool,
-    /// A page has rows of one hash only: further bits would only move them.
+    /// All rows have one hash: further bits would only move them.
     indivisible: bool,
     /// Its turn among all partitions.
     needed: NeededAt,
@@ -57,6 +57,20 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
+    /// Whether all rows of all lanes have one hash. Those of earlier generations are turned first, and looked at then.
+    fn has_one_hash(&mut self) -> Result<bool, ExecError> {
+        if !self.earlier.is_empty() {
+            return Ok(false);
+        }
+        let mut seen = None;
+        for part in &mut self.parts {
+            if !part.has_one_hash(&mut seen)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Without rows yet. `distinct` says whether a group can come from one lane only.
     pub(crate) fn new(radix: RadixBits, distinct: bool) -> Self {
         Self {
@@ -418,10 +432,7 @@ impl Work {
 impl AggregateSourceLocal {
     /// Distributes the rows of `partition` by further bits of their hashes, as many as open pages fit into `share`.
     fn split(&self, mut partition: Partition, share: usize) -> Result<Vec<Partition>, ExecError> {
-        // Any part with a full page will do.
-        if let Some(part) = partition.parts.iter_mut().find(|part| part.num_pages() > 1)
-            && part.has_one_hash()?
-        {
+        if partition.has_one_hash()? {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }

@@ -134,9 +134,7 @@ impl Rest {
 
     /// Divides both sides of `partition` by further bits of their hashes, as many as open pages fit into `share`.
     fn divide(&self, mut partition: AbsentPartition, share: usize) -> Result<Vec<AbsentPartition>, ExecError> {
-        if let Some(part) = partition.build.iter().find(|part| part.num_pages() > 1)
-            && part.has_one_hash()?
-        {
+        if has_one_hash(&partition.build)? {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }
@@ -375,4 +373,15 @@ impl SourceLocal for RestLocal {
             }
         }
     }
+}
+
+/// Whether all rows of all lanes have one hash.
+fn has_one_hash(parts: &[SerialPartition]) -> Result<bool, ExecError> {
+    let mut seen = None;
+    for part in parts {
+        if !part.has_one_hash(&mut seen)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
