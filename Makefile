@@ -70,6 +70,22 @@ test-python: ## Which results of the standard suites agree
 slt: ## The SQL suite alone
 	$(CARGO) test -p ogee --test slt
 
+VALGRIND := valgrind --quiet --error-exitcode=99
+
+.PHONY: sanitize
+sanitize: ## Tests of rows and vectors under valgrind: accesses beyond what was allocated (AVX2; valgrind has no AVX-512)
+	@# Pages are mappings, which valgrind knows only as a whole: what it sees is the heap, where rows are staged and gathered to.
+	@if ! command -v valgrind > /dev/null; then echo "sanitize: skipped, valgrind is not installed"; exit 0; fi; \
+	for arch in X86_64 AARCH64; do export CARGO_TARGET_$${arch}_UNKNOWN_LINUX_GNU_RUNNER="$(VALGRIND)"; done; \
+	$(CARGO) test -p ogee-vector -p ogee-row --lib
+
+.PHONY: check-targets
+check-targets: ## The engine crates compile for 64-bit ARM, for each target that rustup has installed
+	@for target in aarch64-unknown-linux-gnu aarch64-apple-darwin; do \
+		if ! rustup target list --installed | grep -qx $$target; then echo "check-targets: $$target skipped, it is not installed"; continue; fi; \
+		$(CARGO) check --target $$target -p ogee-memory -p ogee-vector -p ogee-row -p ogee-scheduler -p ogee-exec -p ogee-scan || exit 1; \
+	done
+
 .PHONY: loom
 loom: ## Model checks of pinning, eviction and scheduling
 	$(LOOM) $(CARGO) test --release -p ogee-memory --test 'loom*'

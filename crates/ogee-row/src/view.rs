@@ -32,7 +32,7 @@ impl RowView {
     /// The value that a view of an array over `buffers` stands for: it points into them.
     ///
     /// # Panics
-    /// If the view is none over these buffers.
+    /// If the view is none over these buffers: all its bytes must be there.
     #[inline(always)]
     pub fn of_array(view: u128, buffers: &[Buffer]) -> Self {
         let value = Self(view);
@@ -40,7 +40,7 @@ impl RowView {
             return value;
         }
         let (buffer, offset) = ((view >> 64) as u32 as usize, (view >> 96) as usize);
-        value.with_pointer(buffers[buffer][offset..].as_ptr())
+        value.with_pointer(buffers[buffer][offset..][..value.len()].as_ptr())
     }
 
     /// Length of the value in bytes.
@@ -141,5 +141,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "out of range")]
+    fn a_view_that_ends_beyond_its_buffer_is_refused() {
+        let buffers = [Buffer::from(vec![b'x'; 20])];
+        let view = |len: u128, offset: u128| len | offset << 96;
+        assert_eq!(RowView::of_array(view(16, 4), &buffers).len(), 16);
+        let _ = RowView::of_array(view(16, 5), &buffers);
     }
 }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     ExecError, Expr,
-    sort::{ENTRY_BYTES, RowBases, prefixes},
+    sort::{ENTRY_BYTES, PAGES_MAX, RowBases, prefixes},
 };
 
 /// A comparison of a value of the build rows with one of the probe rows. Equal values are candidates, whether the comparison takes them or not.
@@ -55,6 +55,15 @@ const BATCH_ROWS: usize = 2048;
 /// Of an entry, the part that is a prefix of a key: the rest says where the row is.
 fn key(entry: u128) -> u128 {
     entry >> 32
+}
+
+/// Entries have room for the numbers of so many pages: a larger one would be taken for that of another page.
+fn check_pages(pages: usize) -> Result<(), ExecError> {
+    if pages <= PAGES_MAX {
+        return Ok(());
+    }
+    let message = "a join by comparisons takes at most 64 GiB of rows on its build side; filter them, or join by an equality as well";
+    Err(ExecError::Foreign(message.into()))
 }
 
 /// Rows of the build side in order.
@@ -92,6 +101,7 @@ impl RangeTable {
     /// When memory runs out.
     pub(crate) fn new(plan: &JoinPlan, memory: &Arc<BufferManager>, pages: &[PinnedRows]) -> Result<Self, ExecError> {
         let keys = plan.spec.ranges.as_ref().expect("a join by comparisons");
+        check_pages(pages.len())?;
         let rows = pages.iter().map(PinnedRows::len).sum::<usize>();
         let bases = RowBases::new(pages, plan.build.layout.width());
         let has_maxima = keys.upper.is_some() && keys.lower.is_some() && !keys.same;
@@ -262,4 +272,16 @@ pub(crate) struct Span {
     pub(crate) row: u32,
     pub(crate) at: usize,
     pub(crate) end: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_cannot_be_numbered_are_refused() {
+        check_pages(PAGES_MAX).expect("the last has the highest number");
+        assert!(check_pages(PAGES_MAX + 1).is_err_and(|error| error.to_string().contains("64 GiB")));
+        assert_ne!(RowBases::place(PAGES_MAX - 1, 0), RowBases::place(0, 0));
+    }
 }

@@ -30,7 +30,7 @@ use arrow_schema::{DataType, SchemaRef};
 pub use self::run::Wanted;
 use self::source::SortSource;
 pub(crate) use self::{
-    entries::{ENTRY_BYTES, RowBases},
+    entries::{ENTRY_BYTES, PAGES_MAX, RowBases},
     guesses::SortPlans,
     key::prefixes,
     maker::RunMaker,
