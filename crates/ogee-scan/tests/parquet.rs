@@ -32,7 +32,10 @@ use parquet::{
         arrow_reader::{ArrowReaderMetadata, RowSelection, RowSelector},
     },
     basic::Compression,
-    file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
+    file::{
+        metadata::{ParquetMetaDataBuilder, ParquetMetaDataWriter},
+        properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
+    },
 };
 
 fn context(limit: usize) -> ExecContext {
@@ -604,6 +607,56 @@ fn damaged_files_are_errors_that_name_them() {
     std::fs::remove_file(&path).unwrap();
     let error = drive(&roomy(), spec(vec![file.clone()], &numbered_schema()), 1).err().unwrap().to_string();
     assert!(error.contains("damaged.parquet") && error.contains("cannot open the file"), "{error}");
+}
+
+/// A file whose only column chunk has the pages of two, each with its dictionary, one behind the other.
+fn two_dictionaries(path: &Path, batch: &RecordBatch) -> ParquetFile {
+    let properties = row_groups_of(batch.num_rows()).set_dictionary_enabled(true);
+    write(path, &[batch.clone(), batch.clone()], properties);
+    let file = File::open(path).unwrap();
+    let metadata = ArrowReaderMetadata::load(&file, Default::default()).unwrap().metadata().as_ref().clone();
+    let groups = metadata.row_groups();
+    let (first, second) = (groups[0].column(0), groups[1].column(0));
+    let (start, len) = first.byte_range();
+    assert_eq!(second.byte_range().0, start + len, "nothing is in between");
+    let column = first
+        .clone()
+        .into_builder()
+        .set_num_values(2 * first.num_values())
+        .set_total_compressed_size(first.compressed_size() + second.compressed_size())
+        .set_total_uncompressed_size(first.uncompressed_size() + second.uncompressed_size())
+        .clear_statistics()
+        .set_column_index_offset(None)
+        .set_column_index_length(None)
+        .set_offset_index_offset(None)
+        .set_offset_index_length(None)
+        .build()
+        .unwrap();
+    let group = groups[0].clone().into_builder().set_num_rows(2 * groups[0].num_rows());
+    let group = group.set_column_metadata(vec![column]).build().unwrap();
+    let pages_end = usize::try_from(second.byte_range().0 + second.byte_range().1).unwrap();
+    let metadata = ParquetMetaDataBuilder::new(metadata.file_metadata().clone()).add_row_group(group).build();
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes.truncate(pages_end);
+    ParquetMetaDataWriter::new(&mut bytes, &metadata).finish().unwrap();
+    std::fs::write(path, bytes).unwrap();
+    listed(path)
+}
+
+#[test]
+fn a_second_dictionary_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = |rows: i64| (0..rows).map(|row| format!("a value that is not inlined, {}", row % 50));
+    let columns: [ArrayRef; 2] = [
+        Arc::new(StringViewArray::from_iter_values(texts(1000))),
+        Arc::new(Int64Array::from_iter_values((0..1000).map(|row| row % 50))),
+    ];
+    for (at, column) in columns.into_iter().enumerate() {
+        let batch = RecordBatch::try_from_iter([("column", column)]).unwrap();
+        let file = two_dictionaries(&dir.path().join(format!("second{at}.parquet")), &batch);
+        let error = drive(&roomy(), spec(vec![file], &batch.schema()), 1).err().unwrap().to_string();
+        assert!(error.contains("second dictionary") && error.contains(&format!("second{at}.parquet")), "{error}");
+    }
 }
 
 /// Strings that do not compress, in pages of about `page` bytes.

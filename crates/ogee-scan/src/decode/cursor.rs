@@ -72,6 +72,8 @@ pub(super) struct PageCursor {
     behind: usize,
     /// Whether the dictionary waits for a page of codes.
     defers: bool,
+    /// The column chunk's dictionary was met; it has one at most, and views into it are made.
+    has_dictionary: bool,
     /// The dictionary's page as it was read, while it waits.
     waiting: Option<Waiting>,
 }
@@ -151,6 +153,7 @@ impl PageCursor {
             values: Values::Plain(0),
             behind: 0,
             defers: few,
+            has_dictionary: false,
             waiting: None,
         }
     }
@@ -247,6 +250,9 @@ impl PageCursor {
         };
         if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY) {
             return Err(damaged("a dictionary that is not plain"));
+        }
+        if std::mem::replace(&mut self.has_dictionary, true) {
+            return Err(damaged("a column has a second dictionary in one row group"));
         }
         let page = Waiting { bytes: buf, values: num_values as usize, granted: self.chunk.granted() };
         if self.defers {
