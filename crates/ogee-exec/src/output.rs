@@ -36,6 +36,8 @@ struct State {
     /// Rows of ranges whose turn has not come, and how many there may be.
     ahead: usize,
     ahead_max: usize,
+    /// Bytes of all chunks.
+    bytes: usize,
     /// There was no memory for a chunk that waits: none but that whose turn it is may come until the consumer has nothing left to read.
     is_beyond_memory: bool,
     /// Set once, when the query has ended and its lanes hold nothing any more.
@@ -61,8 +63,13 @@ impl State {
     }
 
     /// Whether a lane with rows of the range whose turn it is may go on.
-    fn has_room(&self, capacity: usize) -> bool {
-        self.len() < if self.is_beyond_memory { 1 } else { capacity }
+    fn has_room(&self, shared: &Shared) -> bool {
+        self.len() < if self.is_full(shared) { 1 } else { shared.capacity }
+    }
+
+    /// Whether chunks take so much that one at a time is enough.
+    fn is_full(&self, shared: &Shared) -> bool {
+        self.is_beyond_memory || self.bytes >= shared.memory.limit() / SHARE
     }
 
     /// Passes the turn on from the first range, which has ended and has no chunks left.
@@ -78,6 +85,7 @@ impl State {
         let mut turned = false;
         while let Some(range) = self.ranges.front_mut() {
             if let Some(waiting) = range.chunks.pop_front() {
+                self.bytes -= waiting.bytes;
                 return (Some(waiting.chunk), turned);
             }
             if !range.ended {
@@ -95,6 +103,9 @@ struct Shared {
     memory: Arc<BufferManager>,
     state: Mutex<State>,
 }
+
+/// Of the memory limit, an output may keep one part in so many, beside a chunk for each lane.
+const SHARE: usize = 16;
 
 /// Whom the memory of chunks in outputs is promised to.
 const CONSUMER: &str = "output";
@@ -140,7 +151,7 @@ impl RangedOutput for Shared {
         while state.ranges.front().is_some_and(|front| front.ended && front.chunks.is_empty()) {
             state.turn();
         }
-        state.abandoned || range == state.first || (state.ahead < state.ahead_max && !state.is_beyond_memory)
+        state.abandoned || range == state.first || (state.ahead < state.ahead_max && !state.is_full(self))
     }
 
     fn set_ahead(&self, rows: usize) {
@@ -200,7 +211,7 @@ impl Sink for OutputSink {
 
     fn ready(&self) -> bool {
         let state = self.shared.state.lock();
-        state.abandoned || state.has_room(self.shared.capacity)
+        state.abandoned || state.has_room(&self.shared)
     }
 
     fn local(&self, _ctx: &ExecContext, lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
@@ -266,6 +277,7 @@ impl SinkLocal for OutputLocal {
                 state.ahead += waiting.chunk.len();
             }
             state.is_beyond_memory |= waiting.is_beyond_memory();
+            state.bytes += waiting.bytes;
             state.range(range).chunks.push_back(waiting);
             if ahead { None } else { state.consumer.take() }
         };
@@ -295,11 +307,13 @@ impl OutputStream {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, ExecError>>> {
         let (poll, producer) = {
             let mut state = self.shared.state.lock();
+            let was_full = state.is_full(&self.shared);
             let (chunk, turned) = state.pop();
             if let Some(chunk) = chunk {
-                let has_memory = state.len() == 0 && std::mem::take(&mut state.is_beyond_memory);
+                state.is_beyond_memory &= state.len() > 0;
+                let has_room = was_full && (state.len() == 0 || !state.is_full(&self.shared));
                 // Lanes that found the output full go on when half of it is drained, not at every chunk.
-                let wake = turned || has_memory || state.len() == self.shared.capacity / 2;
+                let wake = turned || has_room || state.len() == self.shared.capacity / 2;
                 (Poll::Ready(Some(Ok(chunk))), state.producer.clone().filter(|_| wake))
             } else {
                 match &mut state.ended {
@@ -334,7 +348,7 @@ impl Drop for OutputStream {
             let mut state = self.shared.state.lock();
             state.abandoned = true;
             state.ranges.clear();
-            state.ahead = 0;
+            (state.ahead, state.bytes) = (0, 0);
             if state.ended.is_some() {
                 return;
             }

@@ -23,7 +23,7 @@ use ogee_memory::{BufferManager, MemoryConfig, Reservation};
 use ogee_scheduler::{Scheduler, TaskContext};
 use ogee_vector::Chunk;
 
-const LIMIT: usize = 64 << 20;
+const LIMIT: usize = 512 << 20;
 const CHUNK_BYTES: usize = 4 << 20;
 const CHUNKS: usize = 100;
 const ROWS: usize = CHUNK_BYTES / 8;
