@@ -3,30 +3,12 @@
 //!
 //! Not here: who is woken when there is room.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, cast::AsArray};
-use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use ogee_memory::{BufferManager, Reservation};
 use ogee_vector::Chunk;
-
-/// Sizes of arrays of which some share buffers; those are counted once.
-#[derive(Default)]
-pub(crate) struct SharedBytes(HashSet<*const u8>);
-
-impl SharedBytes {
-    /// Bytes of `values` that no array before has.
-    pub(crate) fn add(&mut self, values: &ArrayRef) -> usize {
-        let shared: &[Buffer] = match values.data_type() {
-            DataType::Utf8View => values.as_string_view().data_buffers(),
-            DataType::BinaryView => values.as_binary_view().data_buffers(),
-            _ => return values.get_array_memory_size(),
-        };
-        let new = shared.iter().filter(|buffer| self.0.insert(buffer.as_ptr())).map(Buffer::capacity);
-        size_of::<u128>() * values.len() + new.sum::<usize>()
-    }
-}
 
 /// Bytes of the values of `chunk`: of what it refers to, the rest is somebody else's, such as that of the pages that its columns are slices of.
 pub(crate) fn chunk_bytes(chunk: &Chunk) -> usize {

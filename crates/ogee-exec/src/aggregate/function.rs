@@ -97,7 +97,7 @@ pub struct GroupingSet {
 }
 
 /// What comes in and what goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateMode {
     /// Rows in, results out.
     Single,

@@ -1,12 +1,16 @@
 //! Values of a window function that wait for their rows.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
-use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_array::{Array, ArrayRef, UInt32Array, cast::AsArray};
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use arrow_select::{concat::concat, take::take};
 
-use crate::{ExecError, waiting::SharedBytes};
+use crate::ExecError;
 
 enum Part {
     /// A value for each row.
@@ -34,10 +38,19 @@ impl Results {
 
     /// Bytes that the values take; what several parts share is counted once.
     pub(crate) fn bytes(&self) -> usize {
-        let mut shared = SharedBytes::default();
+        let mut counted = HashSet::new();
+        let mut bytes = |values: &ArrayRef| {
+            let shared: &[Buffer] = match values.data_type() {
+                DataType::Utf8View => values.as_string_view().data_buffers(),
+                DataType::BinaryView => values.as_binary_view().data_buffers(),
+                _ => return values.get_array_memory_size(),
+            };
+            let new = shared.iter().filter(|buffer| counted.insert(buffer.as_ptr())).map(Buffer::capacity);
+            size_of::<u128>() * values.len() + new.sum::<usize>()
+        };
         let parts = self.parts.iter().map(|part| match part {
-            Part::Rows(values) => shared.add(values),
-            Part::Runs { values, counts, .. } => shared.add(values) + counts.capacity() * 8,
+            Part::Rows(values) => bytes(values),
+            Part::Runs { values, counts, .. } => bytes(values) + counts.capacity() * 8,
         });
         parts.sum()
     }
