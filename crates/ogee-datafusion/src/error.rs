@@ -229,6 +229,12 @@ pub(crate) fn to_datafusion(error: impl Into<ExecError>) -> DataFusionError {
 
 /// A DataFusion error as the engine carries it.
 pub(crate) fn to_exec(error: DataFusionError) -> ExecError {
+    // Who is to take fewer rows must see it, whatever says where it happened.
+    if let DataFusionError::External(inner) = error.find_root()
+        && let Some(ExecError::Grown { bytes }) = inner.downcast_ref()
+    {
+        return ExecError::Grown { bytes: *bytes };
+    }
     match error {
         DataFusionError::External(inner) => match inner.downcast::<ExecError>() {
             Ok(exec) => *exec,

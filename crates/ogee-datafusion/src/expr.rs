@@ -18,19 +18,22 @@ use datafusion::{
     error::Result,
     logical_expr::Operator,
     physical_expr::{
-        PhysicalExpr,
+        PhysicalExpr, ScalarFunctionExpr,
         expressions::{BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr},
         split_conjunction,
     },
     physical_expr_common::physical_expr::is_volatile,
 };
-use ogee_exec::{CompareOp, DecimalArithmetic, DecimalOp, ExecError, Expr, ForeignExpr, Like};
+use ogee_exec::{
+    CompareOp, DecimalArithmetic, DecimalOp, ExecError, Expr, ForeignExpr, Growth, Like, PART_BYTES, value_bytes,
+};
 use ogee_vector::{normalize_array, normalize_type};
 
 use crate::{
     decimals,
     error::{to_datafusion, to_exec},
     floats::in_one_form,
+    growing,
 };
 
 /// `expr` over rows of `input` (declared types), as the engine evaluates it for its value.
@@ -204,8 +207,81 @@ fn foreign(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Expr> {
         .collect();
     let (is_volatile, can_fail) = (is_volatile(expr), can_fail(expr));
     let schema = Arc::new(Schema::new(fields));
+    let growth = Bound::of(&reindexed, &schema)?;
     let expr = in_one_form(reindexed, &schema)?;
-    Ok(Expr::Foreign(Arc::new(Foreign { expr, columns, declared, schema, is_volatile, can_fail })))
+    Ok(Expr::Foreign(Arc::new(Foreign { expr, columns, declared, schema, is_volatile, can_fail, growth })))
+}
+
+/// What an expression makes on the way to its values, at most, by the size of what it reads: text and lists are put together of others, and constants are
+/// written out for each row.
+#[derive(Debug, Default)]
+struct Bound {
+    /// Bytes of constants, for each row.
+    constants: usize,
+    /// How often columns of no fixed size are read.
+    reads: Vec<usize>,
+    /// There are functions that say themselves how large their values are.
+    looks_ahead: bool,
+}
+
+/// Bytes of a constant that it does no harm to have once for each row of a chunk.
+const SMALL_CONSTANT_BYTES: usize = 1 << 10;
+
+impl Bound {
+    /// Of `expr`, over columns of `input`.
+    fn of(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Self> {
+        let mut bound = Self { reads: vec![0; input.fields().len()], ..Self::default() };
+        let mut makes = false;
+        bound.visit(expr, input, &mut makes)?;
+        if !makes {
+            bound.reads.fill(0);
+        }
+        Ok(bound)
+    }
+
+    /// Counts what `expr` reads; whether it, or a part of it, is a text or list that is not there yet, to `makes`.
+    fn visit(&mut self, expr: &Arc<dyn PhysicalExpr>, input: &Schema, makes: &mut bool) -> Result<()> {
+        if let Some(column) = expr.downcast_ref::<Column>() {
+            self.reads[column.index()] += usize::from(is_of_any_size(input.field(column.index()).data_type()));
+            return Ok(());
+        }
+        *makes |= is_of_any_size(&expr.data_type(input)?);
+        let call = expr.downcast_ref::<ScalarFunctionExpr>();
+        self.looks_ahead |= call.is_some_and(|call| growing::looks_ahead(call.fun()));
+        // These have kernels for constants.
+        let compares = expr.downcast_ref::<LikeExpr>().is_some()
+            || expr.downcast_ref::<InListExpr>().is_some()
+            || expr.downcast_ref::<BinaryExpr>().is_some_and(|binary| binary.op().supports_propagation());
+        for child in expr.children() {
+            let bytes = match child.downcast_ref::<Literal>() {
+                Some(literal) => literal.value().size(),
+                None => {
+                    self.visit(child, input, makes)?;
+                    child.downcast_ref().and_then(growing::constant_bytes).unwrap_or(0)
+                }
+            };
+            if bytes > SMALL_CONSTANT_BYTES && !compares {
+                self.constants = self.constants.saturating_add(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn may_grow(&self) -> bool {
+        self.looks_ahead || self.constants > 0 || self.reads.iter().any(|&reads| reads > 0)
+    }
+
+    /// Bytes for `rows` rows of `columns`.
+    fn bytes(&self, columns: &[ArrayRef], rows: usize) -> usize {
+        let read = |(&reads, column): (&usize, &ArrayRef)| if reads > 0 { reads * value_bytes(column) } else { 0 };
+        // Of one row they are not written out, and what is computed says itself what it takes.
+        let constants = if rows > 1 { self.constants.saturating_mul(rows) } else { 0 };
+        self.reads.iter().zip(columns).map(read).sum::<usize>().saturating_add(constants)
+    }
+}
+
+fn is_of_any_size(data_type: &DataType) -> bool {
+    data_type.primitive_width().is_none() && !matches!(data_type, DataType::Boolean | DataType::Null)
 }
 
 /// Whether some values may make `expr` fail. Comparisons, lists and what connects them take every value; of all else nothing is known.
@@ -234,6 +310,7 @@ struct Foreign {
     schema: SchemaRef,
     is_volatile: bool,
     can_fail: bool,
+    growth: Bound,
 }
 
 impl ForeignExpr for Foreign {
@@ -249,7 +326,17 @@ impl ForeignExpr for Foreign {
         self.can_fail
     }
 
+    fn may_grow(&self) -> bool {
+        self.growth.may_grow()
+    }
+
     fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, ExecError> {
+        if Growth::current() == Growth::InParts {
+            let bytes = self.growth.bytes(columns, rows);
+            if bytes > PART_BYTES {
+                return Err(ExecError::Grown { bytes });
+            }
+        }
         let columns = columns
             .iter()
             .zip(&self.declared)

@@ -14,7 +14,7 @@ use datafusion::{
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
-use crate::checkpoint;
+use crate::{checkpoint, growing};
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
@@ -40,7 +40,7 @@ impl OptimizerRule for Guarded {
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         checkpoint::check()?;
         match config.function_registry() {
-            Some(_) => self.rule.rewrite(plan, config),
+            Some(_) => growing::while_planning(|| self.rule.rewrite(plan, config)),
             None => Ok(Transformed::no(plan)),
         }
     }

@@ -48,6 +48,7 @@ mod fresh_schemas;
 mod functions;
 mod grouping_keys;
 mod grouping_limit;
+mod growing;
 mod guarded_rules;
 mod implicit_keys;
 mod in_lists;

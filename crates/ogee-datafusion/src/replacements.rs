@@ -9,6 +9,8 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, hash_map::Entry},
+    fmt,
+    hash::{Hash, Hasher},
     sync::Arc,
 };
 
@@ -18,22 +20,49 @@ use datafusion::{
         compute::cast,
         datatypes::DataType,
     },
-    common::{Result, ScalarValue, exec_datafusion_err, exec_err},
+    common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, exec_err},
     functions::regex::regexp_replace,
     logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature},
 };
+use ogee_exec::{Growth, PART_BYTES};
+use ogee_memory::BufferManager;
 use regex::{CaptureLocations, Captures, NoExpand, Regex, RegexBuilder, Replacer};
 
-/// To register in a session, instead of DataFusion's.
-pub(crate) fn function() -> ScalarUDF {
+use crate::growing;
+
+/// To register in a session, instead of DataFusion's; what it makes is promised memory of `memory`.
+pub(crate) fn function(memory: &Arc<BufferManager>) -> ScalarUDF {
     let inner = regexp_replace();
-    ScalarUDF::new_from_impl(RegexpReplace { signature: inner.signature().clone(), inner })
+    ScalarUDF::new_from_impl(RegexpReplace { signature: inner.signature().clone(), inner, memory: Arc::clone(memory) })
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// What the function is called.
+pub(crate) const NAME: &str = "regexp_replace";
+
 struct RegexpReplace {
     inner: Arc<ScalarUDF>,
     signature: Signature,
+    memory: Arc<BufferManager>,
+}
+
+impl fmt::Debug for RegexpReplace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAME)
+    }
+}
+
+impl PartialEq for RegexpReplace {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner == other.inner
+    }
+}
+
+impl Eq for RegexpReplace {}
+
+impl Hash for RegexpReplace {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
 }
 
 impl ScalarUDFImpl for RegexpReplace {
@@ -60,7 +89,7 @@ impl ScalarUDFImpl for RegexpReplace {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if is_scalar { 1 } else { args.number_rows };
-        let replaced = replaced(&args.args, rows)?;
+        let replaced = replaced(&args.args, rows, &self.memory)?;
         let replaced = cast(&replaced, args.return_field.data_type())?;
         Ok(match is_scalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&replaced, 0)?),
@@ -70,25 +99,25 @@ impl ScalarUDFImpl for RegexpReplace {
 }
 
 /// An argument: a text for all rows, or one for each.
-struct Texts {
+pub(crate) struct Texts {
     texts: StringViewArray,
     is_constant: bool,
 }
 
 impl Texts {
-    fn of(arg: &ColumnarValue, rows: usize) -> Result<Self> {
+    pub(crate) fn of(arg: &ColumnarValue, rows: usize) -> Result<Self> {
         let is_constant = matches!(arg, ColumnarValue::Scalar(_));
         let texts = cast(&arg.to_array(if is_constant { 1 } else { rows })?, &DataType::Utf8View)?;
         Ok(Self { texts: texts.as_string_view().clone(), is_constant })
     }
 
-    fn at(&self, row: usize) -> Option<&str> {
+    pub(crate) fn at(&self, row: usize) -> Option<&str> {
         let row = if self.is_constant { 0 } else { row };
         self.texts.is_valid(row).then(|| self.texts.value(row))
     }
 }
 
-fn replaced(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
+fn replaced(args: &[ColumnarValue], rows: usize, memory: &Arc<BufferManager>) -> Result<ArrayRef> {
     let args = args.iter().map(|arg| Texts::of(arg, rows)).collect::<Result<Vec<_>>>()?;
     let [texts, patterns, replacements, flags @ ..] = args.as_slice() else {
         return exec_err!("regexp_replace takes a text, a pattern, a replacement, and flags or none");
@@ -102,6 +131,20 @@ fn replaced(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
     // What is the same for all rows is made once.
     let is_constant = args[1..].iter().all(|arg| arg.is_constant);
     let mut made: Option<(Pattern, Rewrite)> = None;
+    // Of the rows so far; what is promised of that.
+    let (mut bytes, mut promised, mut promises) = (0, 0, Vec::new());
+    let mut promise = |row: usize, text: &str, pattern: &Pattern, rewrite: &Rewrite| {
+        bytes += pattern.bytes(text, rewrite);
+        if bytes - promised > PART_BYTES as u128 {
+            let in_parts = rows > 1 && Growth::current() == Growth::InParts;
+            promises.push(match in_parts {
+                true => growing::promise(memory, NAME, bytes * rows as u128 / (row as u128 + 1), rows)?,
+                false => growing::promise(memory, NAME, bytes - promised, 1)?,
+            });
+            promised = bytes;
+        }
+        Ok::<_, DataFusionError>(())
+    };
     for row in 0..rows {
         let flags = flags(row)?;
         let (Some(text), Some(pattern), Some(replacement)) = (texts.at(row), patterns.at(row), replacements.at(row))
@@ -118,6 +161,7 @@ fn replaced(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
                     none.insert((pattern, rewrite))
                 }
             };
+            promise(row, text, pattern, rewrite)?;
             replaced.append_value(pattern.replaced(text, rewrite));
             continue;
         }
@@ -126,6 +170,7 @@ fn replaced(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
             Entry::Vacant(new) => new.insert(Pattern::new(pattern, flags)?),
         };
         let rewrite = Rewrite::new(replacement, pattern)?;
+        promise(row, text, pattern, &rewrite)?;
         replaced.append_value(pattern.replaced(text, &rewrite));
     }
     Ok(Arc::new(replaced.finish()))
@@ -171,6 +216,20 @@ impl Pattern {
         let first = begin.and_then(|begin| compiled(begin).ok()).filter(|first| first.captures_len() == 2);
         let first = first.map(|regex| First { groups: regex.capture_locations(), regex });
         Ok(Self { regex, all, first })
+    }
+
+    /// What [`Self::replaced`] takes, at most.
+    fn bytes(&self, text: &str, rewrite: &Rewrite) -> u128 {
+        let of_texts = |part: &Part| if let Part::Text(text) = part { text.len() } else { 0 };
+        let by: usize = rewrite.parts.iter().map(of_texts).sum();
+        let groups = rewrite.parts.iter().filter(|part| matches!(part, Part::Group(_))).count();
+        let many = if self.all { text.len() + 1 } else { 1 };
+        let most = text.len() as u128 * (1 + groups as u128) + many as u128 * by as u128;
+        if most <= PART_BYTES as u128 || !self.all {
+            return most;
+        }
+        let matches = self.regex.find_iter(text).count();
+        text.len() as u128 * (1 + groups as u128) + matches as u128 * by as u128
     }
 
     fn replaced<'t>(&mut self, text: &'t str, rewrite: &Rewrite) -> Cow<'t, str> {

@@ -74,6 +74,7 @@ use crate::{
     fresh_schemas::with_fresh_schemas,
     functions::functions,
     grouping_keys::GroupingKeys,
+    growing,
     guarded_rules::guarded,
     implicit_keys,
     in_lists::InLists,
@@ -315,7 +316,7 @@ impl Session {
         context.register_udf(choices::coalesce());
         context.register_udf(named_cast());
         context.register_udf(quantified::function());
-        context.register_udf(replacements::function());
+        context.register_udf(replacements::function(engine.memory()));
         context.register_udf(maps::map_extract());
         let scalar_functions = numbers::functions()
             .into_iter()
@@ -325,6 +326,7 @@ impl Session {
             .chain(letters::functions())
             .chain(times::functions());
         scalar_functions.for_each(|function| context.register_udf(function));
+        growing::register(&context, engine.memory())?;
         times::aggregates().into_iter().for_each(|function| context.register_udaf(function));
         context.add_analyzer_rule(Arc::new(OuterTypes));
         context.add_analyzer_rule(Arc::new(RecursiveReads));

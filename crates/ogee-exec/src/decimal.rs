@@ -91,6 +91,10 @@ impl DecimalArithmetic {
         })
     }
 
+    pub(crate) fn may_grow(&self) -> bool {
+        self.left.may_grow() || self.right.may_grow()
+    }
+
     pub(crate) fn is_volatile(&self) -> bool {
         self.left.is_volatile() || self.right.is_volatile()
     }

@@ -1,6 +1,6 @@
 //! What can go wrong while a query runs.
 
-use ogee_memory::MemoryError;
+use ogee_memory::{MemoryError, format_bytes};
 use ogee_vector::VectorError;
 
 /// Failure of a running query. The handle stays usable and nothing stays behind.
@@ -36,6 +36,12 @@ pub enum ExecError {
     /// The error that failed the query, seen once more through another handle of it.
     #[error("{0}")]
     Shared(std::sync::Arc<dyn std::error::Error + Send + Sync>),
+    /// Values of several rows would take so much that they are made of fewer rows at a time. Who evaluates the expression does that.
+    #[error("values of an expression would take {}; take fewer rows at a time", format_bytes(*bytes))]
+    Grown {
+        /// Bytes of all values.
+        bytes: usize,
+    },
     /// A subquery that stands for a value has several rows.
     #[error("a scalar subquery returned more than one row; aggregate its rows, or add LIMIT 1")]
     ManyRows,
@@ -65,6 +71,7 @@ impl ExecError {
             Self::Cancelled => "OGEE_X004",
             Self::Panicked { .. } => "OGEE_X005",
             Self::ManyRows => "OGEE_X006",
+            Self::Grown { .. } => "OGEE_X007",
         }
     }
 }

@@ -23,6 +23,12 @@ pub trait ForeignExpr: Send + Sync + fmt::Debug {
     /// Whether there may be values that it fails for.
     fn can_fail(&self) -> bool;
 
+    /// Whether values may be larger than those of its arguments together, or as large. Where [`Growth::InParts`](crate::Growth) says so, it then makes no
+    /// more than [`PART_BYTES`](crate::PART_BYTES) of several rows, but fails with [`ExecError::Grown`].
+    fn may_grow(&self) -> bool {
+        false
+    }
+
     /// Its value for each of `rows` rows of `columns` (those of [`Self::columns`], in that order).
     ///
     /// # Errors
@@ -160,6 +166,18 @@ impl Expr {
         }
     }
 
+    /// Whether its values, or what is made on the way to them, may be large where those of the columns are not: see [`ForeignExpr::may_grow`].
+    pub fn may_grow(&self) -> bool {
+        match self {
+            Self::Column(_) | Self::Literal(_) | Self::Compare { .. } => false,
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::may_grow),
+            Self::NullUnless { value, condition } => value.may_grow() || condition.may_grow(),
+            Self::Like(like) => like.value.may_grow(),
+            Self::Decimal(arithmetic) => arithmetic.may_grow(),
+            Self::Foreign(foreign) => foreign.may_grow(),
+        }
+    }
+
     /// What is known of its values, given what is known of the columns.
     pub fn domain(&self, columns: &[Domain]) -> Domain {
         match self {
@@ -249,11 +267,21 @@ impl Expr {
 /// Of so many rows, one in this many is left when the parts of a disjunction to come are evaluated for those only that are.
 const NARROWED: usize = 4;
 
-/// The value of an expression over one column that has fewer values than rows, such as a dictionary's: evaluated once for each value. `None` where
+/// The value of an expression over one column that has fewer values than rows, such as a dictionary's, or over none: evaluated once for each value. `None` where
 /// there is nothing to spare, or where a value that no row has may be what it fails for.
 fn of_few_values(foreign: &dyn ForeignExpr, chunk: &Chunk) -> Option<Column> {
-    let [column] = foreign.columns() else { return None };
-    if foreign.is_volatile() || !compare::has_few_values(chunk.column(*column)) {
+    if foreign.is_volatile() {
+        return None;
+    }
+    let column = match foreign.columns() {
+        [] if chunk.len() > 1 => {
+            let array = normalize_array(&foreign.evaluate(&[], 1).ok()?).ok()?;
+            return Some(Column { array, selection: Some(ogee_vector::Selection::new(&vec![0; chunk.len()])) });
+        }
+        [column] => column,
+        _ => return None,
+    };
+    if !compare::has_few_values(chunk.column(*column)) {
         return None;
     }
     let Column { array, selection } = chunk.to_column(*column);

@@ -31,6 +31,10 @@ impl Operator for Filter {
         Some(column)
     }
 
+    fn may_grow(&self) -> bool {
+        self.predicate.may_grow()
+    }
+
     fn is_light(&self) -> bool {
         true
     }

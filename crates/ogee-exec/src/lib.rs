@@ -25,6 +25,7 @@ mod like;
 mod limit;
 mod order;
 mod output;
+mod parts;
 mod pipeline;
 mod profile;
 mod project;
@@ -50,6 +51,7 @@ pub use like::Like;
 pub use limit::Limit;
 pub use order::RowOrder;
 pub use output::OutputStream;
+pub use parts::{Growth, PART_BYTES};
 pub use pipeline::{
     Flow, Kept, Operator, OperatorLocal, OperatorStep, Pipeline, RowsExpected, Sink, SinkLocal, Source, SourceLocal,
     SourceStep,
@@ -63,3 +65,4 @@ pub use series::SeriesSource;
 pub use source::{ChannelSender, ChannelSource, ChunksSource};
 pub use union::UnionSource;
 pub use unnest::{EmptyLists, Unnest, UnnestStructs};
+pub use waiting::value_bytes;

@@ -17,7 +17,10 @@ use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::{Chunk, Column, PhysicalType};
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal, waiting::Waiting};
+use crate::{
+    ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal,
+    waiting::{Waiting, chunk_bytes},
+};
 
 /// Chunks of one range of an ordered pipeline.
 #[derive(Default)]
@@ -106,6 +109,9 @@ struct Shared {
 
 /// Of the memory limit, an output may keep one part in so many, beside a chunk for each lane.
 const SHARE: usize = 16;
+
+/// Bytes of rows that an output takes at a time, unless a row has more.
+const PIECE_BYTES: usize = 4 << 20;
 
 /// Whom the memory of chunks in outputs is promised to.
 const CONSUMER: &str = "output";
@@ -212,6 +218,15 @@ impl Sink for OutputSink {
     fn ready(&self) -> bool {
         let state = self.shared.state.lock();
         state.abandoned || state.has_room(&self.shared)
+    }
+
+    /// As many as an output may keep in a few chunks, and no matter how large a chunk of large values is.
+    fn rows_at_a_time(&self, chunk: &Chunk) -> usize {
+        let bytes = chunk_bytes(chunk);
+        if bytes <= PIECE_BYTES {
+            return chunk.len();
+        }
+        (chunk.len() as u128 * PIECE_BYTES as u128 / bytes as u128).max(1) as usize
     }
 
     fn local(&self, _ctx: &ExecContext, lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {

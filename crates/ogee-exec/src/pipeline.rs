@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ExecContext, ExecError, Expr, OpenPipeline, OperatorProfile, Restriction,
+    parts::Parts,
     profile::Part,
     stages::{Moved, Stages, StagesLocal},
 };
@@ -180,6 +181,11 @@ pub trait Operator: Send + Sync {
         false
     }
 
+    /// Whether it evaluates what [`may_grow`](Expr::may_grow), which it does where a chunk begins, before anything else. A chunk then comes in parts.
+    fn may_grow(&self) -> bool {
+        false
+    }
+
     /// Whose rows pass here, if this is no operator but a [`Mark`](crate::Mark).
     fn mark(&self) -> Option<&Arc<OperatorProfile>> {
         None
@@ -261,28 +267,28 @@ impl<F: FnMut(Chunk) -> Chunk + Send> Map for F {
 /// The same as an [`OperatorLocal`].
 pub(crate) struct Mapped<M> {
     map: M,
-    chunk: Option<Chunk>,
+    step: Option<OperatorStep>,
 }
 
 impl<M: Map + 'static> Mapped<M> {
     /// The lane's part of an operator that is `map`.
     pub(crate) fn local(map: M) -> Box<dyn OperatorLocal> {
-        Box::new(Self { map, chunk: None })
+        Box::new(Self { map, step: None })
     }
 }
 
 impl<M: Map> OperatorLocal for Mapped<M> {
     fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
-        self.chunk = Some(chunk);
+        self.step = Some(self.map.map(chunk)?);
         Ok(())
     }
 
     fn next(&mut self) -> Result<OperatorStep, ExecError> {
-        self.chunk.take().map_or(Ok(OperatorStep::Done), |chunk| self.map.map(chunk))
+        Ok(self.step.take().unwrap_or(OperatorStep::Done))
     }
 
     fn drain(&mut self) -> Result<(), ExecError> {
-        self.chunk = None;
+        self.step = None;
         Ok(())
     }
 }
@@ -312,6 +318,16 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// When memory for it is not to be had.
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SinkLocal>, ExecError>;
+
+    /// How many rows of `chunk` it takes at a time, at least one: the others wait in the lane until it is ready again.
+    fn rows_at_a_time(&self, chunk: &Chunk) -> usize {
+        chunk.len()
+    }
+
+    /// Whether it evaluates what [`may_grow`](Expr::may_grow), which it does before anything else. Chunks then come in parts.
+    fn may_grow(&self) -> bool {
+        false
+    }
 
     /// Called once after every lane has combined.
     ///
@@ -397,6 +413,50 @@ enum Lane {
 struct LaneState {
     stages: StagesLocal,
     sink: Box<dyn SinkLocal>,
+    /// Of the chunk that the sink takes, if it evaluates what may grow.
+    parts: Option<Parts>,
+    /// The rows of the last chunk that the sink has not taken.
+    left: Option<Chunk>,
+}
+
+impl LaneState {
+    /// The next chunk for `sink`, and no more of it than it takes at a time.
+    fn next(&mut self, sink: &dyn Sink, task: &TaskContext) -> Result<Moved, ExecError> {
+        let chunk = match self.left.take() {
+            Some(left) => left,
+            None => match self.stages.advance(task)? {
+                Moved::Chunk(chunk) if !chunk.is_empty() => chunk,
+                moved => return Ok(moved),
+            },
+        };
+        let rows = sink.rows_at_a_time(&chunk);
+        if rows >= chunk.len() {
+            return Ok(Moved::Chunk(chunk));
+        }
+        self.left = Some(chunk.slice(rows, chunk.len() - rows));
+        Ok(Moved::Chunk(chunk.slice(0, rows)))
+    }
+}
+
+/// Has `sink` take `chunk`, in `parts` if there are such.
+fn consume(
+    sink: &mut dyn SinkLocal,
+    parts: Option<&mut Parts>,
+    chunk: Chunk,
+    task: &TaskContext,
+) -> Result<Flow, ExecError> {
+    let Some(parts) = parts else { return sink.consume(chunk, task) };
+    parts.begin(chunk);
+    while let Some(flow) = parts.take(|part| sink.consume(part, task))? {
+        if task.is_cancelled() {
+            return Err(ExecError::Cancelled);
+        }
+        if flow == Flow::Stop {
+            parts.clear();
+            return Ok(Flow::Stop);
+        }
+    }
+    Ok(Flow::Continue)
 }
 
 /// A pipeline in execution.
@@ -412,22 +472,25 @@ impl PipelineJob {
     fn start(&self, lane: usize) -> Result<LaneState, ExecError> {
         // The sink first: it may claim memory that the source must then do with less of.
         let sink = self.sink.local(&self.ctx, lane)?;
-        Ok(LaneState { stages: self.stages.local(&self.ctx, lane)?, sink })
+        let parts = self.sink.may_grow().then(|| Parts::new(&self.ctx.memory));
+        Ok(LaneState { stages: self.stages.local(&self.ctx, lane)?, sink, parts, left: None })
     }
 
     /// Runs until the end of the morsel, or until so many chunks came out of it that others should have their turn.
     fn run_morsel(&self, state: &mut LaneState, task: &TaskContext) -> Result<Step, ExecError> {
-        let LaneState { stages, sink } = state;
         for _ in 0..CHUNKS_BEFORE_YIELD {
             // Before a chunk is made, wherever in the pipeline: nobody has to keep what the sink has no room for.
             if !self.sink.ready() {
                 return Ok(Step::Blocked);
             }
-            match stages.advance(task)? {
+            match state.next(&*self.sink, task)? {
                 Moved::Chunk(chunk) => {
+                    let LaneState { stages, sink, parts, left } = &mut *state;
                     let full = !chunk.is_empty()
-                        && stages.profile.timed(Part::Sink, || sink.consume(chunk, task))? == Flow::Stop;
+                        && stages.profile.timed(Part::Sink, || consume(&mut **sink, parts.as_mut(), chunk, task))?
+                            == Flow::Stop;
                     if full {
+                        *left = None;
                         self.stages.stop();
                     }
                 }

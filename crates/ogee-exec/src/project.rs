@@ -46,6 +46,10 @@ impl Operator for Project {
         true
     }
 
+    fn may_grow(&self) -> bool {
+        self.exprs.iter().any(Expr::may_grow)
+    }
+
     fn is_light(&self) -> bool {
         self.exprs.iter().all(|expr| matches!(expr, Expr::Column(_)))
     }

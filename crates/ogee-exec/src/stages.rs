@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ExecContext, ExecError, Operator, OperatorLocal, OperatorProfile, OperatorStep, Source, SourceLocal, SourceStep,
+    parts::Parts,
     profile::{LaneProfile, Marks, Part},
 };
 
@@ -111,7 +112,9 @@ impl Stages {
         let profile = LaneProfile::new(operators.len(), ctx.takes_times);
         let (feeds, source) = &self.stages[stage];
         let (at, open) = (At::Running(source.local(ctx, lane)?), *feeds);
-        Ok(StagesLocal { stages: Arc::clone(self), ctx: ctx.clone(), lane, stage, at, operators, open, profile })
+        let parts = self.operators.iter().map(|operator| operator.may_grow().then(|| Parts::new(&ctx.memory)));
+        let parts = parts.collect();
+        Ok(StagesLocal { stages: Arc::clone(self), ctx: ctx.clone(), lane, stage, at, operators, parts, open, profile })
     }
 }
 
@@ -123,6 +126,8 @@ pub(crate) struct StagesLocal {
     stage: usize,
     at: At,
     operators: Vec<Box<dyn OperatorLocal>>,
+    /// Of the chunk that came last to an operator that evaluates what may grow: the rows that it has not begun with.
+    parts: Vec<Option<Parts>>,
     /// The operators from the one that the stage feeds first up to this one, not included, have each begun with a chunk of the one before.
     open: usize,
     pub(crate) profile: LaneProfile,
@@ -163,19 +168,21 @@ impl StagesLocal {
             let stopped = self.stages.stopped.load(Ordering::Relaxed);
             if self.open < stopped {
                 // Somebody behind the last of them wants no more rows. What the one that said so has begun with it gives: others count on that.
-                self.open = feeds;
+                self.close(feeds);
             }
             let chunk = if self.open > feeds {
                 let last = self.open - 1;
                 match self.profile.timed(Part::Operator(last), || self.operators[last].next())? {
                     OperatorStep::Chunk(chunk) => chunk,
                     OperatorStep::Done => {
-                        self.open -= 1;
+                        if !self.begin(last, None)? {
+                            self.open = last;
+                        }
                         continue;
                     }
                     OperatorStep::Stop => {
                         self.stages.stop_before(self.open);
-                        self.open -= 1;
+                        self.close(last);
                         continue;
                     }
                 }
@@ -199,14 +206,31 @@ impl StagesLocal {
                 }
             };
             self.profile.passes(self.open, chunk.len());
-            match self.operators.get_mut(self.open).filter(|_| !chunk.is_empty()) {
-                Some(operator) => {
-                    self.profile.timed(Part::Operator(self.open), || operator.begin(chunk))?;
-                    self.open += 1;
-                }
-                None => return Ok(Moved::Chunk(chunk)),
+            if chunk.is_empty() || self.open == self.operators.len() {
+                return Ok(Moved::Chunk(chunk));
             }
+            self.begin(self.open, Some(chunk))?;
+            self.open += 1;
         }
+    }
+
+    /// Has operator `at` begin with `chunk`, or with the next part of the chunk that came before. False if no part is left.
+    fn begin(&mut self, at: usize, chunk: Option<Chunk>) -> Result<bool, ExecError> {
+        let (operator, profile) = (&mut self.operators[at], &mut self.profile);
+        let Some(parts) = &mut self.parts[at] else {
+            let Some(chunk) = chunk else { return Ok(false) };
+            return profile.timed(Part::Operator(at), || operator.begin(chunk)).map(|()| true);
+        };
+        if let Some(chunk) = chunk {
+            parts.begin(chunk);
+        }
+        profile.timed(Part::Operator(at), || Ok(parts.take(|part| operator.begin(part))?.is_some()))
+    }
+
+    /// Of the chunks that operators from number `end` on have begun with, nothing more is wanted.
+    fn close(&mut self, end: usize) {
+        self.parts[end..].iter_mut().flatten().for_each(Parts::clear);
+        self.open = end;
     }
 
     /// Hands over what was counted: whenever the lane pauses.

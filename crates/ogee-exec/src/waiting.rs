@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, cast::AsArray};
+use arrow_array::{Array, ArrayRef, GenericByteViewArray, cast::AsArray, types::ByteViewType};
 use arrow_schema::DataType;
 use ogee_memory::{BufferManager, Reservation};
-use ogee_vector::Chunk;
+use ogee_vector::{Chunk, ColumnRef};
 
-/// Bytes of the values of `chunk`: of what it refers to, the rest is somebody else's, such as that of the pages that its columns are slices of.
-pub(crate) fn chunk_bytes(chunk: &Chunk) -> usize {
-    let bytes = |values: &ArrayRef| match values.data_type() {
+/// Bytes of `values`: of what they refer to, the rest is somebody else's, such as that of the pages that they are slices of.
+pub fn value_bytes(values: &ArrayRef) -> usize {
+    match values.data_type() {
         DataType::Utf8View => size_of::<u128>() * values.len() + values.as_string_view().total_buffer_bytes_used(),
         DataType::BinaryView => size_of::<u128>() * values.len() + values.as_binary_view().total_buffer_bytes_used(),
         other => match other.primitive_width() {
@@ -20,8 +20,27 @@ pub(crate) fn chunk_bytes(chunk: &Chunk) -> usize {
             // Lists may share the elements of others: rather too much than too little.
             None => values.to_data().get_slice_memory_size().unwrap_or_else(|_| values.get_array_memory_size()),
         },
+    }
+}
+
+/// Bytes of the values of `chunk`, of which each counts as often as there are rows that have it.
+pub(crate) fn chunk_bytes(chunk: &Chunk) -> usize {
+    let bytes = |column: ColumnRef<'_>| {
+        let ColumnRef { array, selection } = column;
+        let Some(rows) = selection else { return value_bytes(array) };
+        match array.data_type() {
+            DataType::Utf8View => bytes_of_rows(array.as_string_view(), rows),
+            DataType::BinaryView => bytes_of_rows(array.as_binary_view(), rows),
+            _ => (value_bytes(array) as u128 * rows.len() as u128).div_ceil(array.len().max(1) as u128) as usize,
+        }
     };
-    (0..chunk.num_columns()).map(|column| bytes(chunk.column(column).array)).sum()
+    (0..chunk.num_columns()).map(|column| bytes(chunk.column(column))).sum()
+}
+
+fn bytes_of_rows<T: ByteViewType>(values: &GenericByteViewArray<T>, rows: &[u32]) -> usize {
+    // The length of a value is what its view begins with.
+    let of = |&row: &u32| size_of::<u128>() + values.views()[row as usize] as u32 as usize;
+    rows.iter().map(of).sum()
 }
 
 /// A chunk that waits, with its memory or its share of it.

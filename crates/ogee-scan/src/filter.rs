@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Instant};
 use arrow_array::{ArrayRef, new_null_array};
 use arrow_schema::DataType;
 use ogee_exec::{ExecError, Expr, Restriction, RestrictionLocal};
+use ogee_memory::BufferManager;
 use ogee_vector::{Chunk, Column, keep_rows};
 
 /// Batches after which the order is looked at again; before that it is when their number has doubled.
@@ -107,6 +108,7 @@ struct LaneKeys {
 
 /// A lane's use of a filter, and of the keys of joins. Its steps are the conjuncts, by their numbers, and then the joins.
 pub(crate) struct LaneFilter {
+    memory: Arc<BufferManager>,
     filter: Arc<ScanFilter>,
     keys: Box<[LaneKeys]>,
     order: Box<[usize]>,
@@ -122,7 +124,7 @@ pub(crate) struct LaneFilter {
 
 impl LaneFilter {
     /// For a lane that begins now: what is to be known about keys is known.
-    pub(crate) fn new(filter: Arc<ScanFilter>, keys: &[JoinKeys]) -> Self {
+    pub(crate) fn new(memory: &Arc<BufferManager>, filter: Arc<ScanFilter>, keys: &[JoinKeys]) -> Self {
         let keys = keys.iter().filter_map(|JoinKeys { columns, restriction }| {
             Some(LaneKeys { columns: columns.clone(), restriction: restriction.local()? })
         });
@@ -131,6 +133,7 @@ impl LaneFilter {
         let steps = conjuncts + keys.len();
         let safe = filter.conjuncts.partition_point(|conjunct| !conjunct.can_fail);
         Self {
+            memory: Arc::clone(memory),
             keys,
             filter,
             order: (0..steps).collect(),
@@ -216,13 +219,13 @@ impl LaneFilter {
             [column] if is_coded(column) => columns[column].as_ref(),
             _ => None,
         };
-        let passes = coded.and_then(|column| seen.lookup(expr, reads[0], column, rows));
+        let passes = coded.and_then(|column| seen.lookup(&self.memory, expr, reads[0], column, rows));
         match (passes, coded.and_then(|column| column.selection.as_ref())) {
             (Some(passes), Some(codes)) => {
                 let codes = codes.positions();
                 keep_rows(rows, keep, |row| passes[codes[row] as usize]);
             }
-            _ => expr.select(&chunk(columns, rows), keep)?,
+            _ => expr.select_whole(&self.memory, &chunk(columns, rows), keep)?,
         }
         Ok(())
     }
@@ -238,7 +241,14 @@ impl LaneFilter {
 
 impl Seen {
     /// Which values of the dictionary of `column` pass, once as many rows as it has values have been seen.
-    fn lookup(&mut self, expr: &Expr, index: usize, column: &Column, rows: usize) -> Option<&[bool]> {
+    fn lookup(
+        &mut self,
+        memory: &Arc<BufferManager>,
+        expr: &Expr,
+        index: usize,
+        column: &Column,
+        rows: usize,
+    ) -> Option<&[bool]> {
         let values = &column.array;
         let lookup = self.lookup.take().filter(|lookup| Arc::ptr_eq(&lookup.values, values));
         let lookup = self.lookup.insert(lookup.unwrap_or_else(|| Lookup {
@@ -252,7 +262,7 @@ impl Seen {
                 let mut columns = vec![None; index];
                 columns.push(Some(Column::flat(ArrayRef::clone(values))));
                 let mut passing = Vec::new();
-                match expr.select(&chunk(&columns, values.len()), &mut passing) {
+                match expr.select_whole(memory, &chunk(&columns, values.len()), &mut passing) {
                     Ok(()) => {
                         let mut passes = vec![false; values.len()];
                         passing.iter().for_each(|&value| passes[value as usize] = true);

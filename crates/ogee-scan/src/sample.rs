@@ -102,7 +102,7 @@ impl RowReader {
         });
         let mut left: usize =
             selection.iter().filter(|selector| !selector.skip).map(|selector| selector.row_count).sum();
-        let mut filter = LaneFilter::new(Arc::default(), &[]);
+        let mut filter = LaneFilter::new(&self.memory, Arc::default(), &[]);
         let mut parts: Vec<ArrayRef> = Vec::new();
         let mut columns = Vec::new();
         let mut next = |batches: &mut BatchDecoder, rows: usize| -> Result<(), BatchError> {

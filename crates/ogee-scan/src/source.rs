@@ -126,7 +126,7 @@ impl Source for ParquetSource {
     }
 
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
-        let filter = LaneFilter::new(self.shared.filter(), &self.shared.keys.lock());
+        let filter = LaneFilter::new(self.shared.admission.memory(), self.shared.filter(), &self.shared.keys.lock());
         if filter.wants_nothing() {
             self.shared.stop();
         }

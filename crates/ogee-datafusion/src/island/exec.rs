@@ -28,7 +28,7 @@ use datafusion::{
     },
 };
 use futures::{FutureExt, Stream, StreamExt};
-use ogee_exec::{ChannelSender, ExecError, OutputStream, Query, QueryCounters};
+use ogee_exec::{ChannelSender, ExecError, OutputStream, Query, QueryCounters, value_bytes};
 use ogee_vector::{Chunk, normalize_array};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -55,6 +55,9 @@ pub(crate) struct IslandExec {
 
 /// Chunks that may wait for the one who reads the island.
 const OUTPUT_CAPACITY: usize = 16;
+
+/// Bytes of a batch that is put together of chunks, unless one of them has more.
+const COMPACTED_BYTES: usize = 4 << 20;
 
 impl IslandExec {
     /// The island whose topmost operator is `root`, in the place of `replaced`. `feeds`: whether an operator of DataFusion's reads it, and not the user. `properties`: what
@@ -151,6 +154,7 @@ impl ExecutionPlan for IslandExec {
         Ok(Box::pin(IslandStream {
             schema,
             compactor,
+            compacted: 0,
             metrics: BaselineMetrics::new(&self.metrics, partition),
             spilled: MetricBuilder::new(&self.metrics).counter("spilled_bytes", partition),
             elapsed: MetricBuilder::new(&self.metrics).subset_time("elapsed", partition),
@@ -194,6 +198,8 @@ struct IslandStream {
     /// Makes larger batches of chunks, with buffers of their own: DataFusion's operators account for all of the buffers that a batch
     /// refers to, and a chunk may refer to a few strings of each of many pages.
     compactor: Option<BatchCoalescer>,
+    /// Bytes of the rows that wait in it.
+    compacted: usize,
     metrics: BaselineMetrics,
     spilled: Count,
     /// From the first poll to the end.
@@ -279,7 +285,16 @@ impl IslandStream {
                 },
             };
             match &mut self.compactor {
-                Some(compactor) => compactor.push_batch(batch)?,
+                Some(compactor) => {
+                    self.compacted += batch.columns().iter().map(value_bytes).sum::<usize>();
+                    compactor.push_batch(batch)?;
+                    if compactor.is_empty() {
+                        self.compacted = 0;
+                    } else if self.compacted >= COMPACTED_BYTES {
+                        compactor.finish_buffered_batch()?;
+                        self.compacted = 0;
+                    }
+                }
                 None => return Poll::Ready(Some(Ok(batch))),
             }
         }

@@ -44,6 +44,7 @@ use crate::{
     asof::AsofExec,
     engine::Engine,
     floats::in_one_form,
+    growing,
     join_order::{Estimates, Samples},
     order::{is_ordered, take_asked},
     recursion::{Recursion, RecursionExec, WorkScanExec},
@@ -287,7 +288,8 @@ fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>()
 }
 
-/// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files, groups, sorts or computes windows.
+/// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files, groups, sorts or computes windows, or makes values that have to be made in
+/// parts.
 fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let Some((ops, inputs)) = operators(plan) else { return false };
     ops.iter().any(|op| {
@@ -301,7 +303,11 @@ fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
                 | Op::Asof(_)
                 | Op::Sort(_)
                 | Op::Window(_)
-        )
+        ) || match op {
+            Op::Project(exprs) => exprs.iter().any(|(expr, _)| growing::has_growing(expr)),
+            Op::Filter { predicate, .. } => growing::has_growing(predicate),
+            _ => false,
+        }
     }) || inputs.into_iter().any(is_worthwhile)
 }
 

@@ -67,6 +67,11 @@ impl Operator for Expand {
         (column < self.input_columns).then_some(column)
     }
 
+    fn may_grow(&self) -> bool {
+        let grows = |column: &Appended| matches!(column, Appended::Value { expr, .. } if expr.may_grow());
+        self.appended.iter().any(grows)
+    }
+
     fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
         Box::new(ExpandLocal {
             sets: self.sets,

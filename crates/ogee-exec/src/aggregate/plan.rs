@@ -421,6 +421,12 @@ impl AggregatePlan {
         Ok(NestedCodec::encoded(array, self.codecs[column].as_ref())?)
     }
 
+    /// Whether a key, an argument or a condition is what may grow.
+    pub(crate) fn may_grow(&self) -> bool {
+        let arguments = self.inputs.iter().filter_map(|input| input.expr.as_ref());
+        self.keys.iter().map(|(expr, _)| expr).chain(&self.filters).chain(arguments).any(Expr::may_grow)
+    }
+
     /// Computes keys and arguments of a chunk.
     pub(crate) fn evaluate(&self, chunk: &Chunk, out: &mut Evaluated) -> Result<(), ExecError> {
         out.keys.clear();

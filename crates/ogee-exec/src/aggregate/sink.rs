@@ -123,6 +123,10 @@ impl Sink for AggregateSink {
         self.grant(threads).lanes
     }
 
+    fn may_grow(&self) -> bool {
+        self.shared.generations.latest().may_grow()
+    }
+
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         Ok(Box::new(self.lane(ctx)))
     }

@@ -35,6 +35,10 @@ impl Sink for BuildSink {
         (self.state.grant() / 2 / (8 * OPEN_BYTES)).clamp(1, threads)
     }
 
+    fn may_grow(&self) -> bool {
+        self.state.plan.build.may_grow()
+    }
+
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         Ok(Box::new(BuildLocal {
             rows: build_rows(&ctx.memory, &self.state.plan, false),

@@ -13,6 +13,7 @@ use std::sync::{
 
 use arrow_array::{ArrayRef, BooleanArray, new_null_array};
 use arrow_buffer::BooleanBuffer;
+use ogee_memory::BufferManager;
 use ogee_row::{HeapBuffers, RadixBits, RowLayout, RowStage, row_hash};
 use ogee_vector::{Chunk, Column, gather_array};
 
@@ -23,7 +24,7 @@ use super::{
     table::{AHEAD, Lookup, Mates, TaggedTable},
 };
 use crate::{
-    ExecError,
+    ExecContext, ExecError,
     keys::{KeyEqual, with_key_equal},
 };
 
@@ -82,6 +83,7 @@ pub(crate) enum Origin {
 /// Joins chunk after chunk of the probe side with the rows of a table.
 pub(crate) struct Matcher {
     plan: Arc<JoinPlan>,
+    memory: Arc<BufferManager>,
     /// Rows of a chunk, at most.
     capacity: usize,
     chunk: Chunk,
@@ -104,10 +106,11 @@ pub(crate) struct Matcher {
 unsafe impl Send for Matcher {}
 
 impl Matcher {
-    pub(crate) fn new(plan: Arc<JoinPlan>, capacity: usize) -> Self {
+    pub(crate) fn new(plan: Arc<JoinPlan>, ctx: &ExecContext) -> Self {
         Self {
             plan,
-            capacity,
+            memory: Arc::clone(&ctx.memory),
+            capacity: ctx.settings.chunk_capacity,
             chunk: Chunk::default(),
             origin: Origin::Stream,
             active: Candidates::default(),
@@ -429,7 +432,7 @@ impl Matcher {
         if let Some(Residual { predicate, columns }) = &plan.spec.residual {
             // SAFETY: the caller vouches for the mates.
             let pairs = unsafe { self.assemble(columns, &probe, &mates, heap)? };
-            predicate.select(&pairs, &mut self.keep)?;
+            predicate.select_whole(&self.memory, &pairs, &mut self.keep)?;
             if self.keep.len() < count {
                 rows = self.keep.iter().map(|&at| rows[at as usize]).collect();
                 mates = self.keep.iter().map(|&at| mates[at as usize]).collect();

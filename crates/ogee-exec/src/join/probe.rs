@@ -85,11 +85,14 @@ impl Operator for Probe {
         Some(Kept { pipeline: self.built, column, rows: &spec.build_rows })
     }
 
+    fn may_grow(&self) -> bool {
+        self.state.plan.probe.may_grow()
+    }
+
     fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        let capacity = ctx.settings.chunk_capacity;
         Box::new(ProbeLocal {
             built: None,
-            matcher: Matcher::new(Arc::clone(&self.state.plan), capacity),
+            matcher: Matcher::new(Arc::clone(&self.state.plan), ctx),
             state: Arc::clone(&self.state),
             keys: Keys::default(),
             kept: None,

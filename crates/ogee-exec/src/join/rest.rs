@@ -229,7 +229,7 @@ impl Source for RestSource {
         let plan = Arc::clone(&self.state.plan);
         Ok(Box::new(RestLocal {
             rest: Arc::clone(&self.state.rest),
-            matcher: Matcher::new(plan, ctx.settings.chunk_capacity),
+            matcher: Matcher::new(plan, ctx),
             capacity: ctx.settings.chunk_capacity,
             doing: Doing::Nothing,
             scratch: Scratch::default(),

@@ -68,6 +68,11 @@ impl Side {
         Ok(Self { layout: layout.build()?, keys: bound, kept, slots, codecs, schema: Arc::clone(schema) })
     }
 
+    /// Whether a key is what may grow.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.keys.iter().any(|(expr, _)| expr.may_grow())
+    }
+
     /// Evaluates the keys of `chunk` and hashes them.
     pub(crate) fn evaluate(&self, chunk: &Chunk, seed: HashSeed, keys: &mut Keys) -> Result<(), ExecError> {
         keys.columns.clear();

@@ -195,6 +195,11 @@ impl SortPlan {
         &self.forms
     }
 
+    /// Whether a key, or what rows are grouped by first, is what may grow.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.exprs.iter().chain(self.hashed.iter().map(|(expr, _)| expr)).any(Expr::may_grow)
+    }
+
     /// Computes the keys of `chunk`, with a plan that has room for every value.
     pub(crate) fn evaluate(&self, chunk: &Chunk, seed: HashSeed, scratch: &mut KeyScratch) -> Result<(), ExecError> {
         self.try_evaluate(chunk, seed, scratch)?.expect("every value fits");

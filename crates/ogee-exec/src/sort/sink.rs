@@ -129,6 +129,10 @@ impl Sink for SortSink {
         self.grant(threads).lanes
     }
 
+    fn may_grow(&self) -> bool {
+        self.shared.plans.latest().may_grow()
+    }
+
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         let grant = self.grant(ctx.settings.threads.max(1));
         let plan = self.shared.plans.latest();

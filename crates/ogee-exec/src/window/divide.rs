@@ -104,6 +104,10 @@ impl Sink for DivideSink {
         self.grant(threads).lanes
     }
 
+    fn may_grow(&self) -> bool {
+        self.plan.may_grow()
+    }
+
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         let grant = self.grant(ctx.settings.threads.max(1));
         let firsts = match self.leading {

@@ -229,7 +229,7 @@ impl WindowLocal {
             let (_, starts) = peers.iter().find(|(of, _)| *of == keys).expect("added above");
             let mut columns: Vec<ArrayRef> = Vec::with_capacity(1);
             for (expr, _) in call.arg.iter().chain(&call.key) {
-                columns.push(expr.evaluate(&chunk)?.flatten()?);
+                columns.push(expr.evaluate_whole(&self.ctx.memory, &chunk)?.flatten()?);
             }
             for &column in &self.foreign_columns[index] {
                 columns.push(Arc::clone(chunk.column(column).array));

@@ -83,6 +83,11 @@ impl PackedPlan {
         if wide { &self.wide } else { &self.narrow }
     }
 
+    /// Whether a key is what may grow.
+    fn may_grow(&self) -> bool {
+        self.exprs.iter().any(Expr::may_grow)
+    }
+
     /// The values of the fields of `chunk`, into `values`, which is cleared.
     fn evaluate(&self, chunk: &Chunk, values: &mut Vec<ArrayRef>) -> Result<(), ExecError> {
         values.clear();

@@ -80,6 +80,10 @@ impl Sink for PackedSink {
         self.grant(threads).lanes
     }
 
+    fn may_grow(&self) -> bool {
+        self.plan.may_grow()
+    }
+
     fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SinkLocal>, ExecError> {
         Ok(Box::new(PackedLocal {
             plan: Arc::clone(&self.plan),
