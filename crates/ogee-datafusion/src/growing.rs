@@ -215,7 +215,7 @@ impl Kind {
                     None => of(row, text_bytes.at(row)),
                 })
             }
-            (Self::Series, [ends @ .., to]) if ends.is_empty() => {
+            (Self::Series, [to]) => {
                 let to = places(to)?;
                 series(rows, |row| Some((0, to.at(row)?, 1)))
             }

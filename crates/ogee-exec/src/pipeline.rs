@@ -406,7 +406,7 @@ const CHUNKS_BEFORE_YIELD: usize = 512;
 /// State of one lane of a running pipeline.
 enum Lane {
     Fresh,
-    Running(LaneState),
+    Running(Box<LaneState>),
     Done,
 }
 
@@ -505,7 +505,7 @@ impl PipelineJob {
     fn run_lane(&self, lane: usize, task: &TaskContext) -> Result<Step, ExecError> {
         let mut slot = self.lanes[lane].lock();
         if let Lane::Fresh = *slot {
-            *slot = Lane::Running(self.start(lane)?);
+            *slot = Lane::Running(Box::new(self.start(lane)?));
         }
         let Lane::Running(state) = &mut *slot else {
             return Ok(Step::Exhausted);

@@ -25,15 +25,15 @@ use crate::{
 
 /// Why there is no batch.
 pub(crate) enum BatchError {
-    /// Pages cannot be read or decoded, or there is no memory for one.
-    Pages(Box<dyn std::error::Error>),
+    /// Pages cannot be read or decoded, of a column if it is known which one, or there is no memory for one.
+    Pages { column: Option<usize>, error: ParquetError },
     /// Anything else.
     Other(ExecError),
 }
 
 impl From<ParquetError> for BatchError {
     fn from(error: ParquetError) -> Self {
-        Self::Pages(error.into())
+        Self::Pages { column: None, error }
     }
 }
 
@@ -146,8 +146,8 @@ impl BatchDecoder {
         self.rows.advance(read);
         let foreign = self.foreign.as_mut().map(|foreign| match foreign.next() {
             Some(Ok(batch)) if batch.num_rows() >= read => Ok(batch),
-            Some(Ok(_)) | None => Err(BatchError::Pages("a column has fewer rows than the footer says".into())),
-            Some(Err(error)) => Err(BatchError::Pages(error.into())),
+            Some(Ok(_)) | None => Err(ParquetError::General("a column has fewer rows than the footer says".into())),
+            Some(Err(error)) => Err(ParquetError::from(error)),
         });
         let foreign = foreign.transpose()?;
         let mut batch = Batch { read, picked: None, left: read, foreign, columns: vec![None; outputs.len()] };
@@ -186,7 +186,10 @@ impl BatchDecoder {
         }
         let decoded = match &file.columns.outputs[column] {
             Output::Flat(flat) => {
-                self.flat[*flat].read(&self.rows.stretches, batch.picked.as_ref().map(Selection::positions))?
+                let picked = batch.picked.as_ref().map(Selection::positions);
+                let column = Some(file.columns.flat[*flat].leaf);
+                let read = self.flat[*flat].read(&self.rows.stretches, picked);
+                read.map_err(|error| BatchError::Pages { column, error })?
             }
             Output::Batch(position) => {
                 let foreign = batch.foreign.as_ref().expect("a file with a column to read has batches");

@@ -8,7 +8,12 @@
 
 use std::{path::Path, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, UInt32Array,
+    cast::AsArray,
+    new_null_array,
+    types::{Decimal128Type, Decimal256Type},
+};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef, Fields, SchemaRef, TimeUnit};
 use ogee_exec::ExecError;
@@ -169,7 +174,18 @@ impl FileColumns {
         column: &ArrayRef,
         rows: usize,
     ) -> Result<ArrayRef, ScanError> {
-        cast(path, self.schema.field(output), column.slice(0, rows))
+        let (wanted, column) = (self.schema.field(output), column.slice(0, rows));
+        let digits = match column.data_type() {
+            DataType::Decimal128(precision, _) => {
+                column.as_primitive::<Decimal128Type>().validate_decimal_precision(*precision)
+            }
+            DataType::Decimal256(precision, _) => {
+                column.as_primitive::<Decimal256Type>().validate_decimal_precision(*precision)
+            }
+            _ => Ok(()),
+        };
+        digits.map_err(|error| ScanError::parquet(path, &format!("column '{}': {error}", wanted.name())))?;
+        cast(path, wanted, column)
     }
 }
 

@@ -40,6 +40,6 @@ fn is_encoded(chunk: &ColumnChunkMetaData) -> bool {
         // Levels have encodings too. A plain page may be the dictionary or one that did not fit there.
         None => chunk.encodings().all(|encoding| by_code(encoding) || encoding == Encoding::RLE),
     };
-    let dictionary = chunk.dictionary_page_offset().map(|start| chunk.data_page_offset() - start);
+    let dictionary = chunk.dictionary_page_offset().and_then(|start| chunk.data_page_offset().checked_sub(start));
     only_codes && dictionary.is_some_and(|bytes| (0..=DICTIONARY_BYTES_MAX).contains(&bytes))
 }

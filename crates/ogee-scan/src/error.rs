@@ -6,6 +6,8 @@ use arrow_schema::DataType;
 use ogee_exec::ExecError;
 use ogee_memory::{MemoryError, format_bytes};
 
+use crate::footer::OpenFile;
+
 /// An error of a file or of reading it. Reaches the query as [`ExecError::Source`].
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
@@ -34,6 +36,18 @@ pub enum ScanError {
     Parquet {
         /// The file.
         path: PathBuf,
+        /// What the decoder said.
+        message: String,
+    },
+    /// Pages cannot be decoded, or contradict the footer.
+    #[error("{} of row group {row_group} cannot be read: {message}; the file is damaged", column_of(column.as_deref()))]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The column, where it is known.
+        column: Option<String>,
+        /// Number of the row group in the file, from 0 on.
+        row_group: usize,
         /// What the decoder said.
         message: String,
     },
@@ -101,6 +115,7 @@ impl ScanError {
             Self::Cast { .. } => "OGEE_R004",
             Self::PageTooLarge { .. } => "OGEE_R005",
             Self::ReaderTooLarge { .. } => "OGEE_R006",
+            Self::Damaged { .. } => "OGEE_R007",
         }
     }
 
@@ -111,14 +126,36 @@ impl ScanError {
             | Self::Truncated { path, .. }
             | Self::Parquet { path, .. }
             | Self::Cast { path, .. }
+            | Self::Damaged { path, .. }
             | Self::PageTooLarge { path, .. }
             | Self::ReaderTooLarge { path, .. } => path,
         }
     }
 
+    /// Of row group `row_group` of `file`, and leaf `column` of it if that is known.
+    pub(crate) fn damaged(
+        file: &OpenFile,
+        row_group: usize,
+        column: Option<usize>,
+        error: &dyn std::fmt::Display,
+    ) -> Self {
+        let schema = file.metadata.file_metadata().schema_descr();
+        // Of one that is read there is no doubt.
+        let only = || match &file.columns.leaves[..] {
+            [leaf] => Some(leaf.index),
+            _ => None,
+        };
+        let column = column.or_else(only).map(|column| schema.column(column).path().string());
+        Self::Damaged { path: file.path.clone(), column, row_group, message: error.to_string() }
+    }
+
     pub(crate) fn parquet(path: &Path, error: &dyn std::fmt::Display) -> Self {
         Self::Parquet { path: path.to_owned(), message: error.to_string() }
     }
+}
+
+fn column_of(column: Option<&str>) -> String {
+    column.map_or_else(|| "a column".to_owned(), |column| format!("column '{column}'"))
 }
 
 impl From<ScanError> for ExecError {

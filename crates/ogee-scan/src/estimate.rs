@@ -94,12 +94,16 @@ impl Estimate {
 }
 
 fn plan(columns: &[Column], rows: usize, read_ahead: usize, page: impl Fn(&Column) -> usize) -> Plan {
-    let row: usize = columns.iter().map(|c| c.width + c.retained).sum();
+    // A footer says what it likes: nothing may overflow, and what is too large is refused when it is asked for.
+    let sum = |of: &dyn Fn(&Column) -> usize| columns.iter().map(of).fold(0, usize::saturating_add);
+    let row = sum(&|c| c.width.saturating_add(c.retained));
     let batch_rows = (BATCH_BYTES_MAX / row.max(1)).clamp(1, rows.max(1));
-    let fixed = columns.iter().map(|c| 2 * batch_rows * c.width + read_ahead).sum();
-    let pages: usize = columns.iter().map(|c| c.dictionary + page(c) + c.retained * batch_rows).sum();
-    let loading = columns.iter().map(|c| page(c) + page(c) / 256 * c.compressed_256).max().unwrap_or(0);
-    Plan { batch_rows, read_ahead, fixed, bytes: fixed + pages + loading }
+    let fixed = sum(&|c| (2 * batch_rows).saturating_mul(c.width).saturating_add(read_ahead));
+    let retained = |c: &Column| c.retained.saturating_mul(batch_rows);
+    let pages = sum(&|c| c.dictionary.saturating_add(page(c)).saturating_add(retained(c)));
+    let loading = |c: &Column| page(c).saturating_add((page(c) / 256).saturating_mul(c.compressed_256));
+    let loading = columns.iter().map(loading).max().unwrap_or(0);
+    Plan { batch_rows, read_ahead, fixed, bytes: fixed.saturating_add(pages).saturating_add(loading) }
 }
 
 impl Column {
@@ -131,9 +135,13 @@ impl Column {
         // Length of all values, where the writer noted it: more than the pages have if there is a dictionary.
         let text = size(meta.unencoded_byte_array_data_bytes().unwrap_or(0)).max(data);
         Self {
-            width: leaf.width * values + if leaf.is_copied_bytes { text.div_ceil(rows) } else { 0 },
+            width: leaf.width.saturating_mul(values).saturating_add(if leaf.is_copied_bytes {
+                text.div_ceil(rows)
+            } else {
+                0
+            }),
             retained: if leaf.is_view { data.div_ceil(rows) } else { 0 },
-            dictionary: leaf.held_per_dictionary_byte * dictionary,
+            dictionary: leaf.held_per_dictionary_byte.saturating_mul(dictionary),
             first_page,
             usual_page: usual_page.min(data).max(first_page),
             compressed_256,

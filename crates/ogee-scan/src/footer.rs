@@ -11,6 +11,7 @@ use ogee_exec::ExecError;
 use ogee_memory::{BufferManager, Reservation};
 use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    errors::ParquetError,
     file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetStatisticsPolicy, RowGroupMetaData},
 };
 
@@ -18,6 +19,7 @@ use crate::{
     columns::FileColumns,
     error::ScanError,
     filter::ScanFilter,
+    library::caught,
     pages::FileBytes,
     restrict::RestrictedColumn,
     spec::{ParquetFile, ParquetScanSpec, RowGroupAccess},
@@ -76,7 +78,7 @@ pub(crate) fn load(
         path: file.path.clone(),
         bytes,
         metadata: Arc::clone(metadata.metadata()),
-        columns: FileColumns::new(spec, file, &metadata, filter)?,
+        columns: columns(spec, file, &metadata, filter)?,
         _memory: Some(reservation),
     });
     let work = accesses.into_iter().enumerate().filter_map(|(row_group, access)| {
@@ -89,6 +91,17 @@ pub(crate) fn load(
         (rows > 0).then_some(Work { of, rows: 0..rows, needed: 0 })
     });
     Ok(work.collect())
+}
+
+/// What is read of `file`, and how.
+pub(crate) fn columns(
+    spec: &ParquetScanSpec,
+    file: &ParquetFile,
+    metadata: &ArrowReaderMetadata,
+    filter: &ScanFilter,
+) -> Result<FileColumns, ExecError> {
+    caught(|| Ok::<_, ParquetError>(FileColumns::new(spec, file, metadata, filter)))
+        .map_err(|error| ScanError::parquet(&file.path, &error))?
 }
 
 /// Opens `file`, and sees whether it is all there.
@@ -108,7 +121,8 @@ pub(crate) fn metadata(
     options: ArrowReaderOptions,
 ) -> Result<(ArrowReaderMetadata, Reservation), ExecError> {
     let mut reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * metadata_len(bytes))?;
-    let metadata = ArrowReaderMetadata::load(bytes, options).map_err(|error| ScanError::parquet(&file.path, &error))?;
+    let metadata =
+        caught(|| ArrowReaderMetadata::load(bytes, options)).map_err(|error| ScanError::parquet(&file.path, &error))?;
     reservation.resize(metadata.metadata().memory_size())?;
     Ok((metadata, reservation))
 }
@@ -143,6 +157,9 @@ pub(crate) fn check(file: &ParquetFile, bytes: &FileBytes, row_group: &RowGroupM
         return Err(ScanError::parquet(&file.path, &"a row group has a negative number of rows"));
     }
     for column in row_group.columns() {
+        if column.data_page_offset() < 0 || column.num_values() < 0 {
+            return Err(ScanError::parquet(&file.path, &"a column chunk has a negative position or number of values"));
+        }
         let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
         let end = u64::try_from(start)
             .ok()

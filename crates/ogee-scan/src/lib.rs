@@ -26,6 +26,7 @@
 
 mod admission;
 mod batch;
+mod codec;
 mod columns;
 mod decode;
 mod dictionary;
@@ -34,6 +35,7 @@ mod estimate;
 mod filter;
 mod footer;
 mod grant;
+mod library;
 mod page_header;
 mod pages;
 mod reader;
@@ -45,6 +47,7 @@ mod spec;
 mod work;
 
 pub use error::ScanError;
+pub use library::is_reading;
 pub use sample::RowReader;
 pub use source::ParquetSource;
 pub use spec::{ParquetFile, ParquetScanSpec, RowGroupAccess, RowPruner};

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use parquet::{
     arrow::arrow_reader::RowGroups,
     basic::Compression,
-    column::page::{PageIterator, PageReader},
+    column::page::{Page, PageIterator, PageMetadata, PageReader},
     errors::ParquetError,
     file::{
         metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
@@ -32,10 +32,11 @@ use parquet::{
 };
 
 use crate::{
+    codec::Codec,
     error::ScanError,
     footer::OpenFile,
     grant::Grant,
-    page_header::{PageSizes, SIZES_LEN_MAX},
+    page_header::{PageSizes, SIZES_LEN_MAX, is_header},
 };
 
 /// Pages from this size on are read by themselves, into memory of their own; smaller ones share a window. At this size a
@@ -44,6 +45,9 @@ const OWN_READ_MIN: usize = 32 << 10;
 
 /// Bytes read behind a large page: the next header, which has 20 to 60 bytes without statistics.
 const HEADER_LEN: usize = 256;
+
+/// Bytes of a header with statistics, at most: those of two values, which nobody needs whole.
+const HEADER_LEN_MAX: usize = 16 << 20;
 
 /// Bytes of a file at given positions, without a shared cursor.
 #[derive(Clone, Debug)]
@@ -185,8 +189,9 @@ pub(crate) struct ColumnChunk {
 struct Window {
     start: u64,
     bytes: Bytes,
-    /// What the header that was read last says.
+    /// What the header that was read last says, and where it begins.
     sizes: Option<PageSizes>,
+    header: u64,
     /// Bytes of the page that was loaded last, uncompressed.
     granted: usize,
 }
@@ -262,12 +267,24 @@ impl ChunkReader for ColumnBytes {
             window.sizes = PageSizes::parse(&header);
         }
         // A header that cannot be read is not followed by a page: the library refuses it too.
-        let sizes = window.sizes.take().ok_or_else(|| ParquetError::General("page header not understood".into()))?;
+        let not_understood = || ParquetError::General("page header not understood".into());
+        let sizes = window.sizes.take().ok_or_else(not_understood)?;
+        if !chunk.indexed {
+            let len = usize::try_from(start.saturating_sub(window.header)).unwrap_or(usize::MAX);
+            let header = window.header;
+            if len > HEADER_LEN_MAX || !is_header(&chunk.fetch(&mut window, header, len)?) {
+                return Err(not_understood());
+            }
+        }
         if !chunk.grant.load_page(chunk.slot, PageSizes { compressed: length, ..sizes }, chunk.is_compressed) {
             return Err(ParquetError::General("no memory for the page".into()));
         }
         window.granted = sizes.uncompressed;
-        chunk.fetch(&mut window, start, length)
+        let page = chunk.fetch(&mut window, start, length)?;
+        if chunk.indexed && !is_header(&page) {
+            return Err(not_understood());
+        }
+        Ok(page)
     }
 }
 
@@ -288,6 +305,7 @@ impl Read for HeaderRead {
                 // Only now: the library also asks for a reader where it has the header already and there is none.
                 self.begun = true;
                 window.sizes = PageSizes::parse(&self.bytes);
+                window.header = self.at;
             }
         }
         let read = buffer.len().min(self.bytes.len());
@@ -295,6 +313,13 @@ impl Read for HeaderRead {
         self.at += read as u64;
         Ok(read)
     }
+}
+
+/// The pages of one column chunk as they are in the file, where they come from, and what they are compressed by.
+pub(crate) struct RawPages {
+    pub(crate) pages: SerializedPageReader<ColumnBytes>,
+    pub(crate) chunk: Arc<ColumnChunk>,
+    pub(crate) codec: Option<Codec>,
 }
 
 /// The pages of one row group.
@@ -321,25 +346,14 @@ impl RowGroupPages {
         self.num_rows()
     }
 
-    pub(crate) fn compression(&self, leaf: usize) -> Compression {
-        self.meta().column(leaf).compression()
-    }
-
-    /// The pages of column `leaf`, but those of Snappy columns as they are in the file, and where they come from. Plain values take `plain_width`
-    /// bytes, or 0 if each has its length before it.
-    pub(crate) fn raw_pages(
-        &self,
-        leaf: usize,
-        plain_width: usize,
-    ) -> Result<(SerializedPageReader<ColumnBytes>, Arc<ColumnChunk>), ParquetError> {
+    /// The pages of column `leaf`. Plain values take `plain_width` bytes, or 0 if each has its length before it.
+    pub(crate) fn raw_pages(&self, leaf: usize, plain_width: usize) -> Result<RawPages, ParquetError> {
         let meta = self.meta().column(leaf);
-        match meta.compression() {
-            Compression::SNAPPY => {
-                let raw = meta.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
-                self.open(leaf, &raw, plain_width)
-            }
-            _ => self.open(leaf, meta, plain_width),
-        }
+        let codec = Codec::new(meta.compression())?;
+        // To the library they are not compressed.
+        let raw = meta.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
+        let (pages, chunk) = self.open(leaf, &raw, plain_width)?;
+        Ok(RawPages { pages, chunk, codec })
     }
 
     fn open(
@@ -376,8 +390,7 @@ impl RowGroups for RowGroupPages {
     }
 
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        let (pages, _) = self.open(leaf, self.meta().column(leaf), 0)?;
-        Ok(Box::new(OneChunk(Some(Box::new(pages)))))
+        Ok(Box::new(OneChunk(Some(Box::new(Decompressed(self.raw_pages(leaf, 0)?))))))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
@@ -386,6 +399,64 @@ impl RowGroups for RowGroupPages {
 
     fn metadata(&self) -> &ParquetMetaData {
         &self.file.metadata
+    }
+}
+
+/// Pages for the library, each decompressed into memory of the size that was granted for it.
+struct Decompressed(RawPages);
+
+impl Decompressed {
+    /// `bytes`, of which all from `plain` on are compressed.
+    fn decompressed(&mut self, bytes: Bytes, plain: usize) -> Result<Bytes, ParquetError> {
+        let RawPages { chunk, codec, .. } = &mut self.0;
+        let Some(codec) = codec else { return Ok(bytes) };
+        let granted = chunk.granted();
+        if plain > bytes.len() || plain > granted {
+            return Err(ParquetError::General("levels are longer than their page".into()));
+        }
+        let mut page = vec![0; granted];
+        page[..plain].copy_from_slice(&bytes[..plain]);
+        codec.decompress(&bytes[plain..], &mut page[plain..])?;
+        chunk.give_back(bytes);
+        Ok(page.into())
+    }
+}
+
+impl PageReader for Decompressed {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        let Some(mut page) = self.0.pages.get_next_page()? else { return Ok(None) };
+        match &mut page {
+            Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. } => {
+                *buf = self.decompressed(std::mem::take(buf), 0)?;
+            }
+            Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, is_compressed, .. } => {
+                if std::mem::take(is_compressed) {
+                    let levels = *def_levels_byte_len as usize + *rep_levels_byte_len as usize;
+                    *buf = self.decompressed(std::mem::take(buf), levels)?;
+                }
+            }
+        }
+        Ok(Some(page))
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        self.0.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.0.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
+        self.0.pages.at_record_boundary()
+    }
+}
+
+impl Iterator for Decompressed {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     estimate::Plan,
     filter::LaneFilter,
     grant::{Grant, Refused},
+    library::caught,
     pages::RowGroupPages,
     span::Span,
     work::{RowGroupWork, Work, WorkList},
@@ -70,8 +71,8 @@ impl Reader {
         }
         let pages = RowGroupPages::new(Arc::clone(file), work.of.row_group, Arc::clone(&grant), plan.read_ahead);
         let selection = select(work.of.selection.as_deref(), &work.rows);
-        let batches = BatchDecoder::new(&file.columns, &pages, plan.batch_rows, selection)
-            .map_err(|error| ScanError::parquet(&file.path, &error))?;
+        let batches = caught(|| BatchDecoder::new(&file.columns, &pages, plan.batch_rows, selection))
+            .map_err(|error| ScanError::damaged(file, work.of.row_group, None, &error))?;
         Ok(Self::new(work_list, work, plan.batch_rows, batches, Some(grant)))
     }
 
@@ -98,18 +99,20 @@ impl Reader {
             grant.end_batch();
         }
         let file = &self.of.file;
-        match self.batches.next(file, read, filter, columns) {
+        match caught(|| self.batches.next(file, read, filter, columns)) {
             Ok(passed) => Ok(Read::Rows { read, passed }),
             Err(BatchError::Other(error)) => Err(error),
-            Err(BatchError::Pages(error)) => match self.grant.as_ref().and_then(|grant| grant.take_refused()) {
-                None => Err(ScanError::parquet(&file.path, &error).into()),
-                Some(refused) if refused.alone => Err(self.too_large(refused).into()),
-                Some(refused) => {
-                    let rows = self.span.abandon(read);
-                    self.work_list.put_back(Work { of: self.of.clone(), rows, needed: refused.needed });
-                    Ok(Read::GaveUp)
+            Err(BatchError::Pages { column, error }) => {
+                match self.grant.as_ref().and_then(|grant| grant.take_refused()) {
+                    None => Err(ScanError::damaged(file, self.of.row_group, column, &error).into()),
+                    Some(refused) if refused.alone => Err(self.too_large(refused).into()),
+                    Some(refused) => {
+                        let rows = self.span.abandon(read);
+                        self.work_list.put_back(Work { of: self.of.clone(), rows, needed: refused.needed });
+                        Ok(Read::GaveUp)
+                    }
                 }
-            },
+            }
         }
     }
 

@@ -22,12 +22,13 @@ use parquet::{
 use crate::{
     admission::Admission,
     batch::{BatchDecoder, BatchError},
-    columns::{BATCH_ROWS_MAX, FileColumns},
+    columns::BATCH_ROWS_MAX,
     error::ScanError,
     estimate::Estimate,
     filter::{LaneFilter, ScanFilter},
     footer::{self, OpenFile},
     grant::Grant,
+    library::caught,
     pages::{FileBytes, RowGroupPages},
     spec::{ParquetFile, ParquetScanSpec},
 };
@@ -97,7 +98,7 @@ impl RowReader {
             path: self.file.path.clone(),
             bytes: self.bytes.clone(),
             metadata: Arc::clone(self.metadata.metadata()),
-            columns: FileColumns::new(&spec, &self.file, &self.metadata, &ScanFilter::default())?,
+            columns: footer::columns(&spec, &self.file, &self.metadata, &ScanFilter::default())?,
             _memory: None,
         });
         let mut left: usize =
@@ -106,7 +107,7 @@ impl RowReader {
         let mut parts: Vec<ArrayRef> = Vec::new();
         let mut columns = Vec::new();
         let mut next = |batches: &mut BatchDecoder, rows: usize| -> Result<(), BatchError> {
-            batches.next(&open, rows, &mut filter, &mut columns)?;
+            caught(|| batches.next(&open, rows, &mut filter, &mut columns))?;
             let column = columns.pop().expect("one column is projected");
             parts.push(column.flatten().map_err(ExecError::from)?);
             Ok(())
@@ -114,7 +115,8 @@ impl RowReader {
         if open.columns.is_empty() {
             while left > 0 {
                 let rows = left.min(BATCH_ROWS_MAX);
-                next(&mut BatchDecoder::counting(), rows).map_err(|error| self.error(error, None))?;
+                next(&mut BatchDecoder::counting(), rows)
+                    .map_err(|error| Self::error(&open, row_group, error, None))?;
                 left -= rows;
             }
         } else {
@@ -127,11 +129,11 @@ impl RowReader {
             let pages =
                 RowGroupPages::new(Arc::clone(&open), row_group, Arc::clone(&grant), plan.read_ahead.min(READ_AHEAD));
             let mut batches =
-                BatchDecoder::new(&open.columns, &pages, plan.batch_rows, Some(selection.to_vec().into()))
-                    .map_err(|error| ScanError::parquet(&self.file.path, &error))?;
+                caught(|| BatchDecoder::new(&open.columns, &pages, plan.batch_rows, Some(selection.to_vec().into())))
+                    .map_err(|error| ScanError::damaged(&open, row_group, None, &error))?;
             while left > 0 {
                 let rows = left.min(plan.batch_rows);
-                next(&mut batches, rows).map_err(|error| self.error(error, Some(&grant)))?;
+                next(&mut batches, rows).map_err(|error| Self::error(&open, row_group, error, Some(&grant)))?;
                 grant.end_batch();
                 left -= rows;
             }
@@ -143,11 +145,11 @@ impl RowReader {
         }
     }
 
-    fn error(&self, error: BatchError, grant: Option<&Grant>) -> ExecError {
+    fn error(file: &OpenFile, row_group: usize, error: BatchError, grant: Option<&Grant>) -> ExecError {
         match (error, grant.and_then(Grant::take_refused)) {
             (_, Some(refused)) => refused.source.into(),
             (BatchError::Other(error), None) => error,
-            (BatchError::Pages(error), None) => ScanError::parquet(&self.file.path, &error).into(),
+            (BatchError::Pages { column, error }, None) => ScanError::damaged(file, row_group, column, &error).into(),
         }
     }
 }

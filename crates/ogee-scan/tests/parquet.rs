@@ -659,6 +659,153 @@ fn a_second_dictionary_is_refused() {
     }
 }
 
+/// A number as page headers have it.
+fn zigzag(number: i32) -> Vec<u8> {
+    let mut rest = (number << 1 ^ number >> 31).cast_unsigned();
+    let mut bytes = Vec::new();
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
+/// A field of a page header, of which the one before has the number before.
+fn next_field(number: i32) -> Vec<u8> {
+    [vec![0x15], zigzag(number)].concat()
+}
+
+/// A page of `values` values, plain, behind a header that says it has `uncompressed` bytes, and `more` at its end. `levels`: how its levels are encoded.
+fn page(kind: i32, values: i32, uncompressed: i32, levels: i32, bytes: &[u8], more: &[u8]) -> Vec<u8> {
+    let sizes = [next_field(kind), next_field(uncompressed), next_field(bytes.len() as i32)].concat();
+    let of_kind = match kind {
+        // Field 5, a struct: values, encoding, and those of levels.
+        0 => [vec![0x2c], next_field(values), next_field(0), next_field(levels), next_field(3), vec![0]].concat(),
+        // Field 7, a struct: values, encoding.
+        _ => [vec![0x4c], next_field(values), next_field(0), vec![0]].concat(),
+    };
+    [&sizes, &of_kind, more, &[0], bytes].concat()
+}
+
+/// A file with `column`, whose pages are `pages` and are said to be compressed by `compression`. Those before `data` are a dictionary.
+fn crafted(path: &Path, column: &ArrayRef, compression: Compression, pages: &[u8], data: usize) -> ParquetFile {
+    let field = Field::new("column", column.data_type().clone(), column.is_nullable());
+    let schema = Arc::new(Schema::new(vec![field]));
+    let batch = RecordBatch::try_new(schema, vec![Arc::clone(column)]).unwrap();
+    write(path, &[batch], row_groups_of(column.len()).set_dictionary_enabled(false));
+    let metadata = ArrowReaderMetadata::load(&File::open(path).unwrap(), Default::default()).unwrap();
+    let group = &metadata.metadata().row_groups()[0];
+    let start = group.column(0).byte_range().0;
+    let column = group.column(0).clone().into_builder().set_compression(compression);
+    let column = column
+        .set_dictionary_page_offset((data > 0).then_some(start as i64))
+        .set_data_page_offset((start + data as u64) as i64)
+        .set_total_compressed_size(pages.len() as i64)
+        .clear_statistics()
+        .set_column_index_offset(None)
+        .set_column_index_length(None)
+        .set_offset_index_offset(None)
+        .set_offset_index_length(None)
+        .build()
+        .unwrap();
+    let group = group.clone().into_builder().set_column_metadata(vec![column]).build().unwrap();
+    let footer = metadata.metadata().file_metadata().clone();
+    let metadata = ParquetMetaDataBuilder::new(footer).add_row_group(group).build();
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes.truncate(usize::try_from(start).unwrap());
+    bytes.extend(pages);
+    ParquetMetaDataWriter::new(&mut bytes, &metadata).finish().unwrap();
+    std::fs::write(path, bytes).unwrap();
+    listed(path)
+}
+
+/// The rows of a crafted file, or what is wrong with it.
+fn read_crafted(column: &ArrayRef, compression: Compression, pages: &[u8], data: usize) -> Result<usize, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = crafted(&dir.path().join("crafted.parquet"), column, compression, pages, data);
+    let schema = Arc::new(Schema::new(vec![Field::new("column", column.data_type().clone(), true)]));
+    let ctx = context(64 << 20);
+    let outcome = drive(&ctx, spec(vec![file], &schema), 1);
+    assert_eq!(ctx.memory.stats().reserved, 0, "all is given back");
+    outcome.map(|outcome| outcome.chunks.iter().map(Chunk::len).sum()).map_err(|error| {
+        let error = error.to_string();
+        assert!(error.contains("crafted.parquet"), "{error}");
+        error
+    })
+}
+
+#[test]
+fn pages_that_lie_about_their_sizes_are_damaged() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
+    let plain: Vec<u8> = (0..100i64).flat_map(i64::to_le_bytes).collect();
+    let honest = page(0, 100, 800, 3, &plain, &[]);
+    assert_eq!(read_crafted(&numbers, Compression::UNCOMPRESSED, &honest, 0), Ok(100));
+    // The size once more, 2 GiB: the library believes it.
+    let twice = page(0, 100, 800, 3, &plain, &[&[0x05, 0x04][..], &zigzag(i32::MAX)].concat());
+    let error = read_crafted(&numbers, Compression::UNCOMPRESSED, &twice, 0).unwrap_err();
+    assert!(error.contains("header not understood"), "{error}");
+    // 64 MiB of zeros that are said to be 800 bytes, of a column that is decoded here and of one that the library decodes.
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let flags: ArrayRef = Arc::new(BooleanArray::from_iter((0..100).map(|_| Some(false))));
+    for (column, size) in [(&numbers, 800), (&flags, 13)] {
+        let compression = Compression::GZIP(Default::default());
+        let honest = page(0, 100, size, 3, &gzip(&vec![0; size as usize]), &[]);
+        assert_eq!(read_crafted(column, compression, &honest, 0), Ok(100));
+        for real in [64 << 20, size as usize + 1, size as usize - 1] {
+            let bomb = page(0, 100, size, 3, &gzip(&vec![0; real]), &[]);
+            let error = read_crafted(column, compression, &bomb, 0).unwrap_err();
+            assert!(error.contains("column 'column' of row group 0") && error.contains("size"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn dictionaries_that_lie_about_their_values_are_damaged() {
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..100).map(|n| format!("text {n}"))));
+    // Two billion values in eight bytes: room for them must not be asked for.
+    let dictionary = page(2, i32::MAX, 8, 0, &[4, 0, 0, 0, b't', b'e', b'x', b't'], &[]);
+    let plain: Vec<u8> = (0..100).flat_map(|_| [1, 0, 0, 0, b'x']).collect();
+    let pages = [&dictionary[..], &page(0, 100, 500, 3, &plain, &[])].concat();
+    let error = read_crafted(&texts, Compression::UNCOMPRESSED, &pages, dictionary.len()).unwrap_err();
+    assert!(error.contains("fewer values than its header says"), "{error}");
+}
+
+#[test]
+fn decimals_have_no_more_digits_than_their_type() {
+    let of = |numbers: &[i64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let decimals = Decimal128Array::from_iter_values([1, 2, 3]).with_precision_and_scale(15, 2).unwrap();
+    let decimals: ArrayRef = Arc::new(decimals);
+    let most = 999_999_999_999_999;
+    let read =
+        |numbers: &[i64]| read_crafted(&decimals, Compression::UNCOMPRESSED, &page(0, 3, 24, 3, &of(numbers), &[]), 0);
+    assert_eq!(read(&[most, -most, 0]), Ok(3));
+    for wrong in [most + 1, -most - 1, i64::MAX, i64::MIN] {
+        let error = read(&[1, wrong, 3]).unwrap_err();
+        assert!(error.contains("more digits than its type"), "{error}");
+    }
+}
+
+#[test]
+fn levels_in_bits_are_refused() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter((0..8).map(Some).chain([None])));
+    let plain: Vec<u8> = (0..8i64).flat_map(i64::to_le_bytes).collect();
+    // Levels of nine rows: a run of eight that have a value, and of one that has none.
+    let levels = [4, 0, 0, 0, 8 << 1, 1, 1 << 1, 0];
+    let bytes = [&levels[..], &plain].concat();
+    assert_eq!(read_crafted(&numbers, Compression::UNCOMPRESSED, &page(0, 9, 72, 3, &bytes, &[]), 0), Ok(9));
+    let error = read_crafted(&numbers, Compression::UNCOMPRESSED, &page(0, 9, 72, 4, &bytes, &[]), 0).unwrap_err();
+    assert!(error.contains("BIT_PACKED"), "{error}");
+    // A level of two in a column that has zero and one.
+    let bytes = [&[4, 0, 0, 0, 8 << 1, 2, 1 << 1, 0], &plain[..]].concat();
+    let error = read_crafted(&numbers, Compression::UNCOMPRESSED, &page(0, 9, 72, 3, &bytes, &[]), 0).unwrap_err();
+    assert!(error.contains("a value of 1 bits is 2"), "{error}");
+}
+
 /// Strings that do not compress, in pages of about `page` bytes.
 fn wide(path: &Path, rows: usize, width: usize, row_group: usize, page: usize) -> ParquetFile {
     let mut seed = 1u64;

@@ -16,7 +16,7 @@ use parquet::{basic::Type as PhysicalType, errors::ParquetError};
 
 use super::{
     cursor::{DictionaryPage, Values},
-    fixed::{array, check_codes, plain},
+    fixed::{array, check_codes, check_digits, most, plain},
     hybrid::Picks,
     strings::byte_array,
     values::{Decode, reused},
@@ -43,7 +43,7 @@ impl Codes {
         let (bytes, count) = (page.bytes(), page.values);
         let values = match (&self.data_type, self.physical) {
             (DataType::Utf8View, _) => {
-                let mut builder = StringViewBuilder::with_capacity(count);
+                let mut builder = StringViewBuilder::with_capacity(count.min(bytes.len() / size_of::<u32>()));
                 for value in byte_arrays(bytes, count) {
                     let value = std::str::from_utf8(value?);
                     builder.append_value(value.map_err(|_| ParquetError::General("a string is not UTF-8".into()))?);
@@ -51,16 +51,20 @@ impl Codes {
                 return Ok(Arc::new(builder.finish()));
             }
             (DataType::BinaryView, _) => {
-                let mut builder = BinaryViewBuilder::with_capacity(count);
+                let mut builder = BinaryViewBuilder::with_capacity(count.min(bytes.len() / size_of::<u32>()));
                 for value in byte_arrays(bytes, count) {
                     builder.append_value(value?);
                 }
                 return Ok(Arc::new(builder.finish()));
             }
             (DataType::Decimal128(..), PhysicalType::INT32) => {
+                check_digits(plain::<i32>(bytes, count)?, most(&self.data_type))?;
                 plain::<i32>(bytes, count)?.map(i128::from).collect::<Vec<_>>().into()
             }
-            (DataType::Decimal128(..), _) => plain::<i64>(bytes, count)?.map(i128::from).collect::<Vec<_>>().into(),
+            (DataType::Decimal128(..), _) => {
+                check_digits(plain::<i64>(bytes, count)?, most(&self.data_type))?;
+                plain::<i64>(bytes, count)?.map(i128::from).collect::<Vec<_>>().into()
+            }
             (_, PhysicalType::INT32 | PhysicalType::FLOAT) => plain::<i32>(bytes, count)?.collect::<Vec<_>>().into(),
             _ => plain::<i64>(bytes, count)?.collect::<Vec<_>>().into(),
         };

@@ -1,7 +1,7 @@
 //! Through the pages of a flat column, to the rows that are wanted.
 //!
 //! Rows that are passed over are counted first and skipped when a later row is wanted: pages of which no row is wanted are neither read nor
-//! decompressed. Snappy pages are decompressed into one buffer, which is not cleared in between, out of one that all columns of the reader share.
+//! decompressed. Pages are decompressed into one buffer, which is not cleared in between, out of one that all columns of the reader share.
 //!
 //! ```text
 //! page, version 1   [length, definition levels]  [width, codes | values]      compressed as a whole
@@ -24,7 +24,10 @@ use parquet::{
 };
 
 use super::{hybrid::Hybrid, strings, validity::Validity};
-use crate::pages::{ColumnBytes, ColumnChunk};
+use crate::{
+    codec::Codec,
+    pages::{ColumnBytes, ColumnChunk, RawPages},
+};
 
 /// Bytes after the values in the buffer, so that codes can be loaded 8 bytes at a time up to the last.
 const SLACK: usize = 8;
@@ -57,11 +60,13 @@ enum Held {
 pub(super) struct PageCursor {
     pages: SerializedPageReader<ColumnBytes>,
     chunk: Arc<ColumnChunk>,
-    /// Where the pages are decompressed here.
-    snappy: Option<snap::raw::Decoder>,
+    /// Where the pages are compressed.
+    codec: Option<Codec>,
     is_optional: bool,
     buffer: Vec<u8>,
     held: Held,
+    /// Bytes of the page at hand; behind them the buffer has what an earlier page left.
+    len: usize,
     /// Rows left in the page at hand.
     left: usize,
     levels_at: Option<Hybrid>,
@@ -132,21 +137,17 @@ fn damaged(what: &str) -> ParquetError {
 }
 
 impl PageCursor {
-    /// A cursor over `pages` of `chunk`, which come compressed if `is_snappy`. `few` if most of its rows will be passed over.
-    pub(super) fn new(
-        pages: SerializedPageReader<ColumnBytes>,
-        chunk: Arc<ColumnChunk>,
-        is_snappy: bool,
-        is_optional: bool,
-        few: bool,
-    ) -> Self {
+    /// A cursor over `pages`. `few` if most of its rows will be passed over.
+    pub(super) fn new(pages: RawPages, is_optional: bool, few: bool) -> Self {
+        let RawPages { pages, chunk, codec } = pages;
         Self {
             pages,
             chunk,
-            snappy: is_snappy.then(snap::raw::Decoder::new),
+            codec,
             is_optional,
             buffer: Vec::new(),
             held: Held::Own,
+            len: 0,
             left: 0,
             levels_at: None,
             validity: Validity::default(),
@@ -191,6 +192,9 @@ impl PageCursor {
                 self.behind -= count;
             } else {
                 self.load(&mut dictionary)?;
+                if self.left != count {
+                    return Err(damaged("a page has other rows than the index of its column says"));
+                }
             }
         }
     }
@@ -215,9 +219,11 @@ impl PageCursor {
     /// The page at hand and the position among its values, to be moved by those of the `rows` rows that are read now.
     pub(super) fn values(&mut self, rows: usize) -> (&[u8], &mut Values) {
         self.left -= rows;
-        let page = match &self.held {
-            Held::Own => &self.buffer[..],
-            Held::Shared(bytes) => bytes,
+        let page = match (&self.held, &self.values) {
+            // Of codes, words are read that may end behind the page; of values nothing is.
+            (Held::Own, Values::Codes(_)) => &self.buffer[..],
+            (Held::Own, Values::Plain(_)) => &self.buffer[..self.len],
+            (Held::Shared(bytes), _) => bytes,
         };
         (page, &mut self.values)
     }
@@ -290,7 +296,10 @@ impl PageCursor {
             self.take_dictionary(waiting, dictionary)?;
         }
         let (encoding, rows, mut at, len) = match page {
-            Some(Page::DataPage { buf, num_values, encoding, .. }) => {
+            Some(Page::DataPage { buf, num_values, encoding, def_level_encoding, .. }) => {
+                if self.is_optional && def_level_encoding != Encoding::RLE {
+                    return Err(damaged(&format!("levels are encoded as {def_level_encoding}, which is not read")));
+                }
                 let len = self.hold(buf, 0, true, granted)?;
                 let mut at = 0;
                 if self.is_optional {
@@ -307,11 +316,16 @@ impl PageCursor {
                 buf,
                 encoding,
                 num_rows,
+                num_values,
+                num_nulls,
                 def_levels_byte_len,
                 rep_levels_byte_len,
                 is_compressed,
                 ..
             }) => {
+                if num_values != num_rows || num_nulls > num_values {
+                    return Err(damaged("a page of a column that is not nested has other values than rows"));
+                }
                 let (repetition, definition) = (rep_levels_byte_len as usize, def_levels_byte_len as usize);
                 let at = repetition + definition;
                 if at > buf.len() {
@@ -346,23 +360,18 @@ impl PageCursor {
         }
     }
 
-    /// Takes the bytes of a page, of which all from `plain` on are compressed if `is_compressed` and not decompressed yet; how many it has then,
-    /// which `granted` says too.
+    /// Takes the bytes of a page, of which all from `plain` on are compressed if `is_compressed`; how many it has then, which `granted` says too.
     fn hold(&mut self, bytes: Bytes, plain: usize, is_compressed: bool, granted: usize) -> Result<usize, ParquetError> {
         self.left = 0;
-        let Some(snappy) = self.snappy.as_mut().filter(|_| is_compressed) else {
-            let len = bytes.len();
+        let Some(codec) = self.codec.as_mut().filter(|_| is_compressed) else {
+            self.len = bytes.len();
             self.held = Held::Shared(bytes);
-            return Ok(len);
+            return Ok(self.len);
         };
-        let compressed = &bytes[plain..];
-        // Without values there is nothing, not even the length.
-        let values = if compressed.is_empty() { 0 } else { snap::raw::decompress_len(compressed)? };
-        let len = plain + values;
-        if len != granted {
+        if granted < plain {
             return Err(damaged("a page does not have the size that its header says"));
         }
-        let capacity = len + SLACK;
+        let capacity = granted + SLACK;
         if (capacity..=capacity * SLACK_TIMES).contains(&self.buffer.capacity()) {
             self.buffer.resize(capacity, 0);
         } else {
@@ -371,11 +380,9 @@ impl PageCursor {
             self.buffer = vec![0; capacity];
         }
         self.buffer[..plain].copy_from_slice(&bytes[..plain]);
-        if values > 0 && snappy.decompress(compressed, &mut self.buffer[plain..len])? != values {
-            return Err(damaged("a page does not have the size that its header says"));
-        }
-        self.held = Held::Own;
+        codec.decompress(&bytes[plain..], &mut self.buffer[plain..granted])?;
+        (self.held, self.len) = (Held::Own, granted);
         self.chunk.give_back(bytes);
-        Ok(len)
+        Ok(granted)
     }
 }

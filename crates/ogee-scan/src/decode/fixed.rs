@@ -1,7 +1,5 @@
 //! Numbers of fixed width, as they are or widened.
 
-use std::marker::PhantomData;
-
 use arrow_array::{ArrayRef, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBufferBuilder};
 use arrow_data::ArrayData;
@@ -29,6 +27,12 @@ pub(super) trait Stored: Copy + Default + Send {
     /// The number that has these bytes.
     fn from_bytes(bytes: Self::Bytes) -> Self;
 
+    /// Whether it is at most `most`, and at least `-most`.
+    fn is_within(self, most: Self) -> bool;
+
+    /// `most`, unless every number is within that.
+    fn bound(most: i128) -> Option<Self>;
+
     /// The number in the first bytes, which are there.
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
@@ -52,12 +56,41 @@ macro_rules! stored {
             fn from_bytes(bytes: Self::Bytes) -> Self {
                 Self::from_le_bytes(bytes)
             }
+
+            #[inline(always)]
+            fn is_within(self, most: Self) -> bool {
+                self.wrapping_add(most).cast_unsigned() <= most.cast_unsigned() * 2
+            }
+
+            fn bound(most: i128) -> Option<Self> {
+                Self::try_from(most).ok()
+            }
         }
     };
 }
 
 stored!(i32);
 stored!(i64);
+
+/// The greatest number of the digits that `data_type` has, if it is of decimals and numbers of the file may be greater.
+pub(super) fn most<S: Stored>(data_type: &DataType) -> Option<S> {
+    match data_type {
+        DataType::Decimal128(precision, _) => S::bound(10i128.pow(u32::from(*precision)) - 1),
+        _ => None,
+    }
+}
+
+/// Checks that all of `numbers` have no more digits than their type.
+pub(super) fn check_digits<S: Stored>(
+    numbers: impl IntoIterator<Item = S>,
+    most: Option<S>,
+) -> Result<(), ParquetError> {
+    let Some(most) = most else { return Ok(()) };
+    match numbers.into_iter().fold(true, |all, number| all & number.is_within(most)) {
+        true => Ok(()),
+        false => Err(ParquetError::General("a decimal has more digits than its type".into())),
+    }
+}
 
 /// The numbers of a plain page.
 pub(super) fn plain<S: Stored>(bytes: &[u8], count: usize) -> Result<impl Iterator<Item = S>, ParquetError> {
@@ -95,24 +128,25 @@ pub(super) struct Fixed<S, O> {
     /// How many values there are in the file.
     known: usize,
     codes: Vec<u32>,
+    /// Of decimals: the greatest one of their type.
+    most: Option<S>,
     /// The values of the last batch, whose memory is used again when nobody refers to them any more.
     last: Option<Buffer>,
-    stored: PhantomData<S>,
 }
 
 /// Values of a dictionary in which a code of one byte needs no check.
 const SMALL: usize = 1 << 8;
 
-impl<S, O> Fixed<S, O> {
+impl<S: Stored, O> Fixed<S, O> {
     pub(super) fn new(data_type: DataType) -> Self {
         Self {
+            most: most(&data_type),
             data_type,
             dictionary: Bytes::new(),
             small: Vec::new(),
             known: 0,
             codes: Vec::new(),
             last: None,
-            stored: PhantomData,
         }
     }
 }
@@ -123,6 +157,7 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
     fn set_dictionary(&mut self, page: DictionaryPage<'_>) -> Result<(), ParquetError> {
         self.small.clear();
         self.known = page.values;
+        check_digits(plain(page.bytes(), page.values)?, self.most)?;
         let values = plain::<S>(page.bytes(), page.values)?;
         if self.known <= SMALL {
             self.small.extend(values.map(O::from));
@@ -147,11 +182,14 @@ impl<S: Stored, O: ArrowNativeType + From<S>> Decode for Fixed<S, O> {
                 let bytes = page.get(*at..).unwrap_or_default();
                 let all = plain::<S>(bytes, count)?;
                 match picks {
-                    Picks::All => out.extend(all.map(O::from)),
+                    Picks::All => {
+                        check_digits(plain(bytes, count)?, self.most)?;
+                        out.extend(all.map(O::from));
+                    }
                     Picks::At { rows, base } => {
-                        out.extend(
-                            rows.iter().map(|&row| O::from(S::load(&bytes[(row - base) as usize * S::WIDTH..]))),
-                        );
+                        let at = |&row: &u32| S::load(&bytes[(row - base) as usize * S::WIDTH..]);
+                        check_digits(rows.iter().map(at), self.most)?;
+                        out.extend(rows.iter().map(|row| O::from(at(row))));
                     }
                 }
                 *at += count * S::WIDTH;

@@ -115,6 +115,9 @@ impl Hybrid {
                 let bytes = self.width.div_ceil(8);
                 let value = page.get(self.at..self.at + bytes).ok_or_else(ended)?;
                 let value = value.iter().rev().fold(0u32, |value, &byte| value << 8 | u32::from(byte));
+                if value > mask(self.width) {
+                    return Err(ParquetError::General(format!("a value of {} bits is {value}", self.width)));
+                }
                 self.at += bytes;
                 self.left = count;
                 self.run = Run::Repeated(value);

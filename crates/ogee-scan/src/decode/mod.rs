@@ -23,7 +23,7 @@ mod values;
 use arrow_schema::{DataType, Field, TimeUnit};
 use ogee_vector::Column;
 use parquet::{
-    basic::{Compression, Encoding, Type as PhysicalType},
+    basic::{Encoding, Type as PhysicalType},
     errors::ParquetError,
     file::metadata::ParquetMetaData,
     schema::types::ColumnDescriptor,
@@ -125,9 +125,7 @@ impl FlatColumn {
             PhysicalType::BYTE_ARRAY => 0,
             _ => 8,
         };
-        let compression = pages.compression(self.leaf);
-        let (reader, chunk) = pages.raw_pages(self.leaf, width)?;
-        let cursor = PageCursor::new(reader, chunk, compression == Compression::SNAPPY, self.is_optional, few);
+        let cursor = PageCursor::new(pages.raw_pages(self.leaf, width)?, self.is_optional, few);
         let data_type = self.data_type.clone();
         Ok(match (self.kind, self.physical, &data_type) {
             (Kind::Codes, physical, _) => Box::new(ColumnValues::new(cursor, Codes::new(physical, data_type))),

@@ -185,7 +185,7 @@ impl Decode for Strings {
         long.reserve_exact(page.len().saturating_sub(values.saturating_mul(size_of::<u32>())));
         let mut bytes = Bytes { long, ..Bytes::default() };
         self.dictionary.clear();
-        self.dictionary.reserve(values.min(page.len()));
+        self.dictionary.reserve(values.min(page.len() / size_of::<u32>()));
         let mut at = 0;
         for _ in 0..values {
             let (value, next) = byte_array(page, at).ok_or_else(ended)?;
