@@ -16,6 +16,7 @@ THREADS ?= 2
 QUERIES ?= 200000
 # Where the random queries of `differential` begin: the same ones each time, so that a change is not held up by what it did not do.
 SEED ?= 1
+FUZZ_SECONDS ?= 3600
 LIMITS ?= none,4GB,1GB,512MB,256MB
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
@@ -217,6 +218,11 @@ bench-ssb: release $(VENV)/.done ## The 13 queries of the Star Schema Benchmark 
 .PHONY: bench-job
 bench-job: release $(VENV)/.done ## The 113 queries of the Join Order Benchmark over made tables (SCALE, LIMITS, THREADS, ARGS)
 	$(call suite,job)
+
+.PHONY: fuzz
+fuzz: ## Damaged Parquet files in a release build; those that something is wrong with are kept in fuzz-found (FUZZ_SECONDS, SEED)
+	$(CARGO) build --release -p ogee-bench
+	target/release/ogee-bench fuzz --seed $(SEED) --files 1000000000 --seconds $(FUZZ_SECONDS)
 
 .PHONY: bench-idle
 bench-idle: release bench-data ## Memory falls back after a query; an idle shell uses no CPU

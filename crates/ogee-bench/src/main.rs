@@ -9,6 +9,7 @@ mod blocking;
 mod child;
 mod experiment;
 mod files;
+mod fuzz;
 mod groupings;
 mod h2o;
 mod idle;
@@ -38,6 +39,8 @@ enum Cli {
     Queries(queries::Arguments),
     /// See that memory falls back after a query and that an idle shell uses no CPU
     Idle(idle::Arguments),
+    /// Read damaged Parquet files: no crash, no panic, no hang, no wrong rows, within the memory limit
+    Fuzz(fuzz::Arguments),
 }
 
 #[derive(Subcommand)]
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Cli::Groupings(arguments) => experiment::run(&arguments),
         Cli::Queries(arguments) => queries::print(&arguments).map(|()| true),
         Cli::Idle(arguments) => idle::run(&arguments),
+        Cli::Fuzz(arguments) => fuzz::run(&arguments).map_err(std::io::Error::other),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -456,9 +456,14 @@ pub(crate) fn constant_bytes(call: &ScalarFunctionExpr) -> Option<usize> {
     Some(usize::try_from(growing.kind.sizes(&args, 1)?.bytes).unwrap_or(usize::MAX))
 }
 
-/// Whether `expr` has one of these functions in it.
+/// Bytes of a constant that is not to be written out for each row of a batch.
+const LARGE_CONSTANT_BYTES: usize = 16 << 10;
+
+/// Whether `expr` has one of these functions in it, or a constant that is as large as what they make.
 pub(crate) fn has_growing(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_large = |literal: &Literal| literal.value().size() > LARGE_CONSTANT_BYTES;
     expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(|call| looks_ahead(call.fun()))
+        || expr.downcast_ref().is_some_and(is_large)
         || expr.children().into_iter().any(has_growing)
 }
 
@@ -590,8 +595,8 @@ mod tests {
         for nothing in [[number(5), number(1), number(1)], [number(None), number(i64::MAX), number(1)]] {
             assert_eq!(of(Kind::Series, &nothing), (0, 0));
         }
-        assert_eq!(of(Kind::RepeatElement, &[texts.clone(), number(100)]), (25 * 100 - 100, 2100));
-        assert_eq!(of(Kind::JoinTexts, &[text(", "), texts, text("x")]), (25 - 1 + 4 * 5, 26));
+        assert_eq!(of(Kind::RepeatElement, &[texts.clone(), number(100)]), ((1 + 2 + 2 + 21) * 100, 2100));
+        assert_eq!(of(Kind::JoinTexts, &[text(", "), texts, text("x")]), (25 + 4 * 2 + 4 * (1 + 2), 26));
     }
 
     #[test]

@@ -111,7 +111,7 @@ struct Shared {
 const SHARE: usize = 16;
 
 /// Bytes of rows that an output takes at a time, unless a row has more.
-const PIECE_BYTES: usize = 4 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Whom the memory of chunks in outputs is promised to.
 const CONSUMER: &str = "output";

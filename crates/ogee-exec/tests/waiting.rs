@@ -133,8 +133,8 @@ fn an_output_that_nobody_reads_gives_its_memory_back() {
     let scheduler = Scheduler::new(2);
     let open = OpenPipeline::new(Arc::new(Large(Arc::clone(&made))));
     let stream = Query::new(ctx.clone()).stream(open, &scheduler, 8);
-    // Those that wait are promised.
-    soon(|| ctx.memory.room() <= LIMIT - 8 * CHUNK_BYTES);
+    // Those that wait are promised: eight, each of the megabyte that an output takes at a time.
+    soon(|| ctx.memory.room() <= LIMIT - 8 * (1 << 20));
     drop(stream);
     soon(|| ctx.memory.room() == LIMIT);
 }

@@ -56,8 +56,8 @@ pub(crate) struct IslandExec {
 /// Chunks that may wait for the one who reads the island.
 const OUTPUT_CAPACITY: usize = 16;
 
-/// Bytes of a batch that is put together of chunks, unless one of them has more.
-const COMPACTED_BYTES: usize = 4 << 20;
+/// Bytes of a batch that is put together of chunks, unless one of them has more: DataFusion's writers have a hundred batches in hand.
+const COMPACTED_BYTES: usize = 1 << 20;
 
 impl IslandExec {
     /// The island whose topmost operator is `root`, in the place of `replaced`. `feeds`: whether an operator of DataFusion's reads it, and not the user. `properties`: what

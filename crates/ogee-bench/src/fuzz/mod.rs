@@ -1,0 +1,225 @@
+//! Files that lie: Parquet of all types, encodings, codecs and page versions, mutated, and read by the engine.
+//!
+//! ```text
+//! seed ──> what file (corpus) ──> bytes ──> mutations, headers first (mutate) ──> the engine, at a small limit (read) ──> rows, or an error of the file
+//! ```
+//!
+//! A child process reads, so that a crash or a hang ends it and not the run; before each file it writes down the file's seed, which makes the file again. Files that are not
+//! mutated have the rows that Arrow's reader finds in them, and so have those that both can read.
+//!
+//! Not here: CSV, JSON and Arrow files, and SQL over files.
+
+mod corpus;
+mod mutate;
+mod read;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+
+use self::corpus::{FEATURES, Form};
+use crate::random::Random;
+
+/// What kept files from being made or read.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Flags of `fuzz`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Seed of the first file
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Files to read; the seeds follow one another
+    #[arg(long, default_value_t = 20_000)]
+    files: u64,
+    /// Ends earlier, after so many seconds
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Where files are kept that something is wrong with
+    #[arg(long, default_value = "fuzz-found")]
+    keep: PathBuf,
+    /// Write the file of `seed`, and read it in this process
+    #[arg(long)]
+    only: bool,
+    /// Read in this process, and note there which file
+    #[arg(long, hide = true)]
+    child: Option<PathBuf>,
+}
+
+/// What is noted where Arrow's reader is at work.
+const JUDGE: &str = "judge";
+
+/// A file that takes longer has the engine hanging.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of so many files one is left as it was written.
+const WHOLE: u64 = 50;
+
+/// The file of `seed`: what it is made of, and its bytes.
+fn file(seed: u64) -> Result<(Form, Vec<u8>, bool), Failure> {
+    let mut random = Random::new(seed);
+    let form = Form::draw(&mut random);
+    let bytes = form.write(&mut random)?;
+    if random.below(WHOLE) == 0 {
+        return Ok((form, bytes, true));
+    }
+    Ok((form, mutate::mutated(bytes, &mut random), false))
+}
+
+/// Reads files; whether nothing is wrong with any.
+pub fn run(arguments: &Arguments) -> Result<bool, Failure> {
+    match &arguments.child {
+        Some(progress) => read_files(arguments, progress),
+        None if arguments.only => {
+            let (form, bytes, is_whole) = file(arguments.seed)?;
+            fs::create_dir_all(&arguments.keep)?;
+            let path = arguments.keep.join(format!("{}.parquet", arguments.seed));
+            fs::write(&path, bytes)?;
+            println!("{}: {form:?}, {}", path.display(), if is_whole { "whole" } else { "mutated" });
+            println!("{:?}", read::read(&path, &form, is_whole, || Ok(()))?);
+            Ok(true)
+        }
+        None => watch(arguments),
+    }
+}
+
+/// Runs children until all files are read.
+fn watch(arguments: &Arguments) -> Result<bool, Failure> {
+    let directory = tempfile::tempdir()?;
+    let progress = directory.path().join("progress");
+    let started = Instant::now();
+    let (mut next, end) = (arguments.seed, arguments.seed + arguments.files);
+    let (mut totals, mut wrong) = (BTreeMap::new(), 0);
+    while next < end && arguments.seconds.is_none_or(|seconds| started.elapsed().as_secs() < seconds) {
+        fs::write(&progress, "")?;
+        let left = arguments.seconds.map(|seconds| seconds.saturating_sub(started.elapsed().as_secs()).max(1));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("fuzz").arg("--seed").arg(next.to_string()).arg("--files").arg((end - next).to_string());
+        command.arg("--child").arg(&progress).arg("--keep").arg(&arguments.keep);
+        if let Some(left) = left {
+            command.arg("--seconds").arg(left.to_string());
+        }
+        let ended = wait(command.spawn()?, &progress)?;
+        let (seed, counts) = noted(&progress)?;
+        for (feature, count) in counts {
+            *totals.entry(feature).or_insert(0) += count;
+        }
+        if ended.is_none() {
+            break;
+        }
+        let what = ended.unwrap_or_default();
+        *totals.entry("files".to_owned()).or_insert(0) += 1;
+        next = seed + 1;
+        if fs::read_to_string(&progress)?.lines().any(|line| line == JUDGE) {
+            println!("seed {seed}: {what}, in Arrow's reader");
+            continue;
+        }
+        wrong += 1;
+        println!("seed {seed}: {what}");
+        keep(&arguments.keep, seed, &what)?;
+    }
+    let count = |name: &str| totals.get(name).copied().unwrap_or(0);
+    for feature in FEATURES {
+        println!("{feature:24} {:8}", count(feature));
+    }
+    let found = wrong + count("wrong");
+    println!(
+        "{} files from seed {} on in {:.0} s: {} read, {} refused, {} of these since the library gave up; {found} wrong",
+        count("files"),
+        arguments.seed,
+        started.elapsed().as_secs_f64(),
+        count("read"),
+        count("refused"),
+        count("gave up"),
+    );
+    Ok(found == 0)
+}
+
+/// Keeps the file of `seed` and what is wrong with it.
+fn keep(directory: &Path, seed: u64, what: &str) -> Result<(), Failure> {
+    fs::create_dir_all(directory)?;
+    let (form, bytes, _) = file(seed)?;
+    fs::write(directory.join(format!("{seed}.parquet")), bytes)?;
+    fs::write(directory.join(format!("{seed}.txt")), format!("{what}\n{form:?}\n"))?;
+    Ok(())
+}
+
+/// The seed of the file at hand, and what was counted so far.
+fn noted(progress: &Path) -> Result<(u64, BTreeMap<String, u64>), Failure> {
+    let text = fs::read_to_string(progress)?;
+    let mut lines = text.lines();
+    let seed = lines.next().unwrap_or_default().parse()?;
+    let count =
+        |line: &str| line.rsplit_once(' ').and_then(|(name, count)| Some((name.to_owned(), count.parse().ok()?)));
+    Ok((seed, lines.filter_map(count).collect()))
+}
+
+/// Waits for `child`; what it died of, if it did not come to its end.
+fn wait(mut child: Child, progress: &Path) -> Result<Option<String>, Failure> {
+    let (mut seen, mut since) = (String::new(), Instant::now());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((!status.success()).then(|| format!("the process ended: {status}")));
+        }
+        thread::sleep(Duration::from_millis(20));
+        let now = fs::read_to_string(progress).unwrap_or_default();
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        } else if since.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            return Ok(Some(format!("nothing happened for {} s", PATIENCE.as_secs())));
+        }
+    }
+}
+
+/// The child: reads files one after the other.
+fn read_files(arguments: &Arguments, progress: &Path) -> Result<bool, Failure> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("file.parquet");
+    read::note_panics();
+    let started = Instant::now();
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for seed in arguments.seed..arguments.seed + arguments.files {
+        if arguments.seconds.is_some_and(|seconds| started.elapsed().as_secs() >= seconds) {
+            break;
+        }
+        let lines: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        fs::write(progress, format!("{seed}\n{}\n", lines.join("\n")))?;
+        let (form, bytes, is_whole) = file(seed)?;
+        fs::write(&path, bytes)?;
+        let judges = || Ok(fs::write(progress, format!("{seed}\n{}\n{JUDGE}\n", lines.join("\n")))?);
+        let outcome = read::read(&path, &form, is_whole, judges);
+        *counts.entry("files").or_default() += 1;
+        for feature in form.features() {
+            *counts.entry(feature).or_default() += 1;
+        }
+        match outcome {
+            Ok(read::Outcome::Rows) => *counts.entry("read").or_default() += 1,
+            Ok(read::Outcome::Refused { gave_up }) => {
+                *counts.entry("refused").or_default() += 1;
+                *counts.entry("gave up").or_default() += u64::from(gave_up);
+            }
+            Ok(read::Outcome::Wrong(what)) => {
+                *counts.entry("wrong").or_default() += 1;
+                println!("seed {seed}: {what}");
+                keep(&arguments.keep, seed, &what)?;
+            }
+            Err(error) => {
+                *counts.entry("wrong").or_default() += 1;
+                println!("seed {seed}: {error}");
+                keep(&arguments.keep, seed, &error.to_string())?;
+            }
+        }
+    }
+    let lines: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    fs::write(progress, format!("0\n{}\n", lines.join("\n")))?;
+    Ok(true)
+}
