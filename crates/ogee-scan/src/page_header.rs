@@ -32,7 +32,7 @@ fn pass_struct(bytes: &mut &[u8], depth: usize) -> Option<()> {
                 let zigzag = varint(bytes)?;
                 (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
             }
-            delta => last + delta,
+            delta => i64::checked_add(last, delta)?,
         };
         if number <= last {
             return None;
