@@ -5,14 +5,23 @@
 //!
 //! Not here: which file comes next (`work`).
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use ogee_exec::ExecError;
 use ogee_memory::{BufferManager, Reservation};
 use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     errors::ParquetError,
-    file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetStatisticsPolicy, RowGroupMetaData},
+    file::{
+        metadata::{
+            PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
+            RowGroupMetaData,
+        },
+        reader::ChunkReader,
+    },
 };
 
 use crate::{
@@ -23,6 +32,7 @@ use crate::{
     pages::FileBytes,
     restrict::RestrictedColumn,
     spec::{ParquetFile, ParquetScanSpec, RowGroupAccess},
+    thrift::{self, Fields},
     work::{RowGroupWork, Work},
 };
 
@@ -32,6 +42,25 @@ const DECODED_PER_BYTE: usize = 10;
 
 /// The end of a file: length of the metadata, 4 bytes, and the magic number.
 const TAIL: usize = 8;
+
+/// Structs and lists within one another in metadata, at most: statistics are in metadata of a column chunk of a row group.
+const DEPTH_MAX: usize = 16;
+
+/// The footer of the file at `path`, which had `size` bytes when it was listed, with its page index: for those who plan a query. What it takes
+/// while it is read is reserved in `memory`; what is given is the caller's.
+///
+/// # Errors
+/// When the file cannot be read, is shorter than it was, is no Parquet file, or contradicts itself; when there is no memory for its footer.
+pub fn read_footer(memory: &Arc<BufferManager>, path: &Path, size: u64) -> Result<Arc<ParquetMetaData>, ExecError> {
+    let file = ParquetFile { path: path.to_owned(), size, rows: None, row_groups: None, partition_values: Vec::new() };
+    let bytes = open(&file)?;
+    let _memory = reserve(memory, &file, &bytes)?;
+    let metadata = decode(&file, &bytes, Wanted { statistics: true, page_index: true })?;
+    for row_group in metadata.row_groups() {
+        check(&file, &bytes, row_group)?;
+    }
+    Ok(Arc::new(metadata))
+}
 
 /// A file whose metadata is at hand.
 pub(crate) struct OpenFile {
@@ -52,7 +81,7 @@ pub(crate) fn load(
     filter: &ScanFilter,
 ) -> Result<Vec<Work>, ExecError> {
     let bytes = open(file)?;
-    let (metadata, reservation) = self::metadata(memory, file, &bytes, options(spec, !restricted.is_empty()))?;
+    let (metadata, reservation) = self::metadata(memory, file, &bytes, Wanted::by(spec, !restricted.is_empty()))?;
     let row_groups = metadata.metadata().row_groups();
     for row_group in row_groups {
         check(file, &bytes, row_group)?;
@@ -118,37 +147,102 @@ pub(crate) fn metadata(
     memory: &Arc<BufferManager>,
     file: &ParquetFile,
     bytes: &FileBytes,
-    options: ArrowReaderOptions,
+    wanted: Wanted,
 ) -> Result<(ArrowReaderMetadata, Reservation), ExecError> {
-    let mut reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * metadata_len(bytes))?;
-    let metadata =
-        caught(|| ArrowReaderMetadata::load(bytes, options)).map_err(|error| ScanError::parquet(&file.path, &error))?;
+    let mut reservation = reserve(memory, file, bytes)?;
+    let metadata = Arc::new(decode(file, bytes, wanted)?);
+    let metadata = caught(|| ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new()))
+        .map_err(|error| ScanError::parquet(&file.path, &error))?;
     reservation.resize(metadata.metadata().memory_size())?;
     Ok((metadata, reservation))
 }
 
-/// Bytes of the metadata, as far as the file looks like Parquet; the library finds out what is wrong otherwise.
-fn metadata_len(bytes: &FileBytes) -> usize {
-    let Some(start) = bytes.len().checked_sub(TAIL as u64) else {
-        return 0;
-    };
-    match parquet::file::reader::ChunkReader::get_bytes(bytes, start, TAIL) {
-        Ok(tail) if tail.ends_with(b"PAR1") => {
-            let len = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]) as usize;
-            len.min(usize::try_from(start).unwrap_or(usize::MAX))
+/// Memory in which the metadata of `file` can be decoded, which is a whole struct.
+fn reserve(memory: &Arc<BufferManager>, file: &ParquetFile, bytes: &FileBytes) -> Result<Reservation, ExecError> {
+    let damaged = |why: &str| ScanError::parquet(&file.path, &why);
+    let start = bytes.len().checked_sub(TAIL as u64).ok_or_else(|| damaged("it has less than eight bytes"))?;
+    let read = |start, len| bytes.get_bytes(start, len).map_err(|error| ScanError::parquet(&file.path, &error));
+    let tail = read(start, TAIL)?;
+    if !tail.ends_with(b"PAR1") {
+        return match tail.ends_with(b"PARE") {
+            true => Err(damaged("its footer is encrypted, which is not supported").into()),
+            false => Err(damaged("it does not end as Parquet files do").into()),
+        };
+    }
+    let len = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
+    let start = start.checked_sub(u64::from(len)).ok_or_else(|| damaged("its footer is longer than the file"))?;
+    let len = len as usize;
+    let reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * len)?;
+    if thrift::struct_len(&read(start, len)?, DEPTH_MAX, Fields::Any).is_none() {
+        return Err(damaged("its footer is not understood").into());
+    }
+    Ok(reservation)
+}
+
+/// What is decoded of the metadata of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) statistics: bool,
+    pub(crate) page_index: bool,
+}
+
+impl Wanted {
+    fn by(spec: &ParquetScanSpec, is_restricted: bool) -> Self {
+        let pruner = spec.pruner.as_ref();
+        // If nobody looks at them, they are half of a footer.
+        Self {
+            statistics: pruner.is_some() || is_restricted,
+            page_index: pruner.is_some_and(|pruner| pruner.needs_page_index()),
         }
-        _ => 0,
     }
 }
 
-fn options(spec: &ParquetScanSpec, is_restricted: bool) -> ArrowReaderOptions {
-    let options = ArrowReaderOptions::new();
-    match &spec.pruner {
-        // Nobody looks at them, and they are half of a footer.
-        None if !is_restricted => options.with_column_stats_policy(ParquetStatisticsPolicy::SkipAll),
-        Some(pruner) if pruner.needs_page_index() => options.with_page_index_policy(PageIndexPolicy::Optional),
-        _ => options,
+/// The metadata of `file`, whose footer is a whole struct.
+fn decode(file: &ParquetFile, bytes: &FileBytes, wanted: Wanted) -> Result<ParquetMetaData, ScanError> {
+    let damaged = |error| ScanError::parquet(&file.path, &error);
+    let mut options = ParquetMetaDataOptions::new();
+    if !wanted.statistics {
+        options = options.with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
     }
+    let reader = || ParquetMetaDataReader::new().with_metadata_options(Some(options.clone()));
+    let metadata = caught(|| reader().parse_and_finish(bytes)).map_err(damaged)?;
+    if !wanted.page_index {
+        return Ok(metadata);
+    }
+    check_page_index(file, bytes, &metadata)?;
+    let with_index = || {
+        let mut reader = ParquetMetaDataReader::new_with_metadata(metadata)
+            .with_metadata_options(Some(options))
+            .with_page_index_policy(PageIndexPolicy::Optional);
+        reader.read_page_indexes(bytes)?;
+        reader.finish()
+    };
+    caught(with_index).map_err(damaged)
+}
+
+/// Refuses a page index that is not where the metadata have it: the library takes memory for as many pages as it says.
+fn check_page_index(file: &ParquetFile, bytes: &FileBytes, metadata: &ParquetMetaData) -> Result<(), ScanError> {
+    let damaged = || ScanError::parquet(&file.path, &"its page index is not understood");
+    let mut parts = Vec::new();
+    for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        let offsets = column.offset_index_offset().zip(column.offset_index_length());
+        let values = column.column_index_offset().zip(column.column_index_length());
+        for (start, len) in offsets.into_iter().chain(values) {
+            let start = u64::try_from(start).map_err(|_| damaged())?;
+            let end = u64::try_from(len).ok().and_then(|len| start.checked_add(len)).ok_or_else(damaged)?;
+            parts.push(start..end);
+        }
+    }
+    let first = parts.iter().map(|part| part.start).min().unwrap_or(0);
+    let end = parts.iter().map(|part| part.end).max().unwrap_or(0);
+    let place = |position: u64| usize::try_from(position - first).map_err(|_| damaged());
+    // The library reads them at once, too.
+    let index = bytes.get_bytes(first, place(end)?).map_err(|error| ScanError::parquet(&file.path, &error))?;
+    for part in parts {
+        let (start, end) = (place(part.start)?, place(part.end)?);
+        thrift::struct_len(&index[start..end], DEPTH_MAX, Fields::Any).ok_or_else(damaged)?;
+    }
+    Ok(())
 }
 
 /// Refuses metadata whose numbers make no sense, before anything is computed with them.

@@ -44,10 +44,12 @@ mod sample;
 mod source;
 mod span;
 mod spec;
+mod thrift;
 mod work;
 
 pub use error::ScanError;
-pub use library::is_reading;
+pub use footer::read_footer;
+pub use library::{caught, is_reading};
 pub use sample::RowReader;
 pub use source::ParquetSource;
 pub use spec::{ParquetFile, ParquetScanSpec, RowGroupAccess, RowPruner};

@@ -19,8 +19,11 @@ pub fn is_reading() -> bool {
     IS_CALLED.get()
 }
 
-/// What `read` gives; if it panics, an error that says so. Nothing that `read` changes may be used then.
-pub(crate) fn caught<T, E: From<ParquetError>>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+/// What `read` gives.
+///
+/// # Errors
+/// Its own, and one that says so if it panics. Nothing that it changes may be used then.
+pub fn caught<T, E: From<ParquetError>>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let before = IS_CALLED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(read));
     IS_CALLED.set(before);

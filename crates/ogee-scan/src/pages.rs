@@ -36,7 +36,7 @@ use crate::{
     error::ScanError,
     footer::OpenFile,
     grant::Grant,
-    page_header::{PageSizes, SIZES_LEN_MAX, is_header},
+    page_header::{PageSizes, SIZES_LEN_MAX, header_len},
 };
 
 /// Pages from this size on are read by themselves, into memory of their own; smaller ones share a window. At this size a
@@ -189,9 +189,8 @@ pub(crate) struct ColumnChunk {
 struct Window {
     start: u64,
     bytes: Bytes,
-    /// What the header that was read last says, and where it begins.
+    /// What the header that was read last says.
     sizes: Option<PageSizes>,
-    header: u64,
     /// Bytes of the page that was loaded last, uncompressed.
     granted: usize,
 }
@@ -234,13 +233,33 @@ impl ColumnChunk {
         Ok(bytes.slice(..len))
     }
 
-    /// Bytes that are at hand at `start`, at least a header's sizes unless the column chunk ends before.
-    fn header_bytes(&self, window: &mut Window, start: u64) -> Result<Bytes, ParquetError> {
+    /// Bytes that are at hand at `start`, at least `len` unless the column chunk ends before.
+    fn at_hand(&self, window: &mut Window, start: u64, len: usize) -> Result<Bytes, ParquetError> {
         let left = usize::try_from(self.end.saturating_sub(start)).unwrap_or(usize::MAX);
-        self.fetch(window, start, left.min(SIZES_LEN_MAX))?;
+        let bytes = self.fetch(window, start, left.min(len))?;
         let offset = start.checked_sub(window.start).and_then(|offset| usize::try_from(offset).ok());
-        Ok(offset.filter(|&offset| offset <= window.bytes.len()).map_or_else(Bytes::new, |o| window.bytes.slice(o..)))
+        // A large one is not kept in the window.
+        Ok(offset.filter(|&offset| offset < window.bytes.len()).map_or(bytes, |offset| window.bytes.slice(offset..)))
     }
+
+    /// The whole page header at `start`, and nothing behind it; empty at the end of the column chunk.
+    fn header(&self, window: &mut Window, start: u64) -> Result<Bytes, ParquetError> {
+        let mut wanted = SIZES_LEN_MAX;
+        loop {
+            let bytes = self.at_hand(window, start, wanted)?;
+            match header_len(&bytes) {
+                Some(len) => return Ok(bytes.slice(..len)),
+                None if bytes.is_empty() => return Ok(bytes),
+                None if bytes.len() < wanted || wanted >= HEADER_LEN_MAX => return Err(not_understood()),
+                // It has statistics, or the window ends within it.
+                None => wanted = (2 * bytes.len()).clamp(HEADER_LEN, HEADER_LEN_MAX),
+            }
+        }
+    }
+}
+
+fn not_understood() -> ParquetError {
+    ParquetError::General("page header not understood".into())
 }
 
 /// The bytes of one column chunk, as the Parquet library asks for them.
@@ -263,32 +282,23 @@ impl ChunkReader for ColumnBytes {
         let chunk = &*self.0;
         let mut window = chunk.state.lock();
         if chunk.indexed {
-            let header = chunk.header_bytes(&mut window, start)?;
+            let header = chunk.at_hand(&mut window, start, SIZES_LEN_MAX)?;
             window.sizes = PageSizes::parse(&header);
         }
-        // A header that cannot be read is not followed by a page: the library refuses it too.
-        let not_understood = || ParquetError::General("page header not understood".into());
         let sizes = window.sizes.take().ok_or_else(not_understood)?;
-        if !chunk.indexed {
-            let len = usize::try_from(start.saturating_sub(window.header)).unwrap_or(usize::MAX);
-            let header = window.header;
-            if len > HEADER_LEN_MAX || !is_header(&chunk.fetch(&mut window, header, len)?) {
-                return Err(not_understood());
-            }
-        }
         if !chunk.grant.load_page(chunk.slot, PageSizes { compressed: length, ..sizes }, chunk.is_compressed) {
             return Err(ParquetError::General("no memory for the page".into()));
         }
         window.granted = sizes.uncompressed;
         let page = chunk.fetch(&mut window, start, length)?;
-        if chunk.indexed && !is_header(&page) {
+        if chunk.indexed && header_len(&page).is_none() {
             return Err(not_understood());
         }
         Ok(page)
     }
 }
 
-/// Reads a page header through the window of its column.
+/// Reads a page header through the window of its column, and nothing behind it.
 pub(crate) struct HeaderRead {
     chunk: Arc<ColumnChunk>,
     at: u64,
@@ -298,19 +308,15 @@ pub(crate) struct HeaderRead {
 
 impl Read for HeaderRead {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.bytes.is_empty() {
+        // Only now: the library also asks for a reader where it has the header already and there is none.
+        if !self.begun {
+            self.begun = true;
             let mut window = self.chunk.state.lock();
-            self.bytes = self.chunk.header_bytes(&mut window, self.at).map_err(io::Error::other)?;
-            if !self.begun {
-                // Only now: the library also asks for a reader where it has the header already and there is none.
-                self.begun = true;
-                window.sizes = PageSizes::parse(&self.bytes);
-                window.header = self.at;
-            }
+            self.bytes = self.chunk.header(&mut window, self.at).map_err(io::Error::other)?;
+            window.sizes = PageSizes::parse(&self.bytes);
         }
         let read = buffer.len().min(self.bytes.len());
         buffer[..read].copy_from_slice(&self.bytes.split_to(read));
-        self.at += read as u64;
         Ok(read)
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     error::ScanError,
     estimate::Estimate,
     filter::{LaneFilter, ScanFilter},
-    footer::{self, OpenFile},
+    footer::{self, OpenFile, Wanted},
     grant::Grant,
     library::caught,
     pages::{FileBytes, RowGroupPages},
@@ -61,9 +61,13 @@ impl RowReader {
         let bytes = footer::open(&file)?;
         let damaged = |error| ScanError::parquet(&file.path, &error);
         let (metadata, reservation) = match known {
-            Some(known) => (ArrowReaderMetadata::try_new(known, ArrowReaderOptions::new()).map_err(damaged)?, None),
+            Some(known) => {
+                let metadata = caught(|| ArrowReaderMetadata::try_new(known, ArrowReaderOptions::new()));
+                (metadata.map_err(damaged)?, None)
+            }
             None => {
-                let (metadata, reservation) = footer::metadata(&memory, &file, &bytes, ArrowReaderOptions::new())?;
+                let (metadata, reservation) =
+                    footer::metadata(&memory, &file, &bytes, Wanted { statistics: true, page_index: false })?;
                 (metadata, Some(reservation))
             }
         };

@@ -765,6 +765,61 @@ fn pages_that_lie_about_their_sizes_are_damaged() {
 }
 
 #[test]
+fn lists_of_a_made_up_length_are_damaged() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
+    let plain: Vec<u8> = (0..100i64).flat_map(i64::to_le_bytes).collect();
+    // Two billion booleans in a field that nobody knows, which the library skips one by one, and as many lists of them.
+    let booleans = [0x59, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+    let lists = [&[0x59, 0xf9, 0xff, 0xff, 0xff, 0xff, 0x07][..], &[0xf1, 0xff, 0xff, 0xff, 0xff, 0x07].repeat(100)];
+    for field in [booleans.to_vec(), lists.concat()] {
+        let pages = page(0, 100, 800, 3, &plain, &field);
+        let error = read_crafted(&numbers, Compression::UNCOMPRESSED, &pages, 0).unwrap_err();
+        assert!(error.contains("header not understood"), "{error}");
+    }
+    // A field that nobody knows is no damage.
+    let pages = page(0, 100, 800, 3, &plain, &[0x55, 0x02]);
+    assert_eq!(read_crafted(&numbers, Compression::UNCOMPRESSED, &pages, 0), Ok(100));
+}
+
+#[test]
+fn footers_that_lie_are_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("footer.parquet");
+    write(&path, &[numbered(0..100)], row_groups_of(100));
+    let whole = std::fs::read(&path).unwrap();
+    let tail = whole.len() - 8;
+    let len = u32::from_le_bytes(whole[tail..tail + 4].try_into().unwrap()) as usize;
+    let memory = roomy().memory;
+    let read = |front: &[u8], footer: &[u8], len: u32| {
+        let bytes = [front, footer, &len.to_le_bytes(), b"PAR1"].concat();
+        std::fs::write(&path, &bytes).unwrap();
+        ogee_scan::read_footer(&memory, &path, bytes.len() as u64).map_err(|error| error.to_string())
+    };
+    let (front, footer) = (&whole[..tail - len], &whole[tail - len..tail]);
+    assert_eq!(read(front, footer, len as u32).unwrap().num_row_groups(), 1);
+    let error = |front: &[u8], footer: &[u8], len| {
+        let error = read(front, footer, len).unwrap_err();
+        assert!(error.contains("footer.parquet") && error.contains("cannot be read as Parquet"), "{error}");
+        error
+    };
+    assert!(error(front, footer, u32::MAX).contains("longer than the file"));
+    for end in 0..len {
+        error(front, &footer[..end], end as u32);
+    }
+    // Two billion booleans in a field that nobody knows.
+    let booleans = [&footer[..len - 1], &[0xf9, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07, 0]].concat();
+    assert!(error(front, &booleans, booleans.len() as u32).contains("not understood"));
+    // Page indexes of two billion pages, in the place of those that are there.
+    let metadata = read(front, footer, len as u32).unwrap();
+    let column = metadata.row_group(0).column(0);
+    let place = usize::try_from(column.offset_index_offset().unwrap()).unwrap();
+    let mut pages = front.to_vec();
+    pages[place..place + 7].copy_from_slice(&[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07]);
+    assert!(error(&pages, footer, len as u32).contains("page index is not understood"));
+    assert_eq!(memory.stats().reserved, 0, "all is given back");
+}
+
+#[test]
 fn dictionaries_that_lie_about_their_values_are_damaged() {
     let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..100).map(|n| format!("text {n}"))));
     // Two billion values in eight bytes: room for them must not be asked for.
