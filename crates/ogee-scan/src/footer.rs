@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use ogee_exec::ExecError;
 use ogee_memory::{BufferManager, Reservation};
 use parquet::{
@@ -54,8 +55,8 @@ const DEPTH_MAX: usize = 16;
 pub fn read_footer(memory: &Arc<BufferManager>, path: &Path, size: u64) -> Result<Arc<ParquetMetaData>, ExecError> {
     let file = ParquetFile { path: path.to_owned(), size, rows: None, row_groups: None, partition_values: Vec::new() };
     let bytes = open(&file)?;
-    let _memory = reserve(memory, &file, &bytes)?;
-    let metadata = decode(&file, &bytes, Wanted { statistics: true, page_index: true })?;
+    let (footer, _memory) = footer(memory, &file, &bytes)?;
+    let metadata = decode(&file, &bytes, &footer, Wanted { statistics: true, page_index: true })?;
     for row_group in metadata.row_groups() {
         check(&file, &bytes, row_group)?;
     }
@@ -149,16 +150,21 @@ pub(crate) fn metadata(
     bytes: &FileBytes,
     wanted: Wanted,
 ) -> Result<(ArrowReaderMetadata, Reservation), ExecError> {
-    let mut reservation = reserve(memory, file, bytes)?;
-    let metadata = Arc::new(decode(file, bytes, wanted)?);
+    let (footer, mut reservation) = footer(memory, file, bytes)?;
+    let metadata = Arc::new(decode(file, bytes, &footer, wanted)?);
+    drop(footer);
     let metadata = caught(|| ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new()))
         .map_err(|error| ScanError::parquet(&file.path, &error))?;
     reservation.resize(metadata.metadata().memory_size())?;
     Ok((metadata, reservation))
 }
 
-/// Memory in which the metadata of `file` can be decoded, which is a whole struct.
-fn reserve(memory: &Arc<BufferManager>, file: &ParquetFile, bytes: &FileBytes) -> Result<Reservation, ExecError> {
+/// The metadata of `file` as they are written, a whole struct, and memory in which they can be decoded.
+fn footer(
+    memory: &Arc<BufferManager>,
+    file: &ParquetFile,
+    bytes: &FileBytes,
+) -> Result<(Bytes, Reservation), ExecError> {
     let damaged = |why: &str| ScanError::parquet(&file.path, &why);
     let start = bytes.len().checked_sub(TAIL as u64).ok_or_else(|| damaged("it has less than eight bytes"))?;
     let read = |start, len| bytes.get_bytes(start, len).map_err(|error| ScanError::parquet(&file.path, &error));
@@ -173,10 +179,11 @@ fn reserve(memory: &Arc<BufferManager>, file: &ParquetFile, bytes: &FileBytes) -
     let start = start.checked_sub(u64::from(len)).ok_or_else(|| damaged("its footer is longer than the file"))?;
     let len = len as usize;
     let reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * len)?;
-    if thrift::struct_len(&read(start, len)?, DEPTH_MAX, Fields::Any).is_none() {
+    let footer = read(start, len)?;
+    if thrift::struct_len(&footer, DEPTH_MAX, Fields::Any).is_none() {
         return Err(damaged("its footer is not understood").into());
     }
-    Ok(reservation)
+    Ok((footer, reservation))
 }
 
 /// What is decoded of the metadata of a file.
@@ -197,15 +204,15 @@ impl Wanted {
     }
 }
 
-/// The metadata of `file`, whose footer is a whole struct.
-fn decode(file: &ParquetFile, bytes: &FileBytes, wanted: Wanted) -> Result<ParquetMetaData, ScanError> {
+/// The metadata of `file`, out of its [`footer`].
+fn decode(file: &ParquetFile, bytes: &FileBytes, footer: &[u8], wanted: Wanted) -> Result<ParquetMetaData, ScanError> {
     let damaged = |error| ScanError::parquet(&file.path, &error);
     let mut options = ParquetMetaDataOptions::new();
     if !wanted.statistics {
         options = options.with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
     }
-    let reader = || ParquetMetaDataReader::new().with_metadata_options(Some(options.clone()));
-    let metadata = caught(|| reader().parse_and_finish(bytes)).map_err(damaged)?;
+    let metadata = caught(|| ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options)));
+    let metadata = metadata.map_err(damaged)?;
     if !wanted.page_index {
         return Ok(metadata);
     }
