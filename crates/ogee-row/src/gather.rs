@@ -12,6 +12,33 @@ use crate::{HeapBuffers, NestedCodec, RowLayout, RowView};
 /// Bytes of one data buffer of a view array, at most: offsets in views have 32 bits.
 const BUFFER_MAX: usize = 1 << 30;
 
+/// Bytes that the long strings of a chunk take together, unless one of its rows has more: what is gathered is copied.
+const STRINGS_MAX: usize = 2 << 20;
+
+/// How many of the first of `rows` make one chunk: all, unless their long strings are so long that fewer do; one at least.
+///
+/// # Safety
+/// As [`gather_column`].
+pub unsafe fn rows_of_chunk(layout: &RowLayout, rows: &[*const u8]) -> usize {
+    if !layout.has_heap() {
+        return rows.len();
+    }
+    let mut bytes = 0;
+    for (number, row) in rows.iter().enumerate() {
+        for &offset in layout.views() {
+            // SAFETY: the caller vouches for the rows, and the layout's offsets are within them.
+            let view = unsafe { row.add(offset).cast::<RowView>().read_unaligned() };
+            if view.is_long() {
+                bytes += view.len();
+            }
+        }
+        if bytes > STRINGS_MAX && number > 0 {
+            return number;
+        }
+    }
+    rows.len()
+}
+
 /// Column `index` of `rows` as an array; long strings are copied, so that the pages may go.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ mod view;
 
 pub use dictionary::{CodeCache, Dictionary};
 pub use equal::{keys_equal, keys_equal_words, row_hash};
-pub use gather::{gather_column, gather_column_from};
+pub use gather::{gather_column, gather_column_from, rows_of_chunk};
 pub use layout::{RowColumn, RowLayout, RowLayoutBuilder};
 pub use narrow::{Misfit, Narrowing, all_fit_32_bits};
 pub use nested::NestedCodec;

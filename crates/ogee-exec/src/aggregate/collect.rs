@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt64Array};
 use ogee_memory::{BufferManager, MemoryError, NonPaged, PinnedPage, Reservation};
-use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, row_hash};
+use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, row_hash, rows_of_chunk};
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
@@ -251,10 +251,17 @@ impl<'a> Collector<'a> {
     fn add_page(&mut self, page: &PinnedRows, keep: bool, caches: &mut Vec<CodeCache>) -> Result<(), ExecError> {
         for first in (0..page.len()).step_by(BATCH_ROWS) {
             let rows = self.number(page, first, keep)?;
-            // SAFETY: the page is pinned with its strings.
-            let columns = unsafe { self.plan.gather_payload(&rows, caches)? };
-            self.accumulators.update(&columns, &self.numbers, self.total())?;
-            self.account()?;
+            let (mut rows, mut done) = (&rows[..], 0);
+            while !rows.is_empty() {
+                // SAFETY: the page is pinned with its strings.
+                let (count, columns) = unsafe {
+                    let count = rows_of_chunk(&self.plan.layout, rows);
+                    (count, self.plan.gather_payload(&rows[..count], caches)?)
+                };
+                self.accumulators.update(&columns, &self.numbers[done..done + count], self.total())?;
+                self.account()?;
+                (rows, done) = (&rows[count..], done + count);
+            }
         }
         Ok(())
     }
@@ -348,14 +355,17 @@ impl CollectedGroups {
         limit: usize,
         caches: &mut Vec<CodeCache>,
     ) -> Result<Option<Chunk>, ExecError> {
-        let rows = limit.min(self.total - self.at);
+        let mut rows = limit.min(self.total - self.at);
         if rows == 0 {
             return Ok(None);
         }
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(plan.schema.fields().len());
         if plan.layout.num_keys() > 0 {
             // SAFETY: the groups' rows are on pages that are pinned here.
-            let keys = unsafe { plan.gather(&self.groups[self.at..self.at + rows], caches)? };
+            let keys = unsafe {
+                rows = rows_of_chunk(&plan.layout, &self.groups[self.at..self.at + rows]);
+                plan.gather(&self.groups[self.at..self.at + rows], caches)?
+            };
             columns.extend((0..keys.num_columns()).map(|column| keys.column(column).array.clone()));
         }
         columns.extend(self.results.iter().map(|array| array.slice(self.at, rows)));

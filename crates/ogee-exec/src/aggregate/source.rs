@@ -14,7 +14,7 @@ use std::{
 
 use arrow_schema::SchemaRef;
 use ogee_memory::{BufferManager, NeededAt, PAGE_SIZE, PinnedPage};
-use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition};
+use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, rows_of_chunk};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Domain;
 use parking_lot::Mutex;
@@ -324,7 +324,9 @@ enum Emitting {
 
 #[derive(Default)]
 struct Scratch {
+    /// Groups that are handed out, and how many of them are.
     addresses: Vec<*const u8>,
+    given: usize,
     pairs: Pairs,
     caches: Vec<CodeCache>,
 }
@@ -338,7 +340,7 @@ struct AggregateSourceLocal {
     scratch: Scratch,
 }
 
-// SAFETY: addresses in the scratch point into pages that the lane keeps pinned, and are not used across calls.
+// SAFETY: addresses in the scratch point into pages that the lane keeps pinned as long as it emits their groups.
 unsafe impl Send for AggregateSourceLocal {}
 
 impl SourceLocal for AggregateSourceLocal {
@@ -358,15 +360,24 @@ impl SourceLocal for AggregateSourceLocal {
                         }
                     });
                 }
-                self.scratch.addresses.clear();
-                emitting.collect(self.ctx.settings.chunk_capacity, &mut self.scratch.addresses);
-                if self.scratch.addresses.is_empty() {
+                let Scratch { addresses, given, caches, .. } = &mut self.scratch;
+                if *given == addresses.len() {
+                    *given = 0;
+                    addresses.clear();
+                    emitting.collect(self.ctx.settings.chunk_capacity, addresses);
+                }
+                if addresses.is_empty() {
                     self.phase = Phase::Taking;
                     return Ok(SourceStep::MorselEnd);
                 }
-                let Scratch { addresses, caches, .. } = &mut self.scratch;
+                let rows = &addresses[*given..];
                 // SAFETY: the addresses are of rows on pages that `emitting` keeps pinned.
-                return Ok(SourceStep::Chunk(unsafe { self.plan.gather(addresses, caches)? }));
+                let chunk = unsafe {
+                    let rows = &rows[..rows_of_chunk(&self.plan.layout, rows)];
+                    *given += rows.len();
+                    self.plan.gather(rows, caches)?
+                };
+                return Ok(SourceStep::Chunk(chunk));
             }
             let (partition, work) = {
                 let mut state = self.partitions.state.lock();

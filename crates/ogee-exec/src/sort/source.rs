@@ -10,6 +10,7 @@ use std::sync::{
 
 use arrow_schema::SchemaRef;
 use ogee_memory::{PAGE_SIZE, Reservation};
+use ogee_row::rows_of_chunk;
 use ogee_scheduler::TaskContext;
 use parking_lot::Mutex;
 
@@ -243,6 +244,7 @@ impl Source for SortSource {
             range: None,
             row: 0,
             rows: Vec::new(),
+            given: 0,
             chunks: 0,
         }))
     }
@@ -263,12 +265,14 @@ struct SortSourceLocal {
     range: Option<(usize, Merge)>,
     /// The number in the order of the next row of the range.
     row: usize,
+    /// Rows of the range, and how many of them were handed out.
     rows: Vec<*const u8>,
+    given: usize,
     /// Chunks since the last end of a morsel.
     chunks: usize,
 }
 
-// SAFETY: addresses of rows are not used across calls.
+// SAFETY: the merge keeps rows pinned until it is asked for more.
 unsafe impl Send for SortSourceLocal {}
 
 impl SourceLocal for SortSourceLocal {
@@ -290,9 +294,12 @@ impl SourceLocal for SortSourceLocal {
                 self.chunks = 0;
                 return Ok(SourceStep::MorselEnd);
             }
-            self.rows.clear();
-            if self.row < self.wanted.to {
-                merge.next_rows(self.ctx.settings.chunk_capacity, &mut self.rows)?;
+            if self.given == self.rows.len() {
+                self.given = 0;
+                self.rows.clear();
+                if self.row < self.wanted.to {
+                    merge.next_rows(self.ctx.settings.chunk_capacity, &mut self.rows)?;
+                }
             }
             if self.rows.is_empty() {
                 self.order.leave(*range);
@@ -300,11 +307,15 @@ impl SourceLocal for SortSourceLocal {
                 continue;
             }
             self.chunks += 1;
-            let wanted = self.wanted.of(self.row, self.rows.len());
-            self.row += self.rows.len();
+            // SAFETY: the merge keeps the rows pinned until it is asked for more.
+            let rows = unsafe { rows_of_chunk(&merge.plan().layout, &self.rows[self.given..]) };
+            let rows = &self.rows[self.given..self.given + rows];
+            self.given += rows.len();
+            let wanted = self.wanted.of(self.row, rows.len());
+            self.row += rows.len();
             if !wanted.is_empty() {
-                // SAFETY: the merge keeps the rows pinned until it is asked for more.
-                return Ok(SourceStep::Chunk(unsafe { merge.plan().gather(&self.rows[wanted], &mut self.codes)? }));
+                // SAFETY: as above.
+                return Ok(SourceStep::Chunk(unsafe { merge.plan().gather(&rows[wanted], &mut self.codes)? }));
             }
         }
     }

@@ -22,6 +22,12 @@ use crate::{
 /// Chunks that a lane makes between two looks at what else there is to do.
 const MORSEL_CHUNKS: usize = 64;
 
+/// Rows of a chunk, at first; more follow where they take less than [`CHUNK_BYTES`].
+const FIRST_ROWS: usize = 64;
+
+/// Bytes of a chunk that lanes try to stay below: its strings are copied.
+const CHUNK_BYTES: usize = 2 << 20;
+
 /// Rows with the values of window functions.
 pub(crate) struct WindowSource {
     spec: Arc<WindowSpec>,
@@ -75,6 +81,7 @@ impl Source for WindowSource {
             ctx: ctx.clone(),
             range: None,
             rows: Vec::new(),
+            chunk_rows: FIRST_ROWS.min(ctx.settings.chunk_capacity),
             last_row: None,
             partitions: Vec::new(),
             chunks: 0,
@@ -126,6 +133,8 @@ struct WindowLocal {
     reservation: Reservation,
     range: Option<Range>,
     rows: Vec<*const u8>,
+    /// Rows of the next chunk: fewer where their strings are long.
+    chunk_rows: usize,
     last_row: Option<*const u8>,
     partitions: Vec<usize>,
     chunks: usize,
@@ -211,13 +220,17 @@ impl WindowLocal {
             range.from = range.merge.position();
             range.since = range.emitted;
         }
-        range.merge.next_rows(self.ctx.settings.chunk_capacity, &mut self.rows)?;
+        range.merge.next_rows(self.chunk_rows, &mut self.rows)?;
         range.ended = self.rows.is_empty();
         let by = self.spec.partition_by.len();
         let mut partitions = std::mem::take(&mut self.partitions);
         self.starts(by, &mut partitions);
         // SAFETY: the merge keeps the rows pinned.
         let chunk = unsafe { self.plan.gather_fixed(&self.rows)? };
+        if !range.ended {
+            let fitting = CHUNK_BYTES * self.rows.len() / chunk_bytes(&chunk).max(1);
+            self.chunk_rows = (2 * self.chunk_rows).min(fitting).clamp(1, self.ctx.settings.chunk_capacity);
+        }
         let mut peers: Vec<(usize, Vec<usize>)> = Vec::with_capacity(1);
         for (index, call) in self.spec.calls.iter().enumerate() {
             let keys = by + call.order_keys;
@@ -280,7 +293,7 @@ impl WindowLocal {
     /// The next rows, of `known` whose values are known.
     fn emit(&mut self, known: usize) -> Result<Chunk, ExecError> {
         let range = self.range.as_mut().expect("rows of a range are known");
-        let limit = known.min(self.ctx.settings.chunk_capacity);
+        let limit = known.min(self.chunk_rows);
         let chunk = match &mut range.waiting {
             Waiting::Kept { chunks, bytes } => {
                 let first = chunks.front_mut().expect("rows that are known were kept");
