@@ -19,9 +19,9 @@ use std::{
 use async_trait::async_trait;
 use datafusion::{
     arrow::{
-        array::RecordBatch,
+        array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions},
         compute::BatchCoalescer,
-        datatypes::{FieldRef, SchemaRef},
+        datatypes::{DataType, FieldRef, SchemaRef},
         ipc::{reader::StreamReader, writer::StreamWriter},
     },
     catalog::{Session, TableProvider},
@@ -54,6 +54,9 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 /// A block is closed at about the rows of a morsel, or before, so that wide tables have morsels of bounded size.
 pub(crate) const BLOCK_ROWS: usize = 15 * BATCH_ROWS;
 const BLOCK_BYTES: usize = 16 << 20;
+
+/// Bytes of a batch, unless a row has more.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Where blocks are to be shared out, one is closed at this part of the rows before it, if it fills a page: a small table has some for each thread too.
 const BLOCK_PART: usize = 8;
@@ -219,6 +222,7 @@ impl DataSink for PagedSink {
     async fn write_all(&self, mut rows: SendableRecordBatchStream, _context: &Arc<TaskContext>) -> Result<u64> {
         let mut writer = BlockWriter::sharing_out(&self.schema, &self.memory);
         let mut coalescer = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
+        let mut buffered = 0;
         let mut keys = self.keys.as_ref().map(Keys::begin);
         while let Some(batch) = rows.next().await.transpose()? {
             // The input's field names and nullability may differ from the table's.
@@ -232,9 +236,16 @@ impl DataSink for PagedSink {
             if let Some(keys) = &mut keys {
                 keys.add(&batch)?;
             }
+            let bytes = bytes_of(&batch);
             coalescer.push_batch(batch)?;
+            buffered += bytes;
+            if buffered >= BATCH_BYTES {
+                // Few long rows are a batch as well.
+                coalescer.finish_buffered_batch()?;
+            }
             while let Some(batch) = coalescer.next_completed_batch() {
                 writer.write(&batch)?;
+                buffered = 0;
             }
         }
         coalescer.finish_buffered_batch()?;
@@ -256,6 +267,30 @@ impl DataSink for PagedSink {
         }
         Ok(count)
     }
+}
+
+/// Bytes of the values of `batch`, of strings only those that it has.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let of = |array: &ArrayRef| match array.data_type() {
+        DataType::Utf8View => array.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used(),
+        _ => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
+    };
+    batch.columns().iter().map(of).sum()
+}
+
+/// `batch` without the strings that belong to other rows of its buffers.
+fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
+    let of = |array: &ArrayRef| -> ArrayRef {
+        match array.data_type() {
+            DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+            _ => Arc::clone(array),
+        }
+    };
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().iter().map(of).collect();
+    Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
 }
 
 /// Writes rows into blocks.
@@ -288,8 +323,26 @@ impl BlockWriter {
         Self { shares_out: true, ..Self::new(schema, memory) }
     }
 
-    /// Appends the rows of `batch`.
+    /// Appends the rows of `batch`: who reads them has as many of them at once as are written at once.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let pieces = bytes_of(batch).div_ceil(BATCH_BYTES).min(batch.num_rows());
+        if pieces <= 1 {
+            return self.write_whole(batch);
+        }
+        let rows = batch.num_rows().div_ceil(pieces);
+        for first in (0..batch.num_rows()).step_by(rows) {
+            let piece = batch.slice(first, rows.min(batch.num_rows() - first));
+            if piece.num_rows() > 1 && bytes_of(&piece) > 2 * BATCH_BYTES {
+                // Some rows are much longer than others.
+                self.write(&piece)?;
+            } else {
+                self.write_whole(&compact(&piece)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_whole(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut block = match self.open.take() {
             Some(block) => block,
             None => {
@@ -543,9 +596,9 @@ fn read_error(error: datafusion::arrow::error::ArrowError) -> ExecError {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use datafusion::arrow::{
-        array::{ArrayRef, AsArray, StringViewArray},
+        array::StringViewArray,
         compute::concat_batches,
-        datatypes::{DataType, Field, Schema},
+        datatypes::{Field, Schema},
     };
     use ogee_memory::MemoryConfig;
 
