@@ -206,6 +206,31 @@ impl RowPartition {
         Ok(true)
     }
 
+    /// Leaves of row page `index` only the rows `kept`, whose numbers rise: they move to its beginning, and strings stay where they are.
+    ///
+    /// # Errors
+    /// As [`pin_page`](Self::pin_page); not while the caller has the page pinned.
+    pub fn keep_rows(&mut self, index: usize, kept: impl Iterator<Item = usize>) -> Result<(), MemoryError> {
+        let page = self.pin_page(index)?;
+        let row_page = &mut self.row_pages[index];
+        let segments = std::mem::take(&mut row_page.segments);
+        let mut segments = segments.iter().peekable();
+        let mut left = 0;
+        for row in kept {
+            assert!(row >= left, "numbers of rows rise");
+            // SAFETY: both rows are on the page, which is pinned; `&mut self` keeps others away. They do not overlap unless they are the same.
+            unsafe { std::ptr::copy(page.row(row), page.row(left), page.width) };
+            while segments.next_if(|segment| (segment.first_row + segment.rows) as usize <= row).is_some() {}
+            if let Some(segment) = segments.peek().filter(|segment| segment.first_row as usize <= row) {
+                row_page.extend(left as u32, segment.heap_page, segment.base);
+            }
+            left += 1;
+        }
+        self.rows -= row_page.rows as usize - left;
+        row_page.rows = left as u32;
+        Ok(())
+    }
+
     /// Gives up row page `index`, which must be the last: its memory or slot is freed at once.
     pub fn pop_page(&mut self) {
         if let Some(page) = self.row_pages.pop() {

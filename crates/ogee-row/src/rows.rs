@@ -198,6 +198,23 @@ impl PartitionedRows {
         Some(taken)
     }
 
+    /// Puts rows back that were [taken out](Self::take_resident) of partition `partition`, before those that came meanwhile.
+    pub fn put_back(&mut self, partition: usize, mut taken: RowPartition) {
+        assert!(Arc::ptr_eq(&taken.layout, &self.layout), "rows of one layout");
+        self.count_rows(partition);
+        taken.row_pages.retain(|page| page.rows > 0);
+        let rows = taken.rows;
+        let (cursor, from) = (&mut self.cursors[partition], &mut self.partitions[partition]);
+        if from.row_pages.is_empty() {
+            // The page that is the last now is full, which need not be of so many rows.
+            cursor.page_rows = taken.row_pages.last().map_or(self.rows_per_page, |page| page.rows as usize);
+        }
+        // Last in the partition are the pages that the cursor is on.
+        taken.absorb(std::mem::replace(from, RowPartition::new(Arc::clone(&self.layout))));
+        *from = taken;
+        self.rows += rows;
+    }
+
     /// Bytes of pages that are pinned beyond the one (or two) of each partition.
     pub fn retained_bytes(&self) -> usize {
         self.retained_bytes
@@ -251,7 +268,13 @@ impl PartitionedRows {
         if self.layout.has_heap() {
             for source in sources {
                 // SAFETY: the caller vouches for the source.
-                told(unsafe { self.append_with_heap(source, width)? });
+                match unsafe { self.append_with_heap(source, width) } {
+                    Ok(target) => told(target),
+                    Err(error) => {
+                        self.rows += appended;
+                        return Err(error);
+                    }
+                }
                 appended += 1;
             }
         } else {
@@ -259,7 +282,13 @@ impl PartitionedRows {
                 // SAFETY: the caller vouches for the source; the target has room for a row.
                 unsafe {
                     let partition = self.radix.partition(row_hash(source));
-                    let target = self.next_row(partition)?;
+                    let target = match self.next_row(partition) {
+                        Ok(target) => target,
+                        Err(error) => {
+                            self.rows += appended;
+                            return Err(error);
+                        }
+                    };
                     copy_row(source, target, width);
                     told(target);
                 }

@@ -737,6 +737,12 @@ impl SinkLocal for AggregateLocal {
 }
 
 impl AggregateLocal {
+    /// The rows, and the plan that they were made by.
+    #[cfg(test)]
+    pub(crate) fn into_rows(self) -> (Arc<AggregatePlan>, PartitionedRows) {
+        (self.plan, self.rows)
+    }
+
     /// Adds the rows of `chunk`.
     pub(crate) fn add(&mut self, chunk: &Chunk) -> Result<(), ExecError> {
         let rows = chunk.len();
