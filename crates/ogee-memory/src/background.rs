@@ -9,6 +9,7 @@
 //!
 //! Not here: how a page is written or read (`pool`).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -116,11 +117,12 @@ impl Background {
         loop {
             self.kicked.store(false, Ordering::SeqCst);
             while !self.stopped.load(Ordering::SeqCst) {
-                let worked = match index % 2 {
+                let work = || match index % 2 {
                     0 => self.write_one(pool) || self.read_one(pool),
                     _ => self.read_one(pool) || self.write_one(pool),
                 };
-                if !worked {
+                // A panic was reported by its hook, and left pages as they were; the thread is there for the next kick.
+                if !catch_unwind(AssertUnwindSafe(work)).unwrap_or(false) {
                     break;
                 }
             }
@@ -142,11 +144,18 @@ impl Background {
         if !pool.wants_write_out() {
             return false;
         }
+        /// Those who waited for a write rather than writing themselves must look again, whatever came of it, a panic included.
+        struct Writing<'a>(&'a AtomicUsize, &'a Pool);
+        impl Drop for Writing<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+                self.1.write_finished();
+            }
+        }
         self.writing.fetch_add(1, Ordering::SeqCst);
+        let writing = Writing(&self.writing, pool);
         let evicted = pool.evict_one();
-        self.writing.fetch_sub(1, Ordering::SeqCst);
-        // Those who waited for a write rather than writing themselves must look again, whatever came of it.
-        pool.write_finished();
+        drop(writing);
         match evicted {
             Ok(evicted) => {
                 pool.give_back_excess();

@@ -32,6 +32,10 @@ pub struct FaultPlan {
     pub write_error: Option<i32>,
     /// Reads from the n-th on fail with `EIO`.
     pub fail_reads_from: Option<u64>,
+    /// The n-th write panics.
+    pub panic_write: Option<u64>,
+    /// The n-th read panics.
+    pub panic_read: Option<u64>,
     /// Files cannot be opened (`EACCES`).
     pub fail_open: bool,
     /// Holes cannot be punched.
@@ -189,6 +193,7 @@ impl IoFile for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let plan = self.faults.plan.lock().clone();
         let number = self.faults.reads.fetch_add(1, Ordering::SeqCst);
+        assert!(plan.panic_read != Some(number), "a read panics, as planned");
         if plan.fail_reads_from.is_some_and(|first| number >= first) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
@@ -204,6 +209,7 @@ impl IoFile for FaultyFile {
     fn write_at(&self, bytes: &[AtomicU8], offset: u64) -> io::Result<usize> {
         let plan = self.faults.plan.lock().clone();
         let number = self.faults.writes.fetch_add(1, Ordering::SeqCst);
+        assert!(plan.panic_write != Some(number), "a write panics, as planned");
         if let Some(first) = plan.fail_writes_from
             && number >= first
             && plan.fail_writes_count.is_none_or(|count| number - first < count)

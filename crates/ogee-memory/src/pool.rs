@@ -141,11 +141,17 @@ impl Pool {
         match take() {
             Ok(Some(taken)) => Ok(taken),
             Ok(None) => {
+                /// Taken back on unwinding too: a reserve is kept for it.
+                struct Demand<'a>(&'a AtomicUsize, usize);
+                impl Drop for Demand<'_> {
+                    fn drop(&mut self) {
+                        self.0.fetch_sub(self.1, Ordering::Relaxed);
+                    }
+                }
                 self.was_full.store(true, Ordering::Relaxed);
                 self.demand.fetch_add(bytes, Ordering::Relaxed);
-                let result = self.acquire_by_eviction(consumer, need, bytes, take);
-                self.demand.fetch_sub(bytes, Ordering::Relaxed);
-                result
+                let _demand = Demand(&self.demand, bytes);
+                self.acquire_by_eviction(consumer, need, bytes, take)
             }
             Err(error) => Err(refused(consumer, bytes, error)),
         }
@@ -427,15 +433,13 @@ impl Pool {
         if page.has_copy() {
             return Ok(self.drop_copied(page, sequence));
         }
+        let mut claimed = Claimed { pool: self, page, place: None };
         let access = self.access_for(page);
         let (way, mut packed) = match access {
             TempAccess::PageCache => (None, None),
             TempAccess::Direct => self.pack(page),
         };
-        let place = match self.place_for(page, access, packed.as_ref().map(Packed::len)) {
-            Ok(place) => place,
-            Err(error) => return Err(self.abort_write(page, error)),
-        };
+        let place = claimed.place.insert(self.place_for(page, access, packed.as_ref().map(Packed::len))?);
         let checksum = match &mut packed {
             Some(packed) => checksum(packed.padded_bytes(), place.id()),
             None => {
@@ -445,8 +449,7 @@ impl Pool {
             }
         };
         if !page.state.begin_write() {
-            self.free_place(page.len, place);
-            self.free_memory(page);
+            // Destroyed: memory and place are freed with the claim.
             return Ok(true);
         }
         self.page_event(page).advance();
@@ -455,22 +458,21 @@ impl Pool {
             // SAFETY: the page is ours until `finish_write` or `abort_write`, and the bytes go to the system only.
             None => unsafe { page.changing_bytes() },
         };
-        let written = self.measure(Direction::Write, access, way, || match &place {
+        let written = self.measure(Direction::Write, access, way, || match &*place {
             SpilledPlace::Slot(slot) => slot.file.write(slot.number, bytes),
             SpilledPlace::Own(own) => write_all(&*own.file, bytes, 0),
         });
         let bytes = bytes.len();
         let packed = packed.map(|packed| packed.len());
         if let Err(error) = written {
-            let error = self.temp.transfer_error("write", page.len, error);
-            self.free_place(page.len, place);
-            return Err(self.abort_write(page, error));
+            return Err(self.temp.transfer_error("write", page.len, error));
         }
         self.counts.spilled_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
         self.counts.temp_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if access == TempAccess::PageCache {
             self.counts.temp_cached_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
+        let place = claimed.written();
         Ok(self.end_eviction(page, page.finish_write(sequence, Spilled { checksum, packed, way, place })))
     }
 
@@ -506,9 +508,17 @@ impl Pool {
         if access == TempAccess::PageCache {
             return transfer();
         }
+        /// Ends on unwinding too, and says nothing then.
+        struct Transfer<'a>(&'a Pool, Direction, Option<Way>);
+        impl Drop for Transfer<'_> {
+            fn drop(&mut self) {
+                self.0.compression.end(self.1, self.0.temp.now(), self.2);
+            }
+        }
         self.compression.begin(direction, self.temp.now());
+        let mut ended = Transfer(self, direction, None);
         let result = transfer();
-        self.compression.end(direction, self.temp.now(), way.filter(|_| result.is_ok()));
+        ended.2 = way.filter(|_| result.is_ok());
         result
     }
 
@@ -545,7 +555,7 @@ impl Pool {
     }
 
     /// Leaves a claimed page where it is, at the young end of the queue, so that another is tried next.
-    fn abort_write(&self, page: &Arc<Page>, error: MemoryError) -> MemoryError {
+    fn abort_write(&self, page: &Arc<Page>) {
         match page.state.abort_write() {
             Written::Kept(Some(sequence)) => self.enqueue(page, sequence),
             Written::Kept(None) => {}
@@ -553,7 +563,6 @@ impl Pool {
             Written::Evicted => unreachable!("an aborted write evicts nothing"),
         }
         self.page_event(page).advance();
-        error
     }
 
     // ---- reading back
@@ -563,22 +572,17 @@ impl Pool {
     /// # Errors
     /// Out of memory, or the page cannot be read; it is evicted as before, and the pin is gone.
     pub(crate) fn load(&self, page: &Arc<Page>) -> Result<(), MemoryError> {
+        let loading = Loading { pool: self, page };
         let consumer = self.consumers.name(page.consumer);
-        let taken = match page.kind {
+        let memory = match page.kind {
             PageKind::Fixed => self.take_frame(consumer),
             PageKind::Variable => self.take_variable(consumer, page.len),
-        };
-        let loaded = taken.and_then(|memory| self.read_back(page, memory));
-        match &loaded {
-            Ok(()) => {
-                self.ledger.add_pinned(page.len);
-                let requeue = page.state.finish_load();
-                debug_assert!(requeue.is_none(), "the loader holds a pin");
-            }
-            Err(_) => page.state.fail_load(),
-        }
-        self.page_event(page).advance();
-        loaded
+        }?;
+        self.read_back(page, memory)?;
+        self.ledger.add_pinned(page.len);
+        let requeue = loading.loaded();
+        debug_assert!(requeue.is_none(), "the loader holds a pin");
+        Ok(())
     }
 
     /// Reads an evicted page back, unpinned, if there is room without evicting another. False if there is no room, or it could not be
@@ -603,49 +607,41 @@ impl Pool {
             self.give_memory(memory);
             return true;
         }
-        let loaded = self.read_back(page, memory).is_ok();
-        let requeue = if loaded {
-            page.state.finish_load()
-        } else {
-            page.state.fail_load();
-            None
-        };
-        self.page_event(page).advance();
-        if let Some(sequence) = requeue {
+        let loading = Loading { pool: self, page };
+        if self.read_back(page, memory).is_err() {
+            return false;
+        }
+        if let Some(sequence) = loading.loaded() {
             self.enqueue(page, sequence);
         }
-        loaded
+        true
     }
 
     /// Fills `memory` with a page that is Loading and gives it to the page.
     fn read_back(&self, page: &Page, memory: PageMemory) -> Result<(), MemoryError> {
         let spilled = page.take_spilled().expect("an evicted page has a place");
+        let mut filling = Filling { pool: self, page, parts: Some((memory, spilled)) };
+        let (memory, spilled) = filling.parts.as_mut().expect("put in just now");
         // SAFETY: the memory is ours alone, `page.len` bytes long, and initialized: it came zeroed from the system.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), page.len) };
-        let checked = match self.read(&spilled, bytes) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(MemoryError::Corrupt { file: self.temp.directory(), page: spilled.place.number() }),
-            Err(error) => Err(self.temp.transfer_error("read", page.len, error)),
-        };
-        match checked {
-            Ok(()) => {
-                self.counts.read_back_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
-                self.consumers.add(page.consumer, page.len);
-                page.put_memory(memory);
-                if page.is_sealed() {
-                    self.copied.fetch_add(1, Ordering::Relaxed);
-                    page.put_spilled(spilled);
-                } else {
-                    self.free_place(page.len, spilled.place);
-                }
-                Ok(())
+        match self.read(spilled, bytes) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(MemoryError::Corrupt { file: self.temp.directory(), page: spilled.place.number() });
             }
-            Err(error) => {
-                page.put_spilled(spilled);
-                self.give_memory(memory);
-                Err(error)
-            }
+            Err(error) => return Err(self.temp.transfer_error("read", page.len, error)),
         }
+        let (memory, spilled) = filling.parts.take().expect("nobody took them");
+        self.counts.read_back_bytes.fetch_add(page.len as u64, Ordering::Relaxed);
+        self.consumers.add(page.consumer, page.len);
+        page.put_memory(memory);
+        if page.is_sealed() {
+            self.copied.fetch_add(1, Ordering::Relaxed);
+            page.put_spilled(spilled);
+        } else {
+            self.free_place(page.len, spilled.place);
+        }
+        Ok(())
     }
 
     /// Reads a page into `bytes`. False if it is not what was written.
@@ -747,6 +743,72 @@ impl Pool {
         if !handle.is_resident() {
             let page: Weak<OwnedPage> = Arc::downgrade(&handle.0);
             self.background.read_ahead(page);
+        }
+    }
+}
+
+/// A page that the owner claimed and is about to write. Dropped before it is [written](Self::written), by an error or a panic, it leaves the page
+/// in memory, gives its place up and wakes those who wait for the page.
+struct Claimed<'a> {
+    pool: &'a Pool,
+    page: &'a Arc<Page>,
+    place: Option<SpilledPlace>,
+}
+
+impl Claimed<'_> {
+    /// The copy is complete: the place is the caller's, who ends the write.
+    fn written(mut self) -> SpilledPlace {
+        let place = self.place.take().expect("it was written there");
+        std::mem::forget(self);
+        place
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.pool.free_place(self.page.len, place);
+        }
+        self.pool.abort_write(self.page);
+    }
+}
+
+/// A page that the owner made Loading. Dropped before it is [loaded](Self::loaded), by an error or a panic, it leaves the page evicted, without
+/// the loader's pin. Either way those who wait for the page are woken.
+struct Loading<'a> {
+    pool: &'a Pool,
+    page: &'a Arc<Page>,
+}
+
+impl Loading<'_> {
+    /// The bytes are in memory. The sequence to queue the page with if the loader holds no pin.
+    fn loaded(self) -> Option<u64> {
+        let requeue = self.page.state.finish_load();
+        self.pool.page_event(self.page).advance();
+        std::mem::forget(self);
+        requeue
+    }
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.page.state.fail_load();
+        self.pool.page_event(self.page).advance();
+    }
+}
+
+/// The memory that a page is read into, and where the page is. Both go back if they are still there in the end.
+struct Filling<'a> {
+    pool: &'a Pool,
+    page: &'a Page,
+    parts: Option<(PageMemory, Spilled)>,
+}
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        if let Some((memory, spilled)) = self.parts.take() {
+            self.page.put_spilled(spilled);
+            self.pool.give_memory(memory);
         }
     }
 }

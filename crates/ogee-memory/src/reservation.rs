@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::consumers::ConsumerId;
 use crate::error::MemoryError;
+use crate::ledger::Ledger;
 use crate::pool::{Need, Pool};
 
 /// Room that the pool leaves free until this is dropped.
@@ -51,17 +52,31 @@ impl Reservation {
                 return Err(pool.out_of_memory(pool.consumers.name(*consumer), more));
             }
             // Booked first, so that the pool cannot grow into the room that is being made.
-            pool.ledger.add_reserved(more);
+            let booked = Booked::new(&pool.ledger, more);
             let name = pool.consumers.name(*consumer);
             let fits = || Ok((pool.ledger.excess() == 0).then_some(()));
-            if let Err(error) = pool.acquire(name, Need::Promise, more, fits) {
-                pool.ledger.sub_reserved(more);
-                return Err(error);
-            }
+            pool.acquire(name, Need::Promise, more, fits)?;
+            std::mem::forget(booked);
             pool.consumers.add(*consumer, more);
         }
         self.bytes = bytes;
         Ok(())
+    }
+}
+
+/// Bytes that are reserved until this is dropped, by an error or a panic.
+struct Booked<'a>(&'a Ledger, usize);
+
+impl<'a> Booked<'a> {
+    fn new(ledger: &'a Ledger, bytes: usize) -> Self {
+        ledger.add_reserved(bytes);
+        Self(ledger, bytes)
+    }
+}
+
+impl Drop for Booked<'_> {
+    fn drop(&mut self) {
+        self.0.sub_reserved(self.1);
     }
 }
 

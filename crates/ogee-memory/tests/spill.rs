@@ -236,6 +236,74 @@ fn other_errors_of_the_disk_are_told_as_such() {
     check(&pages[evicted].pin().unwrap(), evicted as u64);
 }
 
+/// What `work` gives, on a thread of its own; a hang is a failure.
+fn within_a_minute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || drop(sender.send(work())));
+    let result = receiver.recv_timeout(Duration::from_secs(60)).expect("nobody waits forever, nor panics");
+    thread.join().unwrap();
+    result
+}
+
+#[test]
+fn a_panic_while_a_page_is_written_leaves_it_where_it_was() {
+    for io_threads in [0, 2] {
+        let fixture = fixture(8, |config| config.io_threads = io_threads);
+        let mut pages = write_pages(&fixture.manager, 8);
+        // As many times as there are pages in memory: none of them is lost to eviction.
+        for _ in 0..12 {
+            fixture.io.set(FaultPlan { panic_write: Some(0), ..FaultPlan::default() });
+            let manager = Arc::clone(&fixture.manager);
+            let seed = pages.len() as u64;
+            let page = within_a_minute(move || {
+                let allocated =
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| manager.allocate("test").unwrap()));
+                let page = allocated.unwrap_or_else(|_| manager.allocate("test").unwrap());
+                fill(&page, seed);
+                page.into_handle()
+            });
+            pages.push(page);
+            wait_until(|| fixture.io.writes() > 0 || io_threads > 0);
+        }
+        fixture.io.set(FaultPlan::default());
+        for (seed, page) in pages.iter().enumerate() {
+            check(&page.pin().unwrap(), seed as u64);
+        }
+        drop(pages);
+        wait_until(|| fixture.manager.stats().temp_bytes == 0 && fixture.manager.stats().consumers.is_empty());
+        assert_eq!(fixture.manager.available(), 8 * PAGE_SIZE);
+    }
+}
+
+#[test]
+fn a_panic_while_a_page_is_read_back_wakes_those_who_wait_for_it() {
+    let fixture = fixture(8, |_| {});
+    let pages = write_pages(&fixture.manager, 16);
+    let seed = pages.iter().position(|page| !page.is_resident()).unwrap();
+    fixture.io.set(FaultPlan { panic_read: Some(0), delay: Duration::from_millis(5), ..FaultPlan::default() });
+    let pins: Vec<_> = (0..4)
+        .map(|_| {
+            let page = pages[seed].clone();
+            std::thread::spawn(move || {
+                within_a_minute(move || {
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| page.pin().unwrap())).ok()
+                })
+            })
+        })
+        .collect();
+    let pins: Vec<_> = pins.into_iter().map(|pin| pin.join().unwrap()).collect();
+    assert_eq!(pins.iter().filter(|pin| pin.is_none()).count(), 1, "the others load it themselves");
+    pins.iter().flatten().for_each(|page| check(page, seed as u64));
+    drop(pins);
+    fixture.io.set(FaultPlan::default());
+    for (seed, page) in pages.iter().enumerate() {
+        check(&page.pin().unwrap(), seed as u64);
+    }
+    drop(pages);
+    assert_eq!(fixture.manager.stats().temp_bytes, 0);
+    assert_eq!(fixture.manager.available(), 8 * PAGE_SIZE);
+}
+
 #[test]
 fn the_cap_on_temporary_space_holds() {
     for max_temp_bytes in [Some(3 * PAGE_SIZE as u64 + 5), None] {
