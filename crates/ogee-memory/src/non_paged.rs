@@ -89,7 +89,11 @@ impl NonPaged {
 
     /// Touches a piece before its first use, of huge pages or of small ones, whichever have been cheaper to touch. What is in it stays, so others
     /// may use it meanwhile. Where that is not possible, its users touch it.
+    ///
+    /// # Panics
+    /// If there is no such piece.
     pub fn touch(&self, piece: usize, access: Access) {
+        assert!(piece < self.num_pieces(), "a piece of the memory");
         let mapping = self.mapping.as_ref().expect("there until `drop`");
         let start = piece * PIECE_SIZE;
         let bytes = (mapping.len() - start).min(PIECE_SIZE);

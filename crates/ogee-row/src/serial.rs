@@ -489,7 +489,10 @@ impl PinnedSerial {
     /// Reads the rows from `place` on, at most `capacity`, into `stage`, and moves `place` behind them; false if there are none. Long strings of the
     /// staged rows stay on the page, so that it must be pinned as long as these are used. `states` is cleared, and gets the address of each row's
     /// state, which may be changed there while the page is pinned.
-    pub fn read(
+    ///
+    /// # Safety
+    /// `place` must be the default, or where the last call for this page left it.
+    pub unsafe fn read(
         &self,
         place: &mut SerialPlace,
         capacity: usize,
@@ -497,9 +500,9 @@ impl PinnedSerial {
         states: &mut Vec<*mut u8>,
     ) -> bool {
         states.clear();
-        let rows = (self.rows - place.row).min(capacity);
+        let rows = self.rows.saturating_sub(place.row).min(capacity);
         stage.reset(&self.form.layout, rows);
-        // SAFETY: the rows are on the page as they were written. Staged rows are followed by a word.
+        // SAFETY: the rows are on the page as they were written, and `place` is where one begins. Staged rows are followed by a word.
         unsafe {
             let mut from = self.page.as_ptr().add(place.offset);
             for row in 0..rows {
@@ -536,7 +539,8 @@ impl PartitionedRows {
     pub fn append_serial(&mut self, page: &PinnedSerial) -> Result<(), MemoryError> {
         assert!(Arc::ptr_eq(&page.form.layout, self.layout()), "rows of one layout");
         let (mut place, mut stage, mut states) = (SerialPlace::default(), RowStage::default(), Vec::new());
-        while page.read(&mut place, BATCH, &mut stage, &mut states) {
+        // SAFETY: `place` is this page's.
+        while unsafe { page.read(&mut place, BATCH, &mut stage, &mut states) } {
             // SAFETY: staged rows, whose strings are on the page.
             unsafe { self.scatter((0..stage.rows()).map(|row| stage.row(row)))? };
         }

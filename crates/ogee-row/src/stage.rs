@@ -36,20 +36,19 @@ impl RowStage {
         self.rows
     }
 
-    /// Staged row `row`.
+    /// Where staged row `row` is: an address that may be used only if there is [such a row](Self::rows).
     #[inline(always)]
     pub fn row(&self, row: usize) -> *const u8 {
         debug_assert!(row < self.rows);
-        // SAFETY: within the buffer, which has room for `rows` rows.
-        unsafe { self.bytes.as_ptr().cast::<u8>().add(row * self.width) }
+        // Whoever reads there answers for the row; the address itself is one for any number.
+        self.bytes.as_ptr().cast::<u8>().wrapping_add(row.wrapping_mul(self.width))
     }
 
-    /// Staged row `row`, to be written.
+    /// Where staged row `row` is, to be written: an address that may be used only if there is [such a row](Self::rows).
     #[inline(always)]
     pub fn row_mut(&mut self, row: usize) -> *mut u8 {
         debug_assert!(row < self.rows);
-        // SAFETY: within the buffer, which has room for `rows` rows.
-        unsafe { self.bytes.as_mut_ptr().cast::<u8>().add(row * self.width) }
+        self.bytes.as_mut_ptr().cast::<u8>().wrapping_add(row.wrapping_mul(self.width))
     }
 
     /// Writes what rows keep of their 64-bit hashes.
@@ -68,7 +67,11 @@ impl RowStage {
 
     /// Writes column `index` of the layout from `array` (nested values as the bytes of their encoding): staged row `r` gets value
     /// `r`, for all rows or those in `rows`.
+    ///
+    /// # Panics
+    /// If [`reset`](Self::reset) made room for rows of another width, there are fewer values than rows, or NULLs in a column without.
     pub fn write_column(&mut self, layout: &RowLayout, index: usize, array: &ArrayRef, rows: Option<&[u32]>) {
+        assert_eq!(layout.width(), self.width, "there is room for rows of this layout");
         let column = layout.column(index);
         let is_key = index < layout.num_keys();
         let nulls = array.nulls().filter(|n| n.null_count() > 0);
@@ -192,4 +195,33 @@ struct Place<'a> {
     validity: Option<(usize, u8)>,
     rows: Option<&'a [u32]>,
     nulls: Option<&'a NullBuffer>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+
+    use arrow_array::Int64Array;
+
+    use super::*;
+    use crate::RowLayoutBuilder;
+
+    #[test]
+    #[should_panic(expected = "room for rows of this layout")]
+    fn columns_of_another_layout_are_refused() {
+        let layout = |columns| {
+            let mut builder = RowLayoutBuilder::default();
+            (0..columns).for_each(|_| {
+                builder.payload(DataType::Int64, false);
+            });
+            builder.build().unwrap()
+        };
+        let (narrow, wide) = (layout(1), layout(100));
+        let array: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let mut stage = RowStage::default();
+        stage.reset(&narrow, 3);
+        stage.write_column(&narrow, 0, &array, None);
+        stage.write_column(&wide, 99, &array, None);
+    }
 }

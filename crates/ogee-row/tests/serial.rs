@@ -123,7 +123,8 @@ fn check(parts: Vec<SerialPartition>, radix: RadixBits, layout: &Arc<RowLayout>,
             let page = part.pin_page(last).unwrap();
             let heap = HeapBuffers::of_serial(&page);
             let mut place = SerialPlace::default();
-            while page.read(&mut place, 97, &mut stage, &mut states) {
+            // SAFETY: `place` is this page's.
+            while unsafe { page.read(&mut place, 97, &mut stage, &mut states) } {
                 let rows: Vec<*const u8> = (0..stage.rows()).map(|row| stage.row(row)).collect();
                 // SAFETY: staged rows, whose strings are on the page.
                 let column = |index| unsafe { gather_column_from(layout, index, &rows, heap.as_ref()).unwrap() };

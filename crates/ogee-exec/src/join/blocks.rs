@@ -202,7 +202,9 @@ impl BlockJoin {
                     continue;
                 }
             };
-            if page.rows.read(&mut page.place, self.capacity, &mut self.scratch.stage, &mut self.scratch.marks) {
+            let Scratch { stage, marks, .. } = &mut self.scratch;
+            // SAFETY: `place` was made with `rows`, and is moved only here.
+            if unsafe { page.rows.read(&mut page.place, self.capacity, stage, marks) } {
                 break page;
             }
             drop(page);
