@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow_schema::DataType;
+use ogee_memory::PAGE_SIZE;
 use ogee_vector::{PhysicalType, VectorError};
+
+use crate::partition::OWN_BASE_BYTES;
 
 /// One column of a row.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ impl RowLayoutBuilder {
     /// The layout.
     ///
     /// # Errors
-    /// [`VectorError::UnsupportedType`].
+    /// [`VectorError::UnsupportedType`]; [`VectorError::RowTooWide`] if a row would not fit on a page.
     pub fn build(self) -> Result<Arc<RowLayout>, VectorError> {
         let keys = self.keys.len();
         let mut validity = [Validity::default(), Validity::default()];
@@ -87,10 +90,15 @@ impl RowLayoutBuilder {
         offset = place(offset, key_columns, Validity::default(), |column| column.physical.has_heap());
         offset = place(offset, payload_columns, payload_validity, |_| true);
         let key_views = columns[..keys].iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
-        let views = columns.iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
         let state_offset = offset;
         let state_bytes = self.state_bytes;
         let width = (offset + state_bytes).next_multiple_of(8);
+        let views: Vec<usize> = columns.iter().filter(|c| c.physical.has_heap()).map(|c| c.offset).collect();
+        // A page with strings of its own rows ends with the address that they are right for.
+        let most = if views.is_empty() { PAGE_SIZE } else { PAGE_SIZE - OWN_BASE_BYTES };
+        if width > most {
+            return Err(VectorError::RowTooWide { width, most });
+        }
         Ok(Arc::new(RowLayout { columns, keys, fixed_key_end, key_views, views, state_offset, state_bytes, width }))
     }
 }
@@ -197,5 +205,72 @@ impl RowLayout {
     /// Where the bytes of the keys and their validity are, if no key is a view.
     pub fn key_bytes(&self) -> Option<std::ops::Range<usize>> {
         self.key_views.is_empty().then_some(HASH_BYTES..self.fixed_key_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_array::{Array, ArrayRef, StringViewArray, cast::AsArray};
+    use ogee_memory::{BufferManager, MemoryConfig};
+
+    use super::*;
+    use crate::{PartitionedRows, RadixBits, RowStage, gather_column};
+
+    fn with_state(strings: bool, state_bytes: usize) -> Result<Arc<RowLayout>, VectorError> {
+        let mut builder = RowLayoutBuilder::default();
+        if strings {
+            builder.payload(DataType::Utf8View, false);
+        }
+        builder.state(state_bytes);
+        builder.build()
+    }
+
+    #[test]
+    fn rows_that_are_wider_than_a_page_are_an_error() {
+        for (strings, least, most) in [(false, 8, PAGE_SIZE), (true, 8 + 16, PAGE_SIZE - OWN_BASE_BYTES)] {
+            let widest = with_state(strings, most - least).unwrap();
+            assert_eq!(widest.width(), most);
+            let error = with_state(strings, most - least + 1).unwrap_err();
+            assert_eq!(error.code(), "OGEE_V003");
+            let text = error.to_string();
+            assert!(text.contains(&(most + 8).to_string()) && text.contains(&most.to_string()), "{text}");
+        }
+        let mut many = RowLayoutBuilder::default();
+        (0..PAGE_SIZE / 16).for_each(|_| {
+            many.key(DataType::Utf8View, true);
+        });
+        assert!(matches!(many.build(), Err(VectorError::RowTooWide { width, .. }) if width > PAGE_SIZE));
+    }
+
+    #[test]
+    fn a_row_that_takes_all_of_a_page_is_kept_with_its_strings() {
+        let layout = with_state(true, PAGE_SIZE - OWN_BASE_BYTES - 24).unwrap();
+        let texts: Vec<String> = (0..5).map(|i| "a string on a heap page ".repeat(i * i)).collect();
+        let array: ArrayRef = Arc::new(StringViewArray::from_iter_values(&texts));
+        for with_rows in [false, true] {
+            let config = MemoryConfig { limit: 8 << 20, counts_process: false, ..MemoryConfig::default() };
+            let memory = BufferManager::new(config).unwrap();
+            let mut rows = PartitionedRows::new(Arc::clone(&layout), memory, "test", RadixBits::new(1), false);
+            if with_rows {
+                rows.keep_strings_with_rows();
+            }
+            let mut stage = RowStage::default();
+            stage.reset(&layout, texts.len());
+            stage.write_column(&layout, 0, &array, None);
+            // SAFETY: the rows are staged, and the array is alive.
+            unsafe { rows.append((0..texts.len()).map(|row| stage.row(row)), &mut Vec::new()).unwrap() };
+            let mut found = Vec::new();
+            for mut partition in rows.into_partitions() {
+                for index in 0..partition.num_pages() {
+                    let page = partition.pin_page(index).unwrap();
+                    let addresses: Vec<*const u8> = (0..page.len()).map(|row| page.row(row).cast_const()).collect();
+                    // SAFETY: the page is pinned with its strings.
+                    let column = unsafe { gather_column(&layout, 0, &addresses).unwrap() };
+                    found.extend((0..column.len()).map(|row| column.as_string_view().value(row).to_owned()));
+                }
+            }
+            assert_eq!(found, texts, "{with_rows}");
+        }
     }
 }

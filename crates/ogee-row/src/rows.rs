@@ -82,9 +82,6 @@ unsafe impl Send for PartitionedRows {}
 
 impl PartitionedRows {
     /// Partitions without rows or pages. With `retain`, addresses of appended rows stay valid until [`release`](Self::release).
-    ///
-    /// # Panics
-    /// If a row is wider than a page.
     pub fn new(
         layout: Arc<RowLayout>,
         memory: Arc<BufferManager>,
@@ -92,7 +89,7 @@ impl PartitionedRows {
         radix: RadixBits,
         retain: bool,
     ) -> Self {
-        assert!(layout.width() <= PAGE_SIZE, "a row fits on a page");
+        // No layout is wider than a page.
         let fan_out = radix.fan_out();
         Self {
             rows_per_page: PAGE_SIZE / layout.width(),

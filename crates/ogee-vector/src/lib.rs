@@ -39,6 +39,16 @@ pub enum VectorError {
     /// A type that has no vector form.
     #[error("values of type {0} are not supported; cast them to a type that is")]
     UnsupportedType(arrow_schema::DataType),
+    /// Rows that operators keep would not fit on a page: too many columns, or states that are too large.
+    #[error(
+        "rows of {width} bytes do not fit on a page, which has room for {most}; select, group or join by fewer columns"
+    )]
+    RowTooWide {
+        /// Bytes of a row, without its strings.
+        width: usize,
+        /// Bytes of a row, at most.
+        most: usize,
+    },
     /// Arrow refused an operation on the data.
     #[error(transparent)]
     Arrow(#[from] arrow_schema::ArrowError),
@@ -50,6 +60,7 @@ impl VectorError {
         match self {
             Self::UnsupportedType(_) => "OGEE_V001",
             Self::Arrow(_) => "OGEE_V002",
+            Self::RowTooWide { .. } => "OGEE_V003",
         }
     }
 }
