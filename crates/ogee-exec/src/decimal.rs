@@ -363,6 +363,7 @@ fn combine_rows(left: &Side, right: &Side, rows: usize, mut op: impl FnMut(usize
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use arrow_array::ArrayRef;
+    use ogee_vector::{Level, dispatch_at};
 
     use super::*;
 
@@ -440,6 +441,43 @@ mod tests {
                         column.flatten().unwrap().as_primitive::<Decimal128Type>().iter().collect::<Vec<_>>()
                     });
                     assert_eq!(found, expected, "{number} of {small} and {large}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kernels_of_all_widths_give_the_same() {
+        let mut state = 11u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 7) as i64 ^ (state << 33) as i64
+        };
+        for rows in (0..=70).chain([2051]) {
+            let mut column = || (0..rows).map(|_| next()).collect::<Vec<i64>>();
+            let (left, right) = (column(), column());
+            let alike = |value: i64| vec![value; rows];
+            for (left, right) in [
+                (left.clone(), right.clone()),
+                (left, alike(0)),
+                (alike(i64::MIN), alike(-1)),
+                (alike(i64::MAX), right),
+            ] {
+                for (factor, other) in [(1, -1), (0, 1), (100, i64::MAX), (i64::MIN, 10)] {
+                    let pairs = || left.iter().zip(&right);
+                    let expected = [
+                        left.iter().map(|a| a.wrapping_mul(factor).wrapping_add(other)).collect::<Vec<_>>(),
+                        pairs().map(|(a, b)| a.wrapping_mul(*b)).collect(),
+                        pairs().map(|(a, b)| a.wrapping_mul(factor).wrapping_add(b.wrapping_mul(other))).collect(),
+                    ];
+                    for level in Level::available() {
+                        let mut found = [left.clone(), left.clone(), left.clone()];
+                        let [linear, product, sum] = &mut found;
+                        dispatch_at(level, Linear { values: linear, factor, addend: other });
+                        dispatch_at(level, Product { values: product, with: &right });
+                        dispatch_at(level, Sum { values: sum, with: &right, factors: (factor, other) });
+                        assert_eq!(found, expected, "{level:?}, {rows} rows");
+                    }
                 }
             }
         }

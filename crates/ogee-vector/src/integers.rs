@@ -176,9 +176,11 @@ mod tests {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             (state >> 7) as i64 ^ (state << 33) as i64
         };
-        for len in [0, 1, 7, 8, 31, 64, 100, 2048, 2051] {
-            for bits in [5, 31, 63] {
-                let values: Vec<i64> = (0..len).map(|_| next() >> (63 - bits)).collect();
+        // All lengths up to more than a vector, and some vectors and a rest; random values, and alike ones from an end of the range.
+        for len in (0..=70).chain([100, 2048, 2051]) {
+            let random = [5, 31, 63].map(|bits| (0..len).map(|_| next() >> (63 - bits)).collect::<Vec<i64>>());
+            let alike = [0, -1, i64::MIN, i64::MAX].map(|value| vec![value; len]);
+            for values in random.into_iter().chain(alike) {
                 for base in [0, -1 << 20, i64::MIN, i64::MAX] {
                     check::<i64, u8>(&values, base);
                     check::<i64, u32>(&values, base);
@@ -186,6 +188,41 @@ mod tests {
                     check::<i32, u16>(&values.iter().map(|&value| value as i32).collect::<Vec<_>>(), base);
                     check::<u16, u8>(&values.iter().map(|&value| value as u16).collect::<Vec<_>>(), base);
                 }
+            }
+        }
+    }
+
+    fn check_widened<S: Integer>(values: &[S]) {
+        let used = values.iter().fold(0, |bits, value| bits | value.wide() ^ (value.wide() >> 63)) as u64;
+        let is_beyond = values.iter().any(|value| value.beyond() != 0);
+        for level in Level::available() {
+            let mut stored = vec![77; values.len()];
+            let bits = dispatch_at(level, Widened { values, stored: &mut stored });
+            assert_eq!(bits, used | u64::from(is_beyond) << 63, "{level:?}");
+            assert!(stored.iter().zip(values).all(|(stored, value)| *stored == value.wide()), "{level:?}");
+        }
+    }
+
+    #[test]
+    fn all_widths_widen_alike() {
+        let mut state = 5u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 7) as i64 ^ (state << 33) as i64
+        };
+        for len in (0..=70).chain([2051]) {
+            let mut values: Vec<i128> = (0..len).map(|_| i128::from(next())).collect();
+            check_widened(&values);
+            check_widened(&values.iter().map(|&value| value as u64).collect::<Vec<_>>());
+            check_widened(&values.iter().map(|&value| value as i32).collect::<Vec<_>>());
+            check_widened(&values.iter().map(|&value| value as u8).collect::<Vec<_>>());
+            for value in [0, 1 << 63, -1 << 63, (-1 << 63) - 1, i128::MAX, i128::MIN] {
+                check_widened(&vec![value; len as usize]);
+                // One among many, wherever it is in its vector.
+                if let Some(last) = values.last_mut() {
+                    *last = value;
+                }
+                check_widened(&values);
             }
         }
     }

@@ -326,7 +326,51 @@ fn scattered_among<const N: usize, V: Copy, T: Copy + Default + AddAssign>(
 
 #[cfg(test)]
 mod tests {
+    use ogee_vector::{Level, dispatch_at};
+
     use super::*;
+
+    #[test]
+    fn kernels_of_all_widths_give_the_same() {
+        let mut state = 7u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            state >> 33
+        };
+        for rows in (0..=70).chain([2048, 2051]) {
+            let values: Vec<i64> = (0..rows).map(|_| next() as i64 - (1 << 30)).collect();
+            let floats: Vec<f64> = values.iter().map(|&value| value as f64 / 3.0).collect();
+            // Of several groups, all of one, and of none that is asked about.
+            let several: Vec<u8> = (0..rows).map(|_| (next() % 6) as u8).collect();
+            for numbers in [several, vec![2; rows], vec![255; rows]] {
+                for level in Level::available() {
+                    let sum_of = |number| {
+                        let of_group = numbers.iter().zip(&values).filter(|&(&other, _)| other == number);
+                        of_group.map(|(_, value)| value).sum::<i64>()
+                    };
+                    for number in [0, 2, 255] {
+                        let count = numbers.iter().filter(|&&other| other == number).count();
+                        let found = dispatch_at(level, Count { numbers: &numbers, number });
+                        assert_eq!(found as usize, count, "{level:?}, {rows} rows");
+                    }
+                    for first in [0, 4] {
+                        let expected: [i64; TOGETHER] = std::array::from_fn(|group| sum_of(first + group as u8));
+                        let found = dispatch_at(level, Compared { numbers: &numbers, values: &values, first });
+                        assert_eq!(found, expected, "{level:?}, {rows} rows");
+                    }
+                }
+            }
+            for level in Level::available() {
+                assert_eq!(
+                    dispatch_at(level, All { values: &values }),
+                    values.iter().sum::<i64>(),
+                    "{level:?}, {rows} rows"
+                );
+                let plain = All { values: &floats }.run();
+                assert_eq!(dispatch_at(level, All { values: &floats }).to_bits(), plain.to_bits(), "{level:?}");
+            }
+        }
+    }
 
     #[test]
     fn sums_are_those_of_each_group() {
