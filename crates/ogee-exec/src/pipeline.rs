@@ -540,11 +540,11 @@ impl Job for PipelineJob {
     }
 
     fn run(&self, lane: usize, task: &TaskContext) -> Result<Step, JobError> {
-        Ok(self.run_lane(lane, task)?)
+        Ok(self.ctx.share.run(&|| task.is_cancelled(), || self.run_lane(lane, task))?)
     }
 
-    fn finish(&self, _task: &TaskContext) -> Result<(), JobError> {
-        self.sink.finish(&self.ctx)?;
+    fn finish(&self, task: &TaskContext) -> Result<(), JobError> {
+        self.ctx.share.run(&|| task.is_cancelled(), || self.sink.finish(&self.ctx))?;
         self.ctx.share.end_phase();
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! Whoever is alone is told all that is available. Shares follow those who come and go at the next phase: claims larger than an equal part
 //! end by themselves, since nobody gives back what was pinned.
 //!
-//! Not here: what a claim is used for. Nothing is set aside; requests for memory are served whoever makes them.
+//! Not here: what a claim is used for. Nothing is set aside; requests for memory are served whoever makes them, and wait for others (`statements`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::manager::BufferManager;
+use crate::statements::{self, Statement};
 
 /// All shares of a pool.
 #[derive(Debug, Default)]
@@ -66,6 +67,7 @@ impl Governor {
 pub struct MemoryShare {
     memory: Arc<BufferManager>,
     number: u64,
+    statement: Arc<Statement>,
 }
 
 impl MemoryShare {
@@ -74,7 +76,14 @@ impl MemoryShare {
         let governor = memory.governor();
         let number = governor.next.fetch_add(1, Ordering::Relaxed);
         governor.tenants.lock().push(Tenant { number, claim: 0, phases: 0 });
-        Self { memory, number }
+        let statement = memory.statements().add();
+        Self { memory, number, statement }
+    }
+
+    /// Does `work` of the owner. What it pins, allocates or reserves is the owner's; where there is nothing to be had, it waits for others to
+    /// release some, as long as they may, and until `is_cancelled`.
+    pub fn run<T>(&self, is_cancelled: &dyn Fn() -> bool, work: impl FnOnce() -> T) -> T {
+        statements::run(&self.statement, is_cancelled, work)
     }
 
     /// Bytes that the owner may plan to pin now; it is taken to do so until the phase ends.
@@ -103,6 +112,7 @@ impl MemoryShare {
 
 impl Drop for MemoryShare {
     fn drop(&mut self) {
+        self.memory.statements().remove(&self.statement);
         self.memory.governor().tenants.lock().retain(|tenant| tenant.number != self.number);
     }
 }

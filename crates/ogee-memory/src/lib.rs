@@ -39,8 +39,8 @@
 //!    also from then on, until it is destroyed, and is evicted without a write.
 //! 6. The eviction queue holds an entry for the present sequence of every resident page without pins, except while the
 //!    entry is in the hands of a thread that is counted in `in_flight`.
-//! 7. Nobody reports that memory has run out while a write is in flight; a refusal means that everything the pool holds was
-//!    pinned, or that the temporary space refused.
+//! 7. Nobody reports that memory has run out while a write is in flight, or while another statement that holds some may give it up (`statements`);
+//!    a refusal means that everything the pool holds was pinned, or that the temporary space refused.
 //! 8. Temporary files have no name: a process that dies leaves nothing behind.
 //! 9. What is read back has the checksum it was written with (compressed, if it was), or the page is reported as corrupt and never handed out.
 //!
@@ -82,6 +82,7 @@ mod progress;
 #[cfg(loom)]
 pub mod progress;
 mod reservation;
+mod statements;
 mod sync;
 mod temp_cache;
 mod temp_file;
@@ -102,6 +103,7 @@ pub use manager::{BufferManager, MemoryStats};
 pub use non_paged::NonPaged;
 pub use page::{PageHandle, PinnedPage};
 pub use reservation::Reservation;
+pub use statements::optional;
 
 /// Bytes of a fixed-size page, 256 KiB: large enough that a device transfers it at full speed, small enough that a page for
 /// each of many partitions is affordable (paper B, section III).

@@ -14,6 +14,7 @@ use crate::non_paged::NonPaged;
 use crate::page::{PageHandle, PinnedPage};
 use crate::pool::Pool;
 use crate::reservation::Reservation;
+use crate::statements::{Statements, optional};
 use crate::{LIMIT_MIN, PAGE_SIZE, variable_page};
 
 /// The budget is looked at this often, however often workers ask.
@@ -132,9 +133,9 @@ impl BufferManager {
         Reservation::new(&self.pool, consumer, bytes)
     }
 
-    /// Like [`reserve`](Self::reserve), for those who can do with less: `None` where that is an error.
+    /// Like [`reserve`](Self::reserve), for those who can do with less: `None` where that is an error, or has to be waited for.
     pub fn try_reserve(self: &Arc<Self>, consumer: &'static str, bytes: usize) -> Option<Reservation> {
-        Reservation::new(&self.pool, consumer, bytes).ok()
+        optional(|| Reservation::new(&self.pool, consumer, bytes)).ok()
     }
 
     /// Bytes the pool may hold now: the limit less promises and, if the process counts, less its other memory and other handles'
@@ -147,6 +148,10 @@ impl BufferManager {
     pub fn available(&self) -> usize {
         let ledger = &self.pool.ledger;
         ledger.budget().saturating_sub(ledger.pinned() + ledger.non_paged())
+    }
+
+    pub(crate) fn statements(&self) -> &Arc<Statements> {
+        &self.pool.statements
     }
 
     pub(crate) fn governor(&self) -> &Governor {

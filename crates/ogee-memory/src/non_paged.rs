@@ -19,12 +19,15 @@ use crate::error::MemoryError;
 use crate::frame::HUGE_PAGE_LIMIT;
 use crate::mapping::{Backing, MAPPING_UNIT, Mapping};
 use crate::pool::{Need, Pool};
+use crate::statements::{self, Statement};
 
 /// Zeroed memory, freed on drop.
 #[derive(Debug)]
 pub struct NonPaged {
     pool: Arc<Pool>,
     consumer: ConsumerId,
+    /// The statement that holds it.
+    owner: Option<Arc<Statement>>,
     /// Always there until `drop`, which must unmap before it lowers the charge.
     mapping: Option<Mapping>,
     start: NonNull<u8>,
@@ -56,7 +59,11 @@ impl NonPaged {
         pool.ledger.add_non_paged(charge);
         let consumer = pool.consumers.intern(consumer);
         pool.consumers.add(consumer, charge);
-        Ok(Self { pool: Arc::clone(pool), consumer, mapping: Some(mapping), start, len: bytes, huge })
+        let owner = statements::current();
+        if let Some(owner) = &owner {
+            owner.add_held(charge);
+        }
+        Ok(Self { pool: Arc::clone(pool), consumer, owner, mapping: Some(mapping), start, len: bytes, huge })
     }
 
     /// The first byte; aligned to 4 KiB.
@@ -128,6 +135,9 @@ impl Drop for NonPaged {
         let mapping = self.mapping.take().expect("taken only here");
         let charge = mapping.len();
         drop(mapping);
+        if let Some(owner) = &self.owner {
+            owner.sub_held(charge);
+        }
         self.pool.consumers.sub(self.consumer, charge);
         self.pool.ledger.sub_non_paged(charge);
         self.pool.ledger.uncharge(charge);

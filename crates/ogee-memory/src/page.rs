@@ -22,6 +22,7 @@ use crate::io::TempAccess;
 use crate::mapping::Mapping;
 use crate::page_state::{Destroy, PageState, Pin, Unpin, Written};
 use crate::pool::Pool;
+use crate::statements::{self, Statement};
 use crate::temp_space::{OwnFile, Slot};
 
 /// Where the bytes of pages come from.
@@ -108,6 +109,8 @@ pub(crate) struct Page {
     pub(crate) kind: PageKind,
     pub(crate) consumer: ConsumerId,
     pub(crate) len: usize,
+    /// The statement that made it, which holds what is pinned of it.
+    pub(crate) owner: Option<Arc<Statement>>,
     /// The address while the page has memory, else null. Written by the loader before it ends Loading, taken by whoever ended
     /// Resident for good.
     memory: AtomicPtr<u8>,
@@ -126,6 +129,7 @@ impl Page {
             kind,
             consumer,
             len,
+            owner: statements::current(),
             memory: AtomicPtr::new(std::ptr::null_mut()),
             spilled: Mutex::new(None),
             sealed: AtomicBool::new(false),
@@ -262,7 +266,7 @@ impl PageHandle {
             match page.state.pin() {
                 Pin::Done { first } => {
                     if first {
-                        pool.ledger.add_pinned(page.len);
+                        pool.add_pinned(page);
                     }
                     break;
                 }
@@ -325,7 +329,7 @@ impl PinnedPage {
         let start = memory.start();
         let page = Arc::new(Page::new(kind, consumer, len, memory));
         pool.consumers.add(consumer, len);
-        pool.ledger.add_pinned(len);
+        pool.add_pinned(&page);
         Self { start, handle: PageHandle(Arc::new(OwnedPage { page, pool: Arc::clone(pool) })) }
     }
 
@@ -369,14 +373,14 @@ impl Drop for PinnedPage {
         match page.state.unpin() {
             Unpin::StillPinned => {}
             Unpin::Enqueue(sequence) => {
-                pool.ledger.sub_pinned(page.len);
+                pool.sub_pinned(page);
                 // The last handle there is: the page is destroyed right after this, so it need not go through the queue. A
                 // weak reference made strong meanwhile (read-ahead) only delays that.
                 if Arc::strong_count(&self.handle.0) > 1 {
                     pool.unpinned(page, sequence);
                 }
             }
-            Unpin::WriterEnqueues => pool.ledger.sub_pinned(page.len),
+            Unpin::WriterEnqueues => pool.sub_pinned(page),
         }
     }
 }

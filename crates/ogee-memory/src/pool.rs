@@ -2,7 +2,8 @@
 //!
 //! A request is served, in this order, from a free frame, from room in the budget, from what is given back by evicting the page that comes
 //! first in the queue: by waiting for a background write if one is on its way for each who waits, else by writing one page
-//! oneself. Only when nothing can be evicted and nothing is in flight is it refused.
+//! oneself. When nothing can be evicted and nothing is in flight, it waits as long as other statements may release some (`statements`), and is
+//! refused only then.
 //!
 //! Not here: threads of its own (`background`), the face to users (`manager`).
 #![expect(unsafe_code, reason = "pages are written from and read into raw memory")]
@@ -28,6 +29,7 @@ use crate::ledger::Ledger;
 use crate::page::{FinishedWrite, OwnedPage, Page, PageHandle, PageKind, PageMemory, Spilled, SpilledPlace};
 use crate::page_state::Written;
 use crate::progress::Progress;
+use crate::statements::{Idle, LOOK, Patience, Statements};
 use crate::temp_file::{read_all, write_all};
 use crate::temp_space::TempSpace;
 use crate::{PAGE_SIZE, PIECE_SIZE, variable_page};
@@ -88,6 +90,10 @@ pub(crate) struct Pool {
     demand: AtomicUsize,
     /// Moves when a thread leaves `in_flight`, and when memory is freed while somebody waits.
     freed: Progress,
+    /// Moves when memory is freed or a page unpinned while a request waits for other statements.
+    released: Progress,
+    /// Those who share the memory.
+    pub(crate) statements: Arc<Statements>,
     page_events: [Progress; PAGE_EVENTS],
     /// The error of a background write, for a request that cannot be served.
     failure: Mutex<Option<MemoryError>>,
@@ -110,6 +116,8 @@ impl Pool {
             copied: AtomicUsize::new(0),
             demand: AtomicUsize::new(0),
             freed: Progress::new(),
+            released: Progress::new(),
+            statements: if config.counts_process { Statements::of_process() } else { Arc::default() },
             page_events: std::array::from_fn(|_| Progress::new()),
             failure: Mutex::new(None),
         })
@@ -167,7 +175,9 @@ impl Pool {
     ) -> Result<T, MemoryError> {
         let mut looks = 0;
         let mut failure = None;
+        let mut patience = Patience::default();
         loop {
+            let released = self.released.epoch();
             self.revise_budget();
             if let Some(taken) = take().map_err(|error| refused(consumer, bytes, error))? {
                 return Ok(taken);
@@ -209,8 +219,13 @@ impl Pool {
                 std::thread::sleep(PATIENCE);
                 continue;
             }
-            let failure = failure.or_else(|| self.failure.lock().take());
-            return Err(failure.unwrap_or_else(|| self.out_of_memory(consumer, bytes)));
+            if let Some(failure) = failure.take().or_else(|| self.failure.lock().take()) {
+                return Err(failure);
+            }
+            if !patience.lasts(&self.statements) {
+                return Err(self.out_of_memory(consumer, bytes));
+            }
+            self.released.wait_past_for(released, LOOK);
         }
     }
 
@@ -356,7 +371,11 @@ impl Pool {
     }
 
     fn enqueue(&self, page: &Arc<Page>, sequence: u64) {
-        if self.queue.push(Arc::clone(page), sequence) {
+        let is_overgrown = self.queue.push(Arc::clone(page), sequence);
+        if self.released.waiters() > 0 {
+            self.released.advance();
+        }
+        if is_overgrown {
             // A purge holds entries that others may look for.
             self.while_in_flight(|| self.queue.purge());
         }
@@ -579,7 +598,7 @@ impl Pool {
             PageKind::Variable => self.take_variable(consumer, page.len),
         }?;
         self.read_back(page, memory)?;
-        self.ledger.add_pinned(page.len);
+        self.add_pinned(page);
         let requeue = loading.loaded();
         debug_assert!(requeue.is_none(), "the loader holds a pin");
         Ok(())
@@ -666,6 +685,8 @@ impl Pool {
     /// Waits until a page that another thread loads or claimed can be tried again.
     #[cold]
     pub(crate) fn wait_for(&self, page: &Arc<Page>) {
+        // Whoever loads it may wait for memory, and then nobody is at work here.
+        let _idle = Idle::of_current();
         let event = self.page_event(page);
         let epoch = event.epoch();
         if page.state.is_in_transition() {
@@ -676,6 +697,26 @@ impl Pool {
     fn page_event(&self, page: &Arc<Page>) -> &Progress {
         // Pages are allocated at multiples of 16 bytes; the bits above say more than those.
         &self.page_events[(Arc::as_ptr(page).addr() >> 7) % PAGE_EVENTS]
+    }
+
+    // ---- counting pins
+
+    /// The first pin of a page is there.
+    #[inline]
+    pub(crate) fn add_pinned(&self, page: &Page) {
+        self.ledger.add_pinned(page.len);
+        if let Some(owner) = &page.owner {
+            owner.add_held(page.len);
+        }
+    }
+
+    /// The last pin of a page is gone.
+    #[inline]
+    pub(crate) fn sub_pinned(&self, page: &Page) {
+        self.ledger.sub_pinned(page.len);
+        if let Some(owner) = &page.owner {
+            owner.sub_held(page.len);
+        }
     }
 
     // ---- giving back
@@ -701,8 +742,10 @@ impl Pool {
 
     /// Wakes those who wait for memory.
     pub(crate) fn memory_freed(&self) {
-        if self.freed.waiters() > 0 {
-            self.freed.advance();
+        for event in [&self.freed, &self.released] {
+            if event.waiters() > 0 {
+                event.advance();
+            }
         }
     }
 

@@ -6,6 +6,8 @@
 //!
 //! Not here: what has happened.
 
+use std::time::Duration;
+
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, lock, wait};
 
 /// An epoch that can be waited for.
@@ -59,5 +61,23 @@ impl Progress {
         }
         drop(gate);
         self.waiters.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Blocks until the epoch is another than `epoch`, or for about `limit`, or for no reason: the caller looks again.
+    #[cfg(not(loom))]
+    pub fn wait_past_for(&self, epoch: u64, limit: Duration) {
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut gate = lock(&self.gate);
+        if self.epoch.load(Ordering::SeqCst) == epoch {
+            self.moved.wait_for(&mut gate, limit);
+        }
+        drop(gate);
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// The same where time does not pass.
+    #[cfg(loom)]
+    pub fn wait_past_for(&self, epoch: u64, _limit: Duration) {
+        self.wait_past(epoch);
     }
 }

@@ -12,18 +12,22 @@ use crate::consumers::ConsumerId;
 use crate::error::MemoryError;
 use crate::ledger::Ledger;
 use crate::pool::{Need, Pool};
+use crate::statements::{self, Statement};
 
 /// Room that the pool leaves free until this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     pool: Arc<Pool>,
     consumer: ConsumerId,
+    /// The statement that holds it.
+    owner: Option<Arc<Statement>>,
     bytes: usize,
 }
 
 impl Reservation {
     pub(crate) fn new(pool: &Arc<Pool>, consumer: &'static str, bytes: usize) -> Result<Self, MemoryError> {
-        let mut reservation = Self { pool: Arc::clone(pool), consumer: pool.consumers.intern(consumer), bytes: 0 };
+        let consumer = pool.consumers.intern(consumer);
+        let mut reservation = Self { pool: Arc::clone(pool), consumer, owner: statements::current(), bytes: 0 };
         reservation.resize(bytes)?;
         Ok(reservation)
     }
@@ -38,11 +42,14 @@ impl Reservation {
     /// # Errors
     /// Out of memory, or evicted pages cannot be written; the promise is what it was before.
     pub fn resize(&mut self, bytes: usize) -> Result<(), MemoryError> {
-        let Self { pool, consumer, .. } = self;
+        let Self { pool, consumer, owner, .. } = self;
         if bytes <= self.bytes {
             let less = self.bytes - bytes;
             if less > 0 {
                 pool.consumers.sub(*consumer, less);
+                if let Some(owner) = owner {
+                    owner.sub_held(less);
+                }
                 pool.ledger.sub_reserved(less);
                 pool.memory_freed();
             }
@@ -58,6 +65,9 @@ impl Reservation {
             pool.acquire(name, Need::Promise, more, fits)?;
             std::mem::forget(booked);
             pool.consumers.add(*consumer, more);
+            if let Some(owner) = owner {
+                owner.add_held(more);
+            }
         }
         self.bytes = bytes;
         Ok(())
@@ -84,6 +94,9 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.pool.consumers.sub(self.consumer, self.bytes);
+            if let Some(owner) = &self.owner {
+                owner.sub_held(self.bytes);
+            }
             self.pool.ledger.sub_reserved(self.bytes);
             self.pool.memory_freed();
         }

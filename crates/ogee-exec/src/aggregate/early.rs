@@ -12,6 +12,7 @@
 //!
 //! Paper B leaves this out (its rows are combined in the second phase only).
 
+use ogee_memory::{MemoryError, optional};
 use ogee_row::PartitionedRows;
 
 use super::{
@@ -145,8 +146,10 @@ impl EarlyCombination {
             return Ok(Some(1.0));
         };
         let before = part.rows();
-        let pinned = pin_all(std::slice::from_mut(&mut part))
-            .and_then(|pages| Ok((pages, table_for(&mut self.table, &ctx.memory, CONSUMER, before)?)));
+        let pinned = optional(|| {
+            let pages = pin_all(std::slice::from_mut(&mut part))?;
+            Ok::<_, MemoryError>((pages, table_for(&mut self.table, &ctx.memory, CONSUMER, before)?))
+        });
         let Ok((pages, table)) = pinned else {
             rows.put_back(partition, part);
             self.due[partition] = 2 * before;
@@ -169,7 +172,8 @@ impl EarlyCombination {
             if is_moved {
                 let moved_before = rows.rows();
                 // SAFETY: the rows and all that they point to are pinned. They were taken from this partition, and have its hashes.
-                is_moved = unsafe { rows.scatter(marked_from(0).map(|row| page.row(row).cast_const())).is_ok() };
+                let moved = optional(|| unsafe { rows.scatter(marked_from(0).map(|row| page.row(row).cast_const())) });
+                is_moved = moved.is_ok();
                 left = rows.rows() - moved_before;
             }
             if !is_moved {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, cast::AsArray, types::UInt8Type};
-use ogee_memory::{BufferManager, MemoryError, NonPaged};
+use ogee_memory::{BufferManager, MemoryError, NonPaged, optional};
 use ogee_row::RowLayout;
 use ogee_vector::{CHUNK_CAPACITY, PhysicalType};
 
@@ -128,7 +128,7 @@ impl Lookup {
         if table.entries() < LOCAL_ENTRIES {
             let entries = (GROWTH * table.entries()).min(LOCAL_ENTRIES);
             // SAFETY: the caller vouches for the rows.
-            return match unsafe { table.grown(memory, consumer, entries) } {
+            return match optional(|| unsafe { table.grown(memory, consumer, entries) }) {
                 Ok(larger) => {
                     *table = larger;
                     Ok(true)

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ogee_memory::{MemoryError, NeededAt, PAGE_SIZE};
+use ogee_memory::{MemoryError, NeededAt, PAGE_SIZE, optional};
 use ogee_row::{CodeCache, Misfit, PartitionedRows, RadixBits, RowPartition, RowStage};
 use ogee_scheduler::TaskContext;
 use ogee_vector::{Chunk, hash_column};
@@ -375,7 +375,7 @@ impl AggregateLocal {
     /// Looks rows up again, to see whether they repeat by now. Not if there is no memory for that.
     fn resume(&mut self) {
         self.since = (self.input_rows, self.survivors);
-        if let Ok(lookup) = self.new_lookup() {
+        if let Ok(lookup) = optional(|| self.new_lookup()) {
             self.lookup = Some(lookup);
             self.rows.set_retain(true);
         }

@@ -12,7 +12,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use ogee_memory::{BufferManager, NonPaged};
+use ogee_memory::{BufferManager, NonPaged, optional};
 use ogee_row::{RadixBits, RowLayout};
 use ogee_vector::{Column, ColumnRef, HashSeed, Integer, PhysicalType, hash_column, keep_rows};
 
@@ -246,7 +246,7 @@ fn allocate(memory: &Arc<BufferManager>, words: usize) -> Option<NonPaged> {
     if bytes > memory.available() / 16 {
         return None;
     }
-    memory.allocate_non_paged(CONSUMER, bytes).ok()
+    optional(|| memory.allocate_non_paged(CONSUMER, bytes)).ok()
 }
 
 impl Bits {

@@ -8,7 +8,7 @@
 //! A row has its place on the page while it is still in its block, but not its bytes: rows that somebody wants the address of are appended otherwise, and
 //! whoever looks at a partition settles it first.
 
-use ogee_memory::{BufferManager, MemoryError, NonPaged};
+use ogee_memory::{BufferManager, MemoryError, NonPaged, optional};
 
 use super::{Cursor, PartitionedRows};
 use crate::row_hash;
@@ -56,7 +56,7 @@ impl WriteCombining {
         if partitions < PARTITIONS_MIN || width > 8 * WORDS_MAX || !cfg!(target_arch = "x86_64") {
             return Ok(None);
         }
-        match memory.allocate_non_paged(consumer, partitions * BLOCK_ROWS * width) {
+        match optional(|| memory.allocate_non_paged(consumer, partitions * BLOCK_ROWS * width)) {
             Ok(bytes) => Ok(Some(Self { bytes, blocks: vec![Block::NONE; partitions], is_dirty: false })),
             Err(MemoryError::OutOfMemory { .. }) => Ok(None),
             Err(error) => Err(error),
