@@ -7,6 +7,7 @@
 //! ```text
 //! limit = what the process may hold
 //!       = outside                 max(other, baseline + reservations) + the pools of other handles     (account, ledger)
+//!                                 records of pages are among the reservations                         (page_count)
 //!       + used                    pages in memory, free frames kept for reuse, non-paged memory        (ledger)
 //!       + room                    what may still be taken without eviction
 //! budget = limit - outside;  used <= budget, except for what is pinned when the outside grows
@@ -72,6 +73,7 @@ mod manager;
 mod mapping;
 mod non_paged;
 mod page;
+mod page_count;
 #[cfg(not(loom))]
 mod page_state;
 #[cfg(loom)]

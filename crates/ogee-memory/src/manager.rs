@@ -93,7 +93,9 @@ impl BufferManager {
     /// # Errors
     /// Out of memory, or pages evicted for it cannot be written.
     pub fn allocate(self: &Arc<Self>, consumer: &'static str) -> Result<PinnedPage, MemoryError> {
+        let counted = self.pool.count_page()?;
         let memory = self.pool.take_frame(consumer)?;
+        counted.made();
         Ok(PinnedPage::create(&self.pool, self.pool.consumers.intern(consumer), PAGE_SIZE, memory))
     }
 
@@ -110,7 +112,9 @@ impl BufferManager {
         bytes: usize,
     ) -> Result<PinnedPage, MemoryError> {
         let len = variable_page::rounded(bytes);
+        let counted = self.pool.count_page()?;
         let memory = self.pool.take_variable(consumer, len)?;
+        counted.made();
         Ok(PinnedPage::create(&self.pool, self.pool.consumers.intern(consumer), len, memory))
     }
 

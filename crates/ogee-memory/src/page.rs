@@ -247,6 +247,7 @@ impl Drop for OwnedPage {
             Destroy::Slot => self.pool.free_spilled(&self.page),
             Destroy::ByWriter => {}
         }
+        self.pool.uncount_page();
     }
 }
 

@@ -27,6 +27,7 @@ use crate::frame::FrameStore;
 use crate::io::TempAccess;
 use crate::ledger::Ledger;
 use crate::page::{FinishedWrite, OwnedPage, Page, PageHandle, PageKind, PageMemory, Spilled, SpilledPlace};
+use crate::page_count::PageCount;
 use crate::page_state::Written;
 use crate::progress::Progress;
 use crate::statements::{Idle, LOOK, Patience, Statements};
@@ -94,6 +95,7 @@ pub(crate) struct Pool {
     released: Progress,
     /// Those who share the memory.
     pub(crate) statements: Arc<Statements>,
+    pub(crate) page_count: PageCount,
     page_events: [Progress; PAGE_EVENTS],
     /// The error of a background write, for a request that cannot be served.
     failure: Mutex<Option<MemoryError>>,
@@ -118,6 +120,7 @@ impl Pool {
             freed: Progress::new(),
             released: Progress::new(),
             statements: if config.counts_process { Statements::of_process() } else { Arc::default() },
+            page_count: PageCount::default(),
             page_events: std::array::from_fn(|_| Progress::new()),
             failure: Mutex::new(None),
         })

@@ -75,10 +75,10 @@ impl Reservation {
 }
 
 /// Bytes that are reserved until this is dropped, by an error or a panic.
-struct Booked<'a>(&'a Ledger, usize);
+pub(crate) struct Booked<'a>(&'a Ledger, usize);
 
 impl<'a> Booked<'a> {
-    fn new(ledger: &'a Ledger, bytes: usize) -> Self {
+    pub(crate) fn new(ledger: &'a Ledger, bytes: usize) -> Self {
         ledger.add_reserved(bytes);
         Self(ledger, bytes)
     }

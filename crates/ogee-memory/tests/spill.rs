@@ -411,6 +411,41 @@ fn reservations_take_room_from_the_pool_and_give_it_back() {
 }
 
 #[test]
+fn records_of_pages_are_reserved_by_the_thousand() {
+    let fixture = fixture(128, |_| {});
+    let stats = || fixture.manager.stats();
+    let small = || fixture.manager.allocate_variable("test", 1);
+    let mut pages: Vec<_> = (0..1000).map(|_| small().unwrap()).collect();
+    assert_eq!(stats().reserved, 0, "a small pool has all of its limit");
+    // 4 KiB each, and 320 bytes.
+    pages.extend((0..4000).map(|_| small().unwrap()));
+    let block = 1024 * 320;
+    assert_eq!(stats().reserved, 4 * block);
+    assert!(stats().consumers.contains(&("records of pages", 4 * block)));
+    // Pages that come and go at an edge do not reserve each time.
+    pages.truncate(4096 - 100);
+    assert_eq!(stats().reserved, 4 * block);
+    pages.truncate(4096 - 600);
+    assert_eq!(stats().reserved, 3 * block);
+    // All that is pinned and the records fit the limit, and what does not is refused.
+    let error = loop {
+        match small() {
+            Ok(page) => pages.push(page),
+            Err(error) => break error,
+        }
+        let stats = stats();
+        assert!(stats.used + stats.reserved <= stats.limit, "{stats:?}");
+    };
+    assert_eq!(error.code(), "OGEE_M001");
+    assert!(pages.len() > 7000 && stats().reserved >= pages.len() / 1024 * block);
+    let threads: Vec<_> = (0..4).map(|_| pages.split_off(pages.len() - 1000)).collect();
+    std::thread::scope(|scope| threads.into_iter().for_each(|pages| drop(scope.spawn(move || drop(pages)))));
+    drop(pages);
+    let stats = stats();
+    assert!(stats.reserved == 0 && stats.consumers.is_empty(), "{stats:?}");
+}
+
+#[test]
 fn a_lower_limit_evicts_and_a_higher_one_is_used() {
     for io_threads in [0, 2] {
         let fixture = fixture(32, |config| config.io_threads = io_threads);
