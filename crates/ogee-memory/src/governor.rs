@@ -8,8 +8,8 @@
 //! told = min(available, max(budget - Σ others max(claim, budget / n), budget / 2n))
 //! ```
 //!
-//! Whoever is alone is told all that is available. Shares follow those who come and go at the next phase: claims larger than an equal part
-//! end by themselves, since nobody gives back what was pinned.
+//! Of both, the pages that other handles of the process have unpinned are a part. Whoever is alone is told all that is available. Shares follow
+//! those who come and go at the next phase: claims larger than an equal part end by themselves, since nobody gives back what was pinned.
 //!
 //! Not here: what a claim is used for. Nothing is set aside; requests for memory are served whoever makes them, and wait for others (`statements`).
 
@@ -88,7 +88,7 @@ impl MemoryShare {
 
     /// Bytes that the owner may plan to pin now; it is taken to do so until the phase ends.
     pub fn claim(&self) -> usize {
-        self.memory.governor().claim(self.number, self.memory.budget(), self.memory.available())
+        self.memory.governor().claim(self.number, self.memory.budget_with_others(), self.memory.available())
     }
 
     /// The owner starts to work, in `phases`.

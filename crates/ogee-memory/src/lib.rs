@@ -71,6 +71,7 @@ mod io;
 mod ledger;
 mod manager;
 mod mapping;
+mod neighbours;
 mod non_paged;
 mod page;
 mod page_count;

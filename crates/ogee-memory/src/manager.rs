@@ -15,7 +15,7 @@ use crate::page::{PageHandle, PinnedPage};
 use crate::pool::Pool;
 use crate::reservation::Reservation;
 use crate::statements::{Statements, optional};
-use crate::{LIMIT_MIN, PAGE_SIZE, variable_page};
+use crate::{LIMIT_MIN, PAGE_SIZE, neighbours, variable_page};
 
 /// The budget is looked at this often, however often workers ask.
 const REVISE_NS: u64 = 2_000_000;
@@ -79,6 +79,9 @@ impl BufferManager {
             return Err(MemoryError::LimitTooSmall { limit: config.limit, least: LIMIT_MIN });
         }
         let pool = Pool::new(&config);
+        if config.counts_process {
+            neighbours::enter(&pool);
+        }
         pool.revise_budget();
         Ok(Arc::new(Self {
             pool,
@@ -148,10 +151,17 @@ impl BufferManager {
         self.pool.ledger.budget()
     }
 
-    /// What could be had by evicting all that is unpinned: the budget less pinned pages and non-paged memory.
+    /// What could be had by evicting all that is unpinned, of other handles too: the budget less pinned pages and non-paged memory, and what others
+    /// have unpinned.
     pub fn available(&self) -> usize {
         let ledger = &self.pool.ledger;
-        ledger.budget().saturating_sub(ledger.pinned() + ledger.non_paged())
+        self.budget_with_others().saturating_sub(ledger.pinned() + ledger.non_paged())
+    }
+
+    /// What the budget would be if other handles had nothing unpinned.
+    pub(crate) fn budget_with_others(&self) -> usize {
+        let ledger = &self.pool.ledger;
+        ledger.limit().saturating_sub(ledger.outside().saturating_sub(self.pool.lendable()))
     }
 
     pub(crate) fn statements(&self) -> &Arc<Statements> {

@@ -1,9 +1,9 @@
 //! The pool: who gets memory, who has to give it up, and how pages go out and come back.
 //!
-//! A request is served, in this order, from a free frame, from room in the budget, from what is given back by evicting the page that comes
-//! first in the queue: by waiting for a background write if one is on its way for each who waits, else by writing one page
-//! oneself. When nothing can be evicted and nothing is in flight, it waits as long as other statements may release some (`statements`), and is
-//! refused only then.
+//! A request is served, in this order, from a free frame, from room in the budget, from what other handles can spare (`neighbours`), from what is
+//! given back by evicting the page that comes first in the queue: by waiting for a background write if one is on its way for each who waits, else by
+//! writing one page oneself. When nothing can be evicted and nothing is in flight, it waits as long as other statements may release some
+//! (`statements`), and is refused only then.
 //!
 //! Not here: threads of its own (`background`), the face to users (`manager`).
 #![expect(unsafe_code, reason = "pages are written from and read into raw memory")]
@@ -192,6 +192,10 @@ impl Pool {
             if self.is_worth_giving_back(short) && self.frames.give_back(&self.ledger, short, true) > 0 {
                 continue;
             }
+            if self.take_from_others(need, false) {
+                looks = 0;
+                continue;
+            }
             let epoch = self.freed.epoch();
             if self.background.writing() as u64 > self.freed.waiters() {
                 self.freed.wait_past(epoch);
@@ -204,6 +208,10 @@ impl Pool {
                 }
                 Ok(false) => {}
                 Err(error) => failure = Some(error),
+            }
+            if self.take_from_others(need, true) {
+                looks = 0;
+                continue;
             }
             // Nothing could be evicted by us. What others have in flight may come free, or come back to the queue.
             let epoch = self.freed.epoch();
@@ -233,7 +241,7 @@ impl Pool {
     }
 
     /// Bytes that must go back to the system before the need can be met.
-    fn shortfall(&self, need: Need) -> usize {
+    pub(crate) fn shortfall(&self, need: Need) -> usize {
         match need {
             Need::Frame => self.ledger.used().saturating_sub(self.ledger.budget()),
             Need::Bytes(bytes) => (self.ledger.used() + bytes).saturating_sub(self.ledger.budget()),
@@ -790,6 +798,13 @@ impl Pool {
             let page: Weak<OwnedPage> = Arc::downgrade(&handle.0);
             self.background.read_ahead(page);
         }
+    }
+}
+
+impl Drop for Pool {
+    /// All frames are free: nobody has a page or memory of the pool. They go back, so that they count in nobody's way.
+    fn drop(&mut self) {
+        self.frames.give_back(&self.ledger, usize::MAX, true);
     }
 }
 
