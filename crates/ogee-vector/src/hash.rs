@@ -2,7 +2,9 @@
 //!
 //! 64 bits of which disjoint parts are used: slot from the low bits, radix partition from the middle, salt from the top.
 //! Both steps are folded multiplications (the high half of the 128-bit product xor the low half), which spread every input
-//! bit over all three parts. In-memory only: seeded, never written to a file that outlives the process.
+//! bit over all three parts. Where both factors of a product come from the value, both are masked with what the seed decides: a factor that
+//! somebody can choose can be made zero, or one, and then what the other was no longer counts, or cancels out, whatever the seed.
+//! In-memory only: seeded, never written to a file that outlives the process.
 
 use arrow_array::{Array, ArrayRef, cast::AsArray, types};
 use arrow_schema::{DataType, IntervalUnit};
@@ -39,9 +41,22 @@ fn mix(state: u64, value: u64) -> u64 {
     fold(fold(value ^ state, FIRST) ^ state.rotate_left(29), SECOND)
 }
 
+/// What masks the second factor where `state` masks the first. An odd distance, so that hardly any two states have the same difference from it:
+/// factors that are exchanged make the same product only if their masks differ as they do.
+#[inline(always)]
+fn second_mask(state: u64) -> u64 {
+    state.rotate_left(29) ^ FIRST
+}
+
 #[inline(always)]
 fn mix128(state: u64, low: u64, high: u64) -> u64 {
-    fold(fold(low ^ state, high ^ FIRST) ^ state.rotate_left(29) ^ low, SECOND)
+    mix_last(state, low, high, 0)
+}
+
+/// Mixes in the last 16 bytes of a value, and `len`, which no choice of these bytes can make up for.
+#[inline(always)]
+fn mix_last(state: u64, low: u64, high: u64, len: u64) -> u64 {
+    fold(fold(low ^ state, high ^ second_mask(state)) ^ state.rotate_left(29) ^ low ^ len, SECOND)
 }
 
 /// Hash of the bytes of a string or binary value, mixed into `state`. Equal for equal bytes wherever they are stored.
@@ -55,16 +70,16 @@ pub fn hash_bytes(state: u64, bytes: &[u8]) -> u64 {
         return hash_inline(state, u128::from_le_bytes(view));
     }
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let mut hash = state ^ (bytes.len() as u64).wrapping_mul(SECOND);
+    let (mut hash, mask) = (state, second_mask(state));
     let mut at = 0;
     while at + 16 < bytes.len() {
-        hash = fold(word(at) ^ hash, word(at + 8) ^ FIRST);
+        hash = fold(word(at) ^ hash, word(at + 8) ^ mask);
         at += 16;
     }
     // The last one to sixteen bytes, read backwards from the end so that no byte loop is needed.
     let end = bytes.len();
     let tail = if end >= 16 { (word(end - 16), word(end - 8)) } else { (word(0), word(end - 8)) };
-    mix128(hash, tail.0, tail.1)
+    mix_last(hash, tail.0, tail.1, (bytes.len() as u64).wrapping_mul(SECOND))
 }
 
 #[inline(always)]
@@ -94,16 +109,17 @@ pub fn hash_column(column: ColumnRef<'_>, seed: HashSeed, first: bool, hashes: &
         PhysicalType::Nested => return Err(VectorError::UnsupportedType(array.data_type().clone())),
         PhysicalType::MonthDayNano => {
             let values = array.as_primitive::<types::IntervalMonthDayNanoType>().values();
-            loop_rows128(column, hashes, |i| {
+            loop_wide_rows(column, hashes, |h, i| {
                 let v = values[i];
-                ((v.months as u32 as u64) | ((v.days as u32 as u64) << 32), v.nanoseconds as u64)
+                mix128(h, (v.months as u32 as u64) | ((v.days as u32 as u64) << 32), v.nanoseconds as u64)
             });
         }
         PhysicalType::I256 => {
             let values = array.as_primitive::<types::Decimal256Type>().values();
-            loop_rows128(column, hashes, |i| {
+            loop_wide_rows(column, hashes, |h, i| {
                 let (low, high) = values[i].to_parts();
-                (low as u64 ^ (high as u64).rotate_left(17), (low >> 64) as u64 ^ (high >> 64) as u64)
+                let lower = fold(low as u64 ^ h, (low >> 64) as u64 ^ second_mask(h));
+                mix128(lower, high as u64, (high >> 64) as u64)
             });
         }
         PhysicalType::I128 | PhysicalType::ShortDecimal => {
@@ -112,7 +128,7 @@ pub fn hash_column(column: ColumnRef<'_>, seed: HashSeed, first: bool, hashes: &
             if PhysicalType::of(array.data_type())? == PhysicalType::ShortDecimal {
                 loop_rows(column, hashes, |i| values[i] as u64);
             } else {
-                loop_rows128(column, hashes, |i| (values[i] as u64, (values[i] >> 64) as u64));
+                loop_wide_rows(column, hashes, |h, i| mix128(h, values[i] as u64, (values[i] >> 64) as u64));
             }
         }
         PhysicalType::F16 => {
@@ -187,16 +203,11 @@ fn loop_rows(column: ColumnRef<'_>, hashes: &mut [u64], value: impl Fn(usize) ->
 }
 
 #[inline(always)]
-fn loop_rows128(column: ColumnRef<'_>, hashes: &mut [u64], value: impl Fn(usize) -> (u64, u64)) {
+fn loop_wide_rows(column: ColumnRef<'_>, hashes: &mut [u64], mixed: impl Fn(u64, usize) -> u64) {
     let nulls = column.array.nulls();
     for (row, h) in hashes.iter_mut().enumerate() {
         let i = column.position(row);
-        if nulls.is_some_and(|n| n.is_null(i)) {
-            *h = mix(*h, NULL);
-        } else {
-            let (low, high) = value(i);
-            *h = mix128(*h, low, high);
-        }
+        *h = if nulls.is_some_and(|n| n.is_null(i)) { mix(*h, NULL) } else { mixed(*h, i) };
     }
 }
 
@@ -236,7 +247,10 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::{collections::HashSet, sync::Arc};
 
-    use arrow_array::{Float64Array, Int32Array, Int64Array, StringViewArray};
+    use arrow_array::{
+        BinaryViewArray, Decimal128Array, Decimal256Array, Float64Array, Int32Array, Int64Array, StringViewArray,
+    };
+    use arrow_buffer::i256;
 
     use super::*;
     use crate::Column;
@@ -282,6 +296,62 @@ mod tests {
             assert_eq!(*hash, hash_bytes(HashSeed::default().seed, word.as_bytes()));
         }
         assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), 70);
+    }
+
+    /// Values by a factor that was chosen to be 0, or 1, if nothing but constants masked it.
+    const CHOSEN: [u64; 2] = [FIRST, FIRST ^ 1];
+
+    fn collide_for_no_seed(array: &ArrayRef) {
+        for seed in [0x2545_f491_4f6c_dd1d, 1, 0x0123_4567_89ab_cdef] {
+            let mut hashes = vec![0; array.len()];
+            let seed = HashSeed { seed, ..HashSeed::default() };
+            hash_column(Column::flat(Arc::clone(array)).as_ref(), seed, true, &mut hashes).unwrap();
+            assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), array.len(), "{seed:?} {}", array.data_type());
+        }
+    }
+
+    #[test]
+    fn strings_that_were_chosen_do_not_collide() {
+        for chosen in CHOSEN {
+            // One block of 16 bytes, the second half of which would make its product forget the first, and another block.
+            let blocks = |i: u64| [i.to_le_bytes(), chosen.to_le_bytes(), [b'x'; 8], [b'y'; 8]].concat();
+            collide_for_no_seed(&(Arc::new(BinaryViewArray::from_iter_values((0..1000).map(blocks))) as ArrayRef));
+            // The last block alone.
+            let last = |i: u64| [i.to_le_bytes(), chosen.to_le_bytes()].concat();
+            collide_for_no_seed(&(Arc::new(BinaryViewArray::from_iter_values((0..1000).map(last))) as ArrayRef));
+        }
+    }
+
+    #[test]
+    fn lengths_that_were_made_up_for_do_not_collide() {
+        // Where the length was mixed into the bytes themselves, these two of 20 and 24 bytes collided whatever the seed: their first words
+        // differ as their lengths did, all later words that are looked at are the same.
+        let difference = 20_u64.wrapping_mul(SECOND) ^ 24_u64.wrapping_mul(SECOND);
+        let (lower, upper) = (difference as u32, (difference >> 32) as u32);
+        let words = |first: [u32; 2], rest: &[u32]| -> Vec<u8> {
+            first.iter().chain(rest).flat_map(|word| word.to_le_bytes()).collect()
+        };
+        // Bytes 4..20 of the short one are bytes 8..24 of the long one, and bytes 8..16 of both are the same: one word, repeated.
+        let word = 0x6162_6364;
+        let short = words([word ^ lower, word], &[word; 3]);
+        let long = words([word, word ^ upper], &[word; 4]);
+        assert_eq!((short.len(), long.len()), (20, 24));
+        collide_for_no_seed(&(Arc::new(BinaryViewArray::from_iter_values([short, long])) as ArrayRef));
+    }
+
+    #[test]
+    fn wide_decimals_that_were_chosen_do_not_collide() {
+        for chosen in CHOSEN {
+            let array = Decimal128Array::from_iter_values((0..1000).map(|i| i | i128::from(chosen as i64) << 64));
+            collide_for_no_seed(&(Arc::new(array.with_precision_and_scale(38, 0).unwrap()) as ArrayRef));
+            let wide = |i: u128| i256::from_parts(i | u128::from(chosen) << 64, 7);
+            let array = Decimal256Array::from_iter_values((0..1000).map(wide));
+            collide_for_no_seed(&(Arc::new(array.with_precision_and_scale(76, 0).unwrap()) as ArrayRef));
+        }
+        // Words that cancel out where words are joined before they are multiplied.
+        let joined = |i: u64| i256::from_parts(u128::from(i.rotate_left(17)), i128::from(i));
+        let array = Decimal256Array::from_iter_values((0..1000).map(joined));
+        collide_for_no_seed(&(Arc::new(array.with_precision_and_scale(76, 0).unwrap()) as ArrayRef));
     }
 
     #[test]
