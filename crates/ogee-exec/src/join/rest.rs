@@ -1,7 +1,7 @@
 //! Last phase: absent partitions one by one, and rows of the build side that nothing matched.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -38,6 +38,8 @@ pub(crate) struct AbsentPartition {
     pub(crate) probe: Vec<SerialPartition>,
     /// The bits that all of them share.
     radix: RadixBits,
+    /// Bytes that joining it takes.
+    footprint: usize,
     /// A page has rows of one hash only: further bits would only move them.
     indivisible: bool,
 }
@@ -51,6 +53,64 @@ enum Work {
     Absent(AbsentPartition),
 }
 
+/// What is left to do, in order, with the sizes of the absent partitions among it: lanes ask for the largest whenever they have done one thing, of
+/// which there are as many as pages.
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    /// How many absent partitions there are of each footprint.
+    footprints: BTreeMap<usize, usize>,
+}
+
+impl Queue {
+    fn push_back(&mut self, work: Work) {
+        self.count(&work);
+        self.work.push_back(work);
+    }
+
+    fn push_front(&mut self, work: Work) {
+        self.count(&work);
+        self.work.push_front(work);
+    }
+
+    fn count(&mut self, work: &Work) {
+        if let Work::Absent(partition) = work {
+            *self.footprints.entry(partition.footprint).or_default() += 1;
+        }
+    }
+
+    fn pop_front(&mut self) -> Option<Work> {
+        let work = self.work.pop_front()?;
+        if let Work::Absent(partition) = &work
+            && let Some(count) = self.footprints.get_mut(&partition.footprint)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.footprints.remove(&partition.footprint);
+            }
+        }
+        Some(work)
+    }
+
+    fn front(&self) -> Option<&Work> {
+        self.work.front()
+    }
+
+    fn len(&self) -> usize {
+        self.work.len()
+    }
+
+    /// Bytes that joining the largest absent partition takes.
+    fn largest(&self) -> Option<usize> {
+        self.footprints.last_key_value().map(|(&footprint, _)| footprint)
+    }
+
+    fn clear(&mut self) {
+        self.work.clear();
+        self.footprints.clear();
+    }
+}
+
 /// Of the bytes that a join may have, those of the partitions that are joined: the rest has the pages of the probe side that pass by, and those
 /// of the next partition.
 fn pinned(available: usize) -> usize {
@@ -61,7 +121,7 @@ fn pinned(available: usize) -> usize {
 pub(crate) struct Rest {
     plan: Arc<JoinPlan>,
     ctx: ExecContext,
-    queue: Mutex<VecDeque<Work>>,
+    queue: Mutex<Queue>,
     /// Lanes that are dividing a partition and will put parts back.
     dividing: AtomicUsize,
     /// Bytes that one lane may pin.
@@ -82,7 +142,8 @@ impl Rest {
     }
 
     pub(crate) fn add_unmatchable(&self, parts: Vec<RowPartition>) {
-        self.queue.lock().extend(parts.into_iter().filter(|part| part.rows() > 0).map(Work::Unmatchable));
+        let mut queue = self.queue.lock();
+        parts.into_iter().filter(|part| part.rows() > 0).for_each(|part| queue.push_back(Work::Unmatchable(part)));
     }
 
     pub(crate) fn drop_unmatchable(&self) {
@@ -99,7 +160,7 @@ impl Rest {
         let mut queue = self.queue.lock();
         if kind.marks_build() {
             let pages = std::mem::take(&mut built.resident.lock().pages);
-            queue.extend(pages.into_iter().map(|page| Work::Unmatched(Arc::clone(&built), page)));
+            pages.into_iter().for_each(|page| queue.push_back(Work::Unmatched(Arc::clone(&built), page)));
         }
         let Some(absent) = &built.absent else { return };
         let mut probe: Vec<Vec<SerialPartition>> = absent.is_absent.iter().map(|_| Vec::new()).collect();
@@ -107,7 +168,7 @@ impl Rest {
             parts.into_iter().enumerate().filter(|(_, part)| part.rows() > 0).for_each(|(p, part)| probe[p].push(part));
         }
         for (build, probe) in absent.build.lock().drain(..).zip(probe) {
-            let partition = AbsentPartition { build, probe, radix: absent.radix, indivisible: false };
+            let partition = AbsentPartition::new(build, probe, absent.radix);
             if partition.matters(&self.plan) {
                 queue.push_back(Work::Absent(partition));
             }
@@ -115,18 +176,14 @@ impl Rest {
     }
 
     /// Bytes that one lane may pin, decided when the first partition is taken out of `queue`, which still has it.
-    fn share(&self, queue: &VecDeque<Work>) -> usize {
+    fn share(&self, queue: &Queue) -> usize {
         let lanes = || self.lanes_for(queue, self.ctx.settings.threads).max(1);
         *self.share.get_or_init(|| pinned(self.ctx.share.claim()) / lanes())
     }
 
     /// As many lanes as there are things to do, and as partitions fit into memory at once.
-    fn lanes_for(&self, queue: &VecDeque<Work>, threads: usize) -> usize {
-        let footprints = queue.iter().filter_map(|work| match work {
-            Work::Absent(partition) => Some(footprint(&partition.build)),
-            _ => None,
-        });
-        let Some(largest) = footprints.max() else { return threads.min(queue.len()) };
+    fn lanes_for(&self, queue: &Queue, threads: usize) -> usize {
+        let Some(largest) = queue.largest() else { return threads.min(queue.len()) };
         let available = self.ctx.share.claim();
         let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));
         (pinned(available) / need).clamp(1, threads.max(1)).min(queue.len())
@@ -139,7 +196,7 @@ impl Rest {
             return Ok(vec![partition]);
         }
         let allowed = (share / 2 / OPEN_BYTES).max(2).ilog2();
-        let wanted = (footprint(&partition.build) * 2 / share).next_power_of_two().ilog2().max(1);
+        let wanted = (partition.footprint * 2 / share).next_power_of_two().ilog2().max(1);
         let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by the caller");
         let divide = |form: &Arc<SerialForm>, parts: Vec<SerialPartition>| -> Result<Vec<SerialPartition>, ExecError> {
             let mut divided = SerialRows::new(form, Arc::clone(&self.ctx.memory), CONSUMER, radix, None);
@@ -150,12 +207,8 @@ impl Rest {
         let probe = divide(&self.plan.probe_form, partition.probe)?;
         self.ctx.counters.note_strategy("hash join: divided partitions again".to_owned());
         let rows = |part: SerialPartition| if part.rows() > 0 { vec![part] } else { Vec::new() };
-        let parts = build.into_iter().zip(probe).map(|(build, probe)| AbsentPartition {
-            build: rows(build),
-            probe: rows(probe),
-            radix,
-            indivisible: false,
-        });
+        let parts =
+            build.into_iter().zip(probe).map(|(build, probe)| AbsentPartition::new(rows(build), rows(probe), radix));
         Ok(parts.filter(|part| part.matters(&self.plan)).collect())
     }
 
@@ -174,6 +227,11 @@ impl Rest {
 }
 
 impl AbsentPartition {
+    fn new(build: Vec<SerialPartition>, probe: Vec<SerialPartition>, radix: RadixBits) -> Self {
+        let footprint = footprint(&build);
+        Self { build, probe, radix, footprint, indivisible: false }
+    }
+
     /// Whether rows can come of it.
     fn matters(&self, plan: &JoinPlan) -> bool {
         let (build, probe) = (!self.build.is_empty(), !self.probe.is_empty());
@@ -189,7 +247,7 @@ impl AbsentPartition {
     /// Whether it is to be divided further. Two blocks are cheaper where nothing is noted in the probe rows: these are read twice then, as they are when
     /// they are divided, but not written.
     fn must_divide(&self, plan: &JoinPlan, share: usize) -> bool {
-        let bytes = footprint(&self.build);
+        let bytes = self.footprint;
         let blocks = if plan.kind().marks_probe() { 1 } else { BLOCKS };
         bytes > share * blocks && bytes > SPLIT_BYTES_MIN && !self.indivisible && self.radix.below(SPLIT_BITS).is_some()
     }
@@ -314,7 +372,7 @@ impl RestLocal {
                         rest.dividing.fetch_add(1, Ordering::AcqRel);
                     } else if let Some(Work::Absent(next)) = queue.front()
                         // The lane's part of all that there is has room for both.
-                        && footprint(&next.build) + footprint(&partition.build) <= share / 3 * 4
+                        && next.footprint + partition.footprint <= share / 3 * 4
                     {
                         rest.ctx.memory.prefetch(next.build.iter().flat_map(SerialPartition::pages));
                     }
@@ -384,4 +442,63 @@ fn has_one_hash(parts: &[SerialPartition]) -> Result<bool, ExecError> {
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use ogee_memory::{BufferManager, MemoryConfig};
+
+    use super::*;
+    use crate::{
+        ExecSettings,
+        join::{JoinKind, JoinSpec, state::FOOTPRINTS},
+    };
+
+    fn rest() -> Rest {
+        let spec = JoinSpec::of_numbers(JoinKind::ProbeAnti);
+        let memory = BufferManager::new(MemoryConfig { counts_process: false, ..MemoryConfig::default() }).unwrap();
+        Rest::new(Arc::new(JoinPlan::new(spec).unwrap()), ExecContext::new(memory, ExecSettings::default()))
+    }
+
+    #[test]
+    fn each_partition_is_measured_once_however_often_lanes_are_counted() {
+        const PARTITIONS: usize = 256;
+        let rest = rest();
+        let before = FOOTPRINTS.get();
+        {
+            let mut queue = rest.queue.lock();
+            for _ in 0..PARTITIONS {
+                let partition = AbsentPartition::new(Vec::new(), Vec::new(), RadixBits::new(8));
+                queue.push_back(Work::Absent(partition));
+            }
+        }
+        for left in (1..=PARTITIONS).rev() {
+            let mut queue = rest.queue.lock();
+            assert_eq!((queue.len(), rest.lanes_for(&queue, 4)), (left, left.min(4)));
+            queue.pop_front().unwrap();
+        }
+        assert_eq!(FOOTPRINTS.get() - before, PARTITIONS);
+    }
+
+    #[test]
+    fn the_largest_partition_is_that_of_those_that_are_left() {
+        let mut queue = Queue::default();
+        let partition = |footprint| {
+            let partition = AbsentPartition::new(Vec::new(), Vec::new(), RadixBits::new(8));
+            Work::Absent(AbsentPartition { footprint, ..partition })
+        };
+        assert_eq!(queue.largest(), None);
+        [7, 9, 9, 3].into_iter().for_each(|bytes| queue.push_back(partition(bytes)));
+        queue.push_front(partition(8));
+        let mut seen = Vec::new();
+        while let Some(largest) = queue.largest() {
+            seen.push(largest);
+            drop(queue.pop_front());
+        }
+        assert_eq!(seen, [9, 9, 9, 9, 3]);
+        queue.push_back(partition(5));
+        queue.clear();
+        assert_eq!((queue.len(), queue.largest()), (0, None));
+    }
 }

@@ -195,3 +195,29 @@ impl JoinPlan {
         self.spec.kind
     }
 }
+
+#[cfg(test)]
+impl JoinSpec {
+    /// A join of two sides that have one column, a number, by which they are joined; it gives that of the probe side.
+    pub(crate) fn of_numbers(kind: JoinKind) -> Self {
+        use arrow_schema::{Field, Schema};
+
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, false)]));
+        Self {
+            kind,
+            keys: vec![JoinKey { build: Expr::Column(0), probe: Expr::Column(0), data_type: DataType::Int64 }],
+            nulls_equal: false,
+            null_aware: false,
+            residual: None,
+            ranges: None,
+            output: vec![JoinColumn::Probe(0)],
+            build: Arc::clone(&schema),
+            probe: Arc::clone(&schema),
+            build_domains: Vec::new(),
+            build_rows: RowsExpected::new(|| 0),
+            groups_wait: false,
+            dropped: Arc::default(),
+            schema,
+        }
+    }
+}

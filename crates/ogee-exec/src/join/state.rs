@@ -150,8 +150,16 @@ pub(crate) fn pinned(rows: PartitionedRows) -> Result<(RowPartition, Vec<PinnedR
     Ok((part, pages))
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has looked at all parts of a partition.
+    pub(crate) static FOOTPRINTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Bytes that joining with `parts` takes: rows and table.
 pub(crate) fn footprint(parts: &[SerialPartition]) -> usize {
+    #[cfg(test)]
+    FOOTPRINTS.set(FOOTPRINTS.get() + 1);
     let rows = parts.iter().map(SerialPartition::rows).sum();
     parts.iter().map(SerialPartition::loose_bytes).sum::<usize>() + table_bytes(rows)
 }
