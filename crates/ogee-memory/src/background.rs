@@ -4,13 +4,13 @@
 //! and end with the manager. While memory is short they keep a reserve of free frames; they read ahead only into room
 //! that is free.
 //!
-//! 1. A kick after the work was made visible is never lost: a thread clears the mark before it looks for work and sleeps only while it
-//!    is clear.
+//! 1. A kick after the work was made visible is never lost, to none of the threads: each clears its mark before it looks for work and sleeps
+//!    only while it is clear.
 //!
 //! Not here: how a page is written or read (`pool`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -27,7 +27,9 @@ const READS_MAX: usize = 4096;
 pub(crate) struct Background {
     threads: usize,
     pool: Weak<Pool>,
-    kicked: AtomicBool,
+    /// A bit for each thread: a kick came since it last began to look for work. With one bit for all, the first that woke cleared it, and the others
+    /// went on sleeping.
+    kicked: AtomicU64,
     writing: AtomicUsize,
     reads: SegQueue<Weak<OwnedPage>>,
     crew: Mutex<Crew>,
@@ -46,7 +48,7 @@ impl Background {
         Self {
             threads,
             pool,
-            kicked: AtomicBool::new(false),
+            kicked: AtomicU64::new(0),
             writing: AtomicUsize::new(0),
             reads: SegQueue::new(),
             crew: Mutex::new(Crew::default()),
@@ -67,7 +69,8 @@ impl Background {
 
     /// Makes the threads look for work.
     pub(crate) fn kick(&self) {
-        if self.is_available() && !self.kicked.swap(true, Ordering::SeqCst) {
+        let all = u64::MAX >> (64 - self.threads.clamp(1, 64));
+        if self.is_available() && self.kicked.fetch_or(all, Ordering::SeqCst) & all != all {
             self.wake_up();
         }
     }
@@ -113,9 +116,11 @@ impl Background {
     }
 
     fn run(&self, pool: &Arc<Pool>, index: usize) {
+        // More than 64 share bits.
+        let bit = 1 << (index % 64);
         // One thread prefers to write and the next to read, so that neither starves the other.
         loop {
-            self.kicked.store(false, Ordering::SeqCst);
+            self.kicked.fetch_and(!bit, Ordering::SeqCst);
             while !self.stopped.load(Ordering::SeqCst) {
                 let work = || match index % 2 {
                     0 => self.write_one(pool) || self.read_one(pool),
@@ -127,7 +132,7 @@ impl Background {
                 }
             }
             let mut crew = self.crew.lock();
-            while !self.kicked.load(Ordering::SeqCst) {
+            while self.kicked.load(Ordering::SeqCst) & bit == 0 {
                 if self.stopped.load(Ordering::SeqCst) {
                     return;
                 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::io::{Io, IoFile, RealIo, SpareMemory, TempAccess};
 
@@ -46,6 +46,8 @@ pub struct FaultPlan {
     pub corrupt_read: Option<u64>,
     /// Each transfer takes up to so much longer.
     pub delay: Duration,
+    /// A read waits until another is under way beside it, at most so long: then it fails with `ETIMEDOUT`.
+    pub pair_reads: Option<Duration>,
     /// The clock and the speed of the device are simulated.
     pub simulated: Option<SimulatedDevice>,
     /// What `free_space` says.
@@ -68,6 +70,10 @@ struct Faults {
     length: AtomicU64,
     /// The simulated clock, in nanoseconds.
     clock: AtomicU64,
+    /// Reads that have come to wait for another, and those of them that none came to.
+    paired: Mutex<u64>,
+    pair: Condvar,
+    alone: AtomicU64,
 }
 
 /// Files of the operating system with faults on top. Clones share plan and counts.
@@ -98,6 +104,11 @@ impl FaultyIo {
         self.0.reads.load(Ordering::SeqCst)
     }
 
+    /// Reads that waited for another beside them, and failed since there was none.
+    pub fn reads_alone(&self) -> u64 {
+        self.0.alone.load(Ordering::SeqCst)
+    }
+
     /// Bytes punched so far.
     pub fn punched_bytes(&self) -> u64 {
         self.0.punched.load(Ordering::SeqCst)
@@ -121,6 +132,21 @@ impl Faults {
         value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         value ^ (value >> 31)
+    }
+
+    /// Waits until there are two reads; the second of a pair opens the door for both.
+    fn wait_for_another(&self, patience: Duration) -> io::Result<()> {
+        let mut paired = self.paired.lock();
+        *paired += 1;
+        self.pair.notify_all();
+        let pair = paired.div_ceil(2) * 2;
+        if self.pair.wait_while_for(&mut paired, |paired| *paired < pair, patience).timed_out() {
+            // Whoever comes next is the first of a pair.
+            *paired = pair;
+            self.alone.fetch_add(1, Ordering::SeqCst);
+            return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+        }
+        Ok(())
     }
 
     /// Waits as long as the plan says, or has the clock do so, and returns how many bytes of `len` to transfer.
@@ -196,6 +222,9 @@ impl IoFile for FaultyFile {
         assert!(plan.panic_read != Some(number), "a read panics, as planned");
         if plan.fail_reads_from.is_some_and(|first| number >= first) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        if let Some(patience) = plan.pair_reads {
+            self.faults.wait_for_another(patience)?;
         }
         let len = self.faults.transfer(&plan, buffer.len());
         let read = self.file.read_at(&mut buffer[..len], offset)?;
