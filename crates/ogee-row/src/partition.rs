@@ -99,6 +99,28 @@ impl RowPartition {
         self.rows += other.rows;
     }
 
+    /// Divides it into partitions of up to `pages` row pages, in their order, which several threads may pin at once; no row moves. A heap page that rows
+    /// of several of them have strings on is destroyed with the last of these.
+    ///
+    /// # Panics
+    /// If `pages` is 0.
+    pub fn into_parts(self, pages: usize) -> Vec<Self> {
+        let Self { layout, row_pages, heap_pages, .. } = self;
+        let mut left = row_pages.into_iter();
+        let mut parts = Vec::with_capacity(left.len().div_ceil(pages));
+        while left.len() > 0 {
+            let mut row_pages: Vec<RowPage> = left.by_ref().take(pages).collect();
+            let used = || row_pages.iter().flat_map(RowPage::heap_pages);
+            let first = used().min().unwrap_or(0);
+            let heap_pages = heap_pages[first..used().max().map_or(first, |last| last + 1)].to_vec();
+            let segments = row_pages.iter_mut().flat_map(|page| &mut page.segments);
+            segments.filter(|s| s.heap_page != OWN_PAGE).for_each(|segment| segment.heap_page -= first as u32);
+            let rows = row_pages.iter().map(|page| page.rows as usize).sum();
+            parts.push(Self { layout: Arc::clone(&layout), row_pages, heap_pages, rows });
+        }
+        parts
+    }
+
     /// Bytes that the partition takes when all of it is in memory.
     pub fn bytes(&self) -> usize {
         let row_pages = self.row_pages.iter().map(|p| p.page.len()).sum::<usize>();

@@ -153,6 +153,37 @@ fn arrays_keep_the_pages_that_they_refer_to() {
 }
 
 #[test]
+fn parts_of_a_partition_have_the_strings_of_their_rows() {
+    for (with_rows, long) in [(false, 400_000), (false, 100), (true, 100)] {
+        let memory = manager(64 << 20, true);
+        let columns = columns(30_000, long);
+        let layout = layout(&columns);
+        let mut rows = PartitionedRows::new(Arc::clone(&layout), Arc::clone(&memory), "test", RadixBits::new(1), false);
+        if with_rows {
+            rows.keep_strings_with_rows();
+        }
+        append(&mut rows, &layout, &columns);
+        let partitions = rows.into_partitions();
+        let pages: usize = partitions.iter().map(RowPartition::num_pages).sum();
+        let mut parts: Vec<RowPartition> = partitions.into_iter().flat_map(|part| part.into_parts(3)).collect();
+        assert!(parts.iter().all(|part| (1..=3).contains(&part.num_pages())));
+        assert!(parts.len() > 2 && parts.iter().map(RowPartition::num_pages).sum::<usize>() == pages);
+        check(&mut parts, &layout, &columns);
+        // Pages with strings of several parts are there until the last of these is gone.
+        while parts.len() > 1 {
+            drop(parts.remove(0));
+            parts[0].pin_page(0).unwrap();
+        }
+        drop(parts);
+        let stats = memory.stats();
+        assert_eq!((stats.pinned, stats.temp_bytes), (0, 0));
+    }
+    let layout = layout(&columns(1, 1));
+    let rows = PartitionedRows::new(layout, manager(64 << 20, false), "test", RadixBits::new(0), false);
+    assert!(rows.into_partitions().remove(0).into_parts(1).is_empty());
+}
+
+#[test]
 fn rows_survive_eviction_and_reload_at_other_addresses() {
     for (spill_always, long) in [(false, 400_000), (true, 400_000), (true, 100)] {
         let memory = manager(64 << 20, spill_always);

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
-use ogee_row::{PinnedRows, SerialPartition};
+use ogee_row::PinnedRows;
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
 use super::{
     key_set::KeyScratch,
     ranges::RangeTable,
-    state::{Built, JoinState, build_rows, pinned},
+    state::{Built, JoinState, build_rows, pin_all, pinned},
 };
 use crate::{ExecContext, ExecError, Flow, Sink, SinkLocal, Source, SourceLocal, SourceStep};
 
 /// Pages of a morsel: at 24 bytes a row about as many rows as a morsel should have.
-const MORSEL_PAGES: usize = 8;
+pub(crate) const MORSEL_PAGES: usize = 8;
 
 /// Puts rows into the table. It has no rows to give.
 pub(crate) struct InsertSource {
@@ -41,9 +41,7 @@ impl Source for InsertSource {
     fn lanes(&self, threads: usize) -> usize {
         let built = self.state.built();
         let resident = built.resident.lock();
-        let waiting = resident.waiting.iter().map(|(part, at)| part.num_pages() - at);
-        let pages = waiting.chain(resident.serial.iter().map(SerialPartition::num_pages)).sum::<usize>();
-        threads.min(pages.div_ceil(MORSEL_PAGES))
+        threads.min(resident.waiting.len() + resident.serial_pages.div_ceil(MORSEL_PAGES))
     }
 
     fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
@@ -62,27 +60,23 @@ struct InsertLocal {
 }
 
 impl InsertLocal {
-    /// Pins the pages of the next morsel.
+    /// Pins the pages of the next morsel, without the lock: those that have left memory are read by several lanes at once.
     fn take(&self) -> Result<Vec<PinnedRows>, ExecError> {
         let mut resident = self.built.resident.lock();
-        let mut pages = Vec::with_capacity(MORSEL_PAGES);
-        while pages.len() < MORSEL_PAGES {
-            let Some((part, at)) = resident.waiting.front_mut() else { break };
-            if *at < part.num_pages() {
-                pages.push(part.pin_page(*at)?);
-                *at += 1;
-            } else if let Some((part, _)) = resident.waiting.pop_front() {
-                resident.parts.push(part);
-            }
-        }
-        if !pages.is_empty() {
-            return Ok(pages);
-        }
-        let Some(serial) = resident.serial.pop() else { return Ok(pages) };
-        drop(resident);
-        let mut rows = build_rows(&self.state.ctx.memory, &self.state.plan, true);
-        rows.append_serial_partition(serial)?;
-        let (part, pages) = pinned(rows)?;
+        let waiting = resident.waiting.pop_front();
+        let (part, pages) = if let Some(mut part) = waiting {
+            drop(resident);
+            let pages = pin_all(&mut part)?;
+            (part, pages)
+        } else if let Some(serial) = resident.serial.pop() {
+            resident.serial_pages -= serial.num_pages();
+            drop(resident);
+            let mut rows = build_rows(&self.state.ctx.memory, &self.state.plan, true);
+            rows.append_serial_partition(serial)?;
+            pinned(rows)?
+        } else {
+            return Ok(Vec::new());
+        };
         self.built.resident.lock().parts.push(part);
         Ok(pages)
     }
@@ -155,5 +149,67 @@ impl SinkLocal for InsertedLocal {
 
     fn combine(self: Box<Self>) -> Result<(), ExecError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::time::Duration;
+
+    use arrow_array::{ArrayRef, Int64Array};
+    use ogee_memory::{BufferManager, FaultPlan, FaultyIo, MemoryConfig, TempCompression};
+    use ogee_scheduler::Cancellation;
+
+    use super::*;
+    use crate::{
+        ChunksSource, ExecSettings, OpenPipeline, Query,
+        join::{JoinKind, JoinSpec, build::BuildSink, reach::Reaches, spec::JoinPlan},
+    };
+
+    #[test]
+    fn lanes_read_pages_of_the_build_side_at_the_same_time() {
+        let io = FaultyIo::new(1);
+        let memory = BufferManager::new(MemoryConfig {
+            limit: 256 << 20,
+            counts_process: false,
+            // Pages leave memory as soon as nobody has them pinned, and are read by those who pin them.
+            spill_always: true,
+            io_threads: 0,
+            temp_compression: TempCompression::Off,
+            io: Arc::new(io.clone()),
+            ..MemoryConfig::default()
+        })
+        .unwrap();
+        let ctx = ExecContext::new(memory, ExecSettings::default());
+        let plan = Arc::new(JoinPlan::new(JoinSpec::of_numbers(JoinKind::Inner)).unwrap());
+        let probe = OpenPipeline::new(ChunksSource::new(Arc::clone(&plan.spec.probe), Vec::new()));
+        let reaches = Reaches::of(&plan, &Query::new(ctx.clone()), &probe);
+        let state = Arc::new(JoinState::new(plan, ctx.clone(), reaches));
+        let cancelled = Cancellation::new(false);
+        let task = TaskContext { worker: 0, cancelled: &cancelled };
+        let sink = BuildSink::new(Arc::clone(&state));
+        // Two lanes, each with the rows of one morsel.
+        let page = ogee_memory::PAGE_SIZE / state.plan.build.layout.width();
+        for _ in 0..2 {
+            let mut lane = sink.local(&ctx, 0).unwrap();
+            for _ in 0..MORSEL_PAGES {
+                let keys: ArrayRef = Arc::new((0..page as i64).collect::<Int64Array>());
+                lane.consume(Chunk::new(vec![keys], page), &task).unwrap();
+            }
+            lane.combine().unwrap();
+        }
+        sink.finish(&ctx).unwrap();
+        let lane = || InsertLocal { state: Arc::clone(&state), built: state.built(), scratch: KeyScratch::default() };
+        let source = InsertSource::new(Arc::clone(&state));
+        assert_eq!(source.lanes(8), 2);
+        io.set(FaultPlan { pair_reads: Some(Duration::from_secs(20)), ..FaultPlan::default() });
+        let pages = std::thread::scope(|scope| {
+            let lanes = [lane(), lane()].map(|lane| scope.spawn(move || lane.take()));
+            lanes.map(|lane| lane.join().unwrap().unwrap().len())
+        });
+        assert_eq!((pages, io.reads_alone()), ([MORSEL_PAGES; 2], 0));
+        assert!(lane().take().unwrap().is_empty());
+        assert_eq!(source.lanes(8), 0);
     }
 }

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
+    insert::MORSEL_PAGES,
     ranges::RangeTable,
     reach::{KeyRanges, KeySets, Reaches},
     rest::Rest,
@@ -93,10 +94,11 @@ impl Built {
 /// Rows of the build side that stay in memory.
 #[derive(Default)]
 pub(crate) struct Resident {
-    /// Not in the table yet, with the next page.
-    pub(crate) waiting: VecDeque<(RowPartition, usize)>,
-    /// Nor these, which were divided before it was known that they may stay.
+    /// Not in the table yet, by morsels: a lane takes one and pins it while others pin theirs.
+    pub(crate) waiting: VecDeque<RowPartition>,
+    /// Nor these, which were divided before it was known that they may stay, and how many pages they have.
     pub(crate) serial: Vec<SerialPartition>,
+    pub(crate) serial_pages: usize,
     /// Keep the pages from being destroyed.
     pub(crate) parts: Vec<RowPartition>,
     pub(crate) pages: Vec<PinnedRows>,
@@ -105,16 +107,13 @@ pub(crate) struct Resident {
 impl Resident {
     /// Rows that are not in the table yet.
     fn rows(&self) -> usize {
-        let waiting = self.waiting.iter().map(|(part, _)| part.rows());
+        let waiting = self.waiting.iter().map(RowPartition::rows);
         waiting.chain(self.serial.iter().map(SerialPartition::rows)).sum()
     }
 
     /// Their pages.
     fn pages(&self) -> impl Iterator<Item = PageHandle> + '_ {
-        self.waiting
-            .iter()
-            .flat_map(|(part, _)| part.pages())
-            .chain(self.serial.iter().flat_map(SerialPartition::pages))
+        self.waiting.iter().flat_map(RowPartition::pages).chain(self.serial.iter().flat_map(SerialPartition::pages))
     }
 }
 
@@ -146,8 +145,13 @@ pub(crate) fn build_rows(memory: &Arc<BufferManager>, plan: &JoinPlan, retain: b
 pub(crate) fn pinned(rows: PartitionedRows) -> Result<(RowPartition, Vec<PinnedRows>), ExecError> {
     let (mut parts, _retained) = rows.into_retained();
     let mut part = parts.pop().expect("rows that are not divided are one partition");
-    let pages = (0..part.num_pages()).map(|page| part.pin_page(page)).collect::<Result<_, _>>()?;
+    let pages = pin_all(&mut part)?;
     Ok((part, pages))
+}
+
+/// All pages of `part`, pinned.
+pub(crate) fn pin_all(part: &mut RowPartition) -> Result<Vec<PinnedRows>, ExecError> {
+    (0..part.num_pages()).map(|page| Ok(part.pin_page(page)?)).collect()
 }
 
 #[cfg(test)]
@@ -252,7 +256,7 @@ impl JoinState {
         let strategy = self.ctx.settings.join_strategy;
         if bytes <= grant && strategy.is_none() {
             key_sets = self.reaches.tell(&self.plan, &self.ctx, &ranges, rows, false);
-            resident.waiting.extend(whole.into_iter().map(|part| (part, 0)));
+            resident.waiting.extend(whole.into_iter().flat_map(|part| part.into_parts(MORSEL_PAGES)));
             resident.serial.extend(divided.into_iter().flatten().filter(|part| part.rows() > 0));
         } else {
             let radix = self.radix();
@@ -282,6 +286,7 @@ impl JoinState {
             self.ctx.counters.note_strategy(note);
             absent = Some(Absent { radix, is_absent, build: Mutex::new(build) });
         }
+        resident.serial_pages = resident.serial.iter().map(SerialPartition::num_pages).sum();
         let resident_rows = resident.rows();
         let hashed_rows = if self.plan.spec.ranges.is_some() { 0 } else { resident_rows };
         // A key that is NULL, where that is one like others, has no place among the values.

@@ -19,7 +19,6 @@ const BATCH_ROWS: usize = 2048;
 
 /// Sorted rows.
 pub(crate) struct Run {
-    rows: Mutex<RowPartition>,
     order: Order,
     len: usize,
 }
@@ -27,6 +26,8 @@ pub(crate) struct Run {
 enum Order {
     /// As on the pages.
     Pages {
+        /// Each a partition of its own: lanes read pages of one run side by side.
+        pages: Vec<Mutex<RowPartition>>,
         /// Prefix of the first key of each page, and how many rows come before it.
         firsts: Vec<u128>,
         starts: Vec<usize>,
@@ -34,7 +35,7 @@ enum Order {
         page_bytes: usize,
     },
     /// That of the entries; all pages are pinned before the first row is asked for.
-    Entries { entries: Entries, pinned: OnceLock<Unmoved> },
+    Entries { rows: Mutex<RowPartition>, entries: Entries, pinned: OnceLock<Unmoved> },
 }
 
 /// Rows that stayed where they were appended.
@@ -105,11 +106,8 @@ impl<'a> RunWriter<'a> {
         let page_bytes = (0..rows.num_pages()).map(|page| rows.page_bytes(page)).max().unwrap_or(PAGE_SIZE);
         let len = rows.rows();
         assert_eq!(rows.num_pages(), self.firsts.len(), "one first key for each page");
-        Run {
-            rows: Mutex::new(rows),
-            order: Order::Pages { firsts: self.firsts, starts: self.starts, page_bytes },
-            len,
-        }
+        let pages = rows.into_parts(1).into_iter().map(Mutex::new).collect();
+        Run { order: Order::Pages { pages, firsts: self.firsts, starts: self.starts, page_bytes }, len }
     }
 }
 
@@ -218,7 +216,7 @@ impl Run {
         let mut rows = only_partition(rows);
         let entries = Entries::sorted(plan, memory, &pin_all(&mut rows)?)?;
         let len = entries.len();
-        Ok(Self { rows: Mutex::new(rows), order: Order::Entries { entries, pinned: OnceLock::new() }, len })
+        Ok(Self { order: Order::Entries { rows: Mutex::new(rows), entries, pinned: OnceLock::new() }, len })
     }
 
     /// `rows` sorted where they are, which have many groups of few rows: those with equal first `groups` bytes of the key, of which it begins with
@@ -239,7 +237,7 @@ impl Run {
             entries.retain(|entry| unsafe { leading.wants(plan, unmoved.bases.row(entry), &mut last_row, &mut seen) });
         }
         let len = entries.len();
-        Ok(Self { rows: Mutex::new(rows), order: Order::Entries { entries, pinned: unmoved.into() }, len })
+        Ok(Self { order: Order::Entries { rows: Mutex::new(rows), entries, pinned: unmoved.into() }, len })
     }
 
     /// One run of the rows of `runs`; of equal rows, those of earlier runs come first.
@@ -284,11 +282,10 @@ impl Run {
 
     /// Bytes of all rows.
     pub(crate) fn bytes(&self) -> usize {
-        let entries = match &self.order {
-            Order::Pages { .. } => 0,
-            Order::Entries { entries, .. } => entries.len() * ENTRY_BYTES,
-        };
-        self.rows.lock().bytes() + entries
+        match &self.order {
+            Order::Pages { pages, .. } => pages.iter().map(|page| page.lock().bytes()).sum(),
+            Order::Entries { rows, entries, .. } => rows.lock().bytes() + entries.len() * ENTRY_BYTES,
+        }
     }
 
     /// Prefixes of some keys, and about how many rows each stands for; for choosing where to cut.
@@ -307,9 +304,9 @@ impl Run {
 
     /// The rows in the order of entries, with all pages pinned; `None` if they are in order on their pages.
     pub(crate) fn by_entries(&self, width: usize) -> Result<Option<(&[u128], &RowBases)>, MemoryError> {
-        let Order::Entries { entries, pinned } = &self.order else { return Ok(None) };
+        let Order::Entries { rows, entries, pinned } = &self.order else { return Ok(None) };
         if pinned.get().is_none() {
-            let mut rows = self.rows.lock();
+            let mut rows = rows.lock();
             // Another lane may have been first.
             if pinned.get().is_none() {
                 let pages = pin_all(&mut rows)?;
@@ -352,10 +349,13 @@ impl Run {
 
     /// Pins page `page`, and has the next one read.
     pub(crate) fn pin_page(&self, page: usize, memory: &Arc<BufferManager>) -> Result<PinnedRows, MemoryError> {
-        let mut rows = self.rows.lock();
-        let pinned = rows.pin_page(page)?;
-        if page + 1 < rows.num_pages() {
-            memory.prefetch(rows.pages_of(page + 1));
+        let Order::Pages { pages, .. } = &self.order else {
+            unreachable!("rows that did not move are pinned as a whole")
+        };
+        let pinned = pages[page].lock().pin_page(0)?;
+        // A lane that has the next one locked is reading it.
+        if let Some(next) = pages.get(page + 1).and_then(Mutex::try_lock) {
+            memory.prefetch(next.pages_of(0));
         }
         Ok(pinned)
     }
