@@ -49,11 +49,7 @@ impl Sides {
         match self {
             Self::Whole { left, right, order } => {
                 let whole = |rows: &SortedRows, plan: &Arc<SortPlan>| {
-                    let range = rows.next_range(
-                        ctx,
-                        &Cut { plan, order: Some(order), mask: u128::MAX, wanted: RowSlice::ALL },
-                        plan,
-                    )?;
+                    let range = rows.next_range(ctx, &Cut { plan, order: Some(order), wanted: RowSlice::ALL }, plan)?;
                     Ok::<_, ExecError>(range.map(|(_, merge)| merge))
                 };
                 Ok(whole(left, &plan.left)?.zip(whole(right, &plan.right)?))

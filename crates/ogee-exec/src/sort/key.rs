@@ -339,6 +339,36 @@ impl KeyLayout {
         Ordering::Equal
     }
 
+    /// A copy of a row of `width` bytes, for comparisons by the key; `None` if it would take more than `most` bytes.
+    ///
+    /// # Safety
+    /// As [`compare`](Self::compare).
+    pub(crate) unsafe fn copy(&self, row: *const u8, width: usize, most: usize) -> Option<KeyCopy> {
+        if width > most {
+            return None;
+        }
+        let mut left = most - width;
+        // SAFETY: the caller vouches for the row, which has so many bytes.
+        let mut copy: Box<[u8]> = unsafe { std::slice::from_raw_parts(row, width) }.into();
+        let mut strings = Vec::new();
+        for tie in self.pieces.iter().filter_map(|piece| piece.tie) {
+            // SAFETY: the caller vouches for the row and its strings.
+            let view = unsafe { row.add(tie.view).cast::<RowView>().read_unaligned() };
+            // What a NULL has in the place of a value is not looked at.
+            // SAFETY: as above.
+            if !view.is_long() || tie.marker.is_some_and(|marker| unsafe { *row.add(self.offset + marker) } != VALID) {
+                continue;
+            }
+            left = left.checked_sub(view.len())?;
+            // SAFETY: as above.
+            let string: Box<[u8]> = unsafe { view.bytes() }.into();
+            copy[tie.view..tie.view + size_of::<RowView>()]
+                .copy_from_slice(&view.with_pointer(string.as_ptr()).0.to_le_bytes());
+            strings.push(string);
+        }
+        Some(KeyCopy { row: copy, _strings: strings })
+    }
+
     /// Whether a column of a row's key is NULL.
     ///
     /// # Safety
@@ -438,6 +468,19 @@ fn compare_bytes(x: &[u8], y: &[u8]) -> Ordering {
         }
         // The last word overlaps with what was equal before it.
         at = (at + 8).min(len - 8);
+    }
+}
+
+/// A row that is there to be compared with, with copies of the strings of its key. Its other strings are not to be looked at.
+pub(crate) struct KeyCopy {
+    row: Box<[u8]>,
+    _strings: Vec<Box<[u8]>>,
+}
+
+impl KeyCopy {
+    /// The row.
+    pub(crate) fn row(&self) -> *const u8 {
+        self.row.as_ptr()
     }
 }
 

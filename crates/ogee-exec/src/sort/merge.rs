@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ogee_memory::{BufferManager, MemoryError};
 use ogee_row::PinnedRows;
 
-use super::{plan::SortPlan, run::Run};
+use super::{bound::Bound, plan::SortPlan, run::Run};
 
 /// The key of an exhausted run, above all others: cursors have smaller numbers than its lower 32 bits.
 const END: u128 = u128::MAX;
@@ -53,13 +53,13 @@ pub(crate) struct Position {
     runs: Vec<Option<(usize, usize)>>,
 }
 
-/// The rows of several runs between two prefixes, in order.
+/// The rows of several runs between two bounds, in order.
 pub(crate) struct Merge {
     plan: Arc<SortPlan>,
     memory: Arc<BufferManager>,
     runs: Arc<[Run]>,
-    low: Option<u128>,
-    high: Option<u128>,
+    low: Option<Bound>,
+    high: Option<Bound>,
     cursors: Vec<Cursor>,
     heads: Vec<Head>,
     /// The loser at each inner node; node `n` has children `2n` and `2n + 1`, leaf `i` is node `len + i`.
@@ -87,13 +87,13 @@ fn retired_max(runs: usize) -> usize {
 }
 
 impl Merge {
-    /// The rows of `runs` whose prefixes are at least `low` and below `high`.
+    /// The rows of `runs` from `low` up to `high`, not included.
     pub(crate) fn new(
         plan: &Arc<SortPlan>,
         memory: &Arc<BufferManager>,
         runs: &Arc<[Run]>,
-        low: Option<u128>,
-        high: Option<u128>,
+        low: Option<Bound>,
+        high: Option<Bound>,
     ) -> Result<Self, MemoryError> {
         let mut merge = Self {
             plan: Arc::clone(plan),
@@ -171,19 +171,24 @@ impl Merge {
             return Ok(());
         }
         let runs = Arc::clone(&self.runs);
-        let width = self.plan.layout.width();
+        let (plan, width) = (&self.plan, self.plan.layout.width());
         let place = match runs[run].by_entries(width)? {
             Some((entries, _)) => {
-                let first = || self.low.map_or(0, |low| entries.partition_point(|&entry| entry < low));
-                let at = from.map_or_else(first, |(_, at)| at);
-                let end = self.high.map_or(entries.len(), |high| entries.partition_point(|&entry| entry < high));
-                Place::Entries { at, end }
+                // All rows are pinned, so it is known exactly.
+                let rows_before = |bound: Bound| runs[run].rows_before(plan, &runs, run, bound).0;
+                let at = from.map_or_else(|| self.low.map_or(0, rows_before), |(_, at)| at);
+                Place::Entries { at, end: self.high.map_or(entries.len(), rows_before) }
             }
             None => {
-                let firsts = runs[run].firsts();
                 // Rows from `low` on may begin on the page before the first that begins with one.
-                let first = self.low.map_or(0, |low| firsts.partition_point(|&key| key < low).saturating_sub(1));
-                let page_end = self.high.map_or(firsts.len(), |high| firsts.partition_point(|&key| key < high));
+                let first = match self.low {
+                    Some(low) => runs[run].page_from(plan, &runs, run, low)?.saturating_sub(1),
+                    None => 0,
+                };
+                let page_end = match self.high {
+                    Some(high) => runs[run].page_from(plan, &runs, run, high)?,
+                    None => runs[run].num_pages(),
+                };
                 let next = from.map_or(first, |(page, _)| page);
                 Place::Pages { page: None, row: 0, end: 0, next, page_end, first_page: first }
             }
@@ -213,9 +218,9 @@ impl Merge {
     /// Reads the head of cursor `number` where it stands, from the next page if this one is exhausted.
     fn load(&mut self, number: usize) -> Result<(), MemoryError> {
         let runs = Arc::clone(&self.runs);
-        let Cursor { run, place } = &mut self.cursors[number];
-        let run = &runs[*run];
-        let keys = &self.plan.keys;
+        let Cursor { run: number_of_run, place } = &mut self.cursors[number];
+        let (number_of_run, run) = (*number_of_run, &runs[*number_of_run]);
+        let (plan, keys) = (&self.plan, &self.plan.keys);
         let row = match place {
             Place::Entries { at, end } => {
                 let (entries, bases) = run.by_entries(self.plan.layout.width())?.expect("as when it was opened");
@@ -233,9 +238,18 @@ impl Merge {
                 while *row == *end && *next < *page_end {
                     self.retired.extend(page.take());
                     let pinned = run.pin_page(*next, &self.memory)?;
-                    // SAFETY: rows of a pinned page.
-                    let before =
-                        |key: u128| partition_point(pinned.len(), |row| unsafe { keys.prefix(pinned.row(row)) } < key);
+                    let start = run.rows_until(*next);
+                    let before = |bound: Bound| match bound {
+                        Bound::Row { run, row, .. } if run == number_of_run => {
+                            row.saturating_sub(start).min(pinned.len())
+                        }
+                        bound => partition_point(pinned.len(), |row| {
+                            let row = pinned.row(row).cast_const();
+                            // SAFETY: rows of a pinned page.
+                            unsafe { bound.is_after(plan, &runs, number_of_run, keys.prefix(row), Some(row)) }
+                                .expect("the row is there")
+                        }),
+                    };
                     *row = self.low.filter(|_| *next == *first_page).map_or(0, before);
                     *end = self.high.filter(|_| *next + 1 == *page_end).map_or(pinned.len(), before);
                     *end = (*end).max(*row);
@@ -362,7 +376,7 @@ pub(super) fn prefetch(row: *const u8) {
 }
 
 /// How many of `0..len` come before the first for which `before` does not hold.
-fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
+pub(super) fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, len);
     while low < high {
         let middle = (low + high) / 2;

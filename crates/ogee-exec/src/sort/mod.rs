@@ -9,6 +9,7 @@
 //! After "Morsel-driven parallelism", SIGMOD 2014, section 4.5, where runs are in memory; here their pages may spill, and the number of runs
 //! merged at once follows from the grant.
 
+mod bound;
 mod encode;
 mod entries;
 mod guesses;

@@ -8,14 +8,19 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER, Cancelled,
+    bound::{Bound, Sample},
     entries::{ENTRY_BYTES, Entries, RowBases},
-    merge::Merge,
+    key::KeyCopy,
+    merge::{Merge, partition_point},
     plan::SortPlan,
 };
 use crate::ExecError;
 
 /// Rows that are moved between two looks at cancellation.
 const BATCH_ROWS: usize = 2048;
+
+/// Bytes of the copy of a page's first row, at most: a sixty-fourth of the page.
+const FIRST_BYTES_MAX: usize = PAGE_SIZE / 64;
 
 /// Sorted rows.
 pub(crate) struct Run {
@@ -31,6 +36,8 @@ enum Order {
         /// Prefix of the first key of each page, and how many rows come before it.
         firsts: Vec<u128>,
         starts: Vec<usize>,
+        /// The first row of each page, where the prefix is not all of its key and it is not too large: to find rows without reading pages.
+        copies: Vec<Option<KeyCopy>>,
         /// The most that pinning a page pins, strings included.
         page_bytes: usize,
     },
@@ -55,6 +62,7 @@ pub(crate) struct RunWriter<'a> {
     rows: PartitionedRows,
     firsts: Vec<u128>,
     starts: Vec<usize>,
+    copies: Vec<Option<KeyCopy>>,
     appended: usize,
     addresses: Vec<*mut u8>,
     /// The row that was appended last, and how many its page has with it.
@@ -72,6 +80,7 @@ impl<'a> RunWriter<'a> {
             rows,
             firsts: Vec::new(),
             starts: Vec::new(),
+            copies: Vec::new(),
             appended: 0,
             addresses: Vec::new(),
             last: std::ptr::null_mut(),
@@ -91,6 +100,11 @@ impl<'a> RunWriter<'a> {
                 // SAFETY: the caller vouches for the rows.
                 self.firsts.push(unsafe { self.plan.keys.prefix(row) });
                 self.starts.push(self.appended);
+                self.copies.push(match self.plan.keys.fits_entry() {
+                    true => None,
+                    // SAFETY: as above.
+                    false => unsafe { self.plan.keys.copy(row, width, FIRST_BYTES_MAX) },
+                });
                 self.on_page = 0;
             }
             self.appended += 1;
@@ -107,7 +121,8 @@ impl<'a> RunWriter<'a> {
         let len = rows.rows();
         assert_eq!(rows.num_pages(), self.firsts.len(), "one first key for each page");
         let pages = rows.into_parts(1).into_iter().map(Mutex::new).collect();
-        Run { order: Order::Pages { pages, firsts: self.firsts, starts: self.starts, page_bytes }, len }
+        let order = Order::Pages { pages, firsts: self.firsts, starts: self.starts, copies: self.copies, page_bytes };
+        Run { order, len }
     }
 }
 
@@ -288,16 +303,47 @@ impl Run {
         }
     }
 
-    /// Prefixes of some keys, and about how many rows each stands for; for choosing where to cut.
-    pub(crate) fn samples(&self, per_page: usize, samples: &mut Vec<(u128, usize)>) {
+    /// Some rows of this run, which is number `run`, in order, with how many each stands for: for choosing where to cut. Of rows that did not move, each
+    /// `step`th.
+    pub(crate) fn samples(&self, plan: &SortPlan, run: usize, step: usize, samples: &mut Vec<Sample>) {
         match &self.order {
-            Order::Pages { firsts, .. } => {
-                let stands_for = self.len.div_ceil(firsts.len().max(1));
-                samples.extend(firsts.iter().map(|&first| (first, stands_for)));
+            Order::Pages { firsts, starts, copies, .. } => {
+                for (page, (&prefix, &row)) in firsts.iter().zip(starts).enumerate() {
+                    let (stands_for, address) =
+                        (self.rows_until(page + 1) - row, copies[page].as_ref().map(KeyCopy::row));
+                    // A page of which only a part of the first key is known goes with the one before it, where that begins alike.
+                    let unknown = address.is_none() && !plan.keys.fits_entry();
+                    match samples.last_mut() {
+                        Some(last) if page > 0 && unknown && last.prefix == prefix => {
+                            last.stands_for += stands_for;
+                        }
+                        _ => samples.push(Sample { prefix, run, row, stands_for, address }),
+                    }
+                }
             }
-            Order::Entries { entries, .. } => {
-                let step = per_page.min(1 << 12);
-                samples.extend(entries.slice().iter().step_by(step).map(|entry| (entry >> 32 << 32, step)));
+            Order::Entries { entries, pinned, .. } => {
+                let bases = pinned.get().map(|unmoved| &unmoved.bases);
+                let entries = entries.slice().iter().enumerate().step_by(step);
+                samples.extend(entries.map(|(row, &entry)| Sample {
+                    prefix: entry >> 32 << 32,
+                    run,
+                    row,
+                    stands_for: step.min(self.len - row),
+                    address: bases.map(|bases| bases.row(entry)),
+                }));
+            }
+        }
+    }
+
+    /// Row number `row`, if it is there without reading a page: pinned, or as a copy to compare with.
+    pub(crate) fn known_row(&self, row: usize) -> Option<*const u8> {
+        match &self.order {
+            Order::Pages { starts, copies, .. } => {
+                let page = starts.binary_search(&row).ok()?;
+                copies[page].as_ref().map(KeyCopy::row)
+            }
+            Order::Entries { entries, pinned, .. } => {
+                pinned.get().map(|unmoved| unmoved.bases.row(entries.slice()[row]))
             }
         }
     }
@@ -325,25 +371,80 @@ impl Run {
         }
     }
 
-    /// How many rows have smaller prefixes than `key`, at least and at most, as far as that is known without looking at them.
-    pub(crate) fn rows_before(&self, key: u128) -> (usize, usize) {
+    /// How many rows of this run, number `run` of `runs`, come before `bound`, at least and at most, as far as that is known without reading a page.
+    pub(crate) fn rows_before(&self, plan: &SortPlan, runs: &[Self], run: usize, bound: Bound) -> (usize, usize) {
+        if let Bound::Row { run: of, row, .. } = bound
+            && of == run
+        {
+            return (row, row);
+        }
+        // Where a row is not known, all that begins like the bound may come before it, or after.
         match &self.order {
-            Order::Pages { firsts, .. } => {
-                let page = firsts.partition_point(|&first| first < key);
-                (self.rows_until(page.saturating_sub(1)).min(self.rows_until(page)), self.rows_until(page))
+            Order::Pages { firsts, copies, .. } => {
+                let page_where = |unknown: bool| {
+                    partition_point(firsts.len(), |page| {
+                        let address = copies[page].as_ref().map(KeyCopy::row);
+                        // SAFETY: the copy is of a row of the plan's.
+                        unsafe { bound.is_after(plan, runs, run, firsts[page], address) }.unwrap_or(unknown)
+                    })
+                };
+                let (least, most) = (page_where(false), page_where(true));
+                (self.rows_until(least.saturating_sub(1)).min(self.rows_until(least)), self.rows_until(most))
             }
-            Order::Entries { entries, .. } => {
-                let rows = entries.slice().partition_point(|&entry| entry < key);
-                (rows, rows)
+            Order::Entries { entries, pinned, .. } => {
+                let bases = pinned.get().map(|unmoved| &unmoved.bases);
+                let rows_where = |unknown: bool| {
+                    entries.slice().partition_point(|&entry| {
+                        let address = bases.map(|bases| bases.row(entry));
+                        // SAFETY: the row is pinned.
+                        unsafe { bound.is_after(plan, runs, run, entry >> 32 << 32, address) }.unwrap_or(unknown)
+                    })
+                };
+                (rows_where(false), rows_where(true))
             }
         }
     }
 
-    /// Prefixes of the first key of each page.
-    pub(crate) fn firsts(&self) -> &[u128] {
+    /// The first page, of this run, number `run` of `runs`, that begins with a row that does not come before `bound`. Pages are pinned only if their first
+    /// rows must be looked at and were too large to be copied.
+    pub(crate) fn page_from(
+        &self,
+        plan: &SortPlan,
+        runs: &[Self],
+        run: usize,
+        bound: Bound,
+    ) -> Result<usize, MemoryError> {
+        let Order::Pages { pages, firsts, starts, copies, .. } = &self.order else { return Ok(0) };
+        if let Bound::Row { run: of, row, .. } = bound
+            && of == run
+        {
+            return Ok(starts.partition_point(|&start| start < row));
+        }
+        let (mut low, mut high) = (0, firsts.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            let copy = copies[middle].as_ref().map(KeyCopy::row);
+            // SAFETY: the copy is of a row of the plan's.
+            let before = match unsafe { bound.is_after(plan, runs, run, firsts[middle], copy) } {
+                Some(before) => before,
+                None => {
+                    let page = pages[middle].lock().pin_page(0)?;
+                    // SAFETY: the row is pinned.
+                    let before =
+                        unsafe { bound.is_after(plan, runs, run, firsts[middle], Some(page.row(0).cast_const())) };
+                    before.expect("the row is there")
+                }
+            };
+            if before { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// Number of pages, where rows are in order on these.
+    pub(crate) fn num_pages(&self) -> usize {
         match &self.order {
-            Order::Pages { firsts, .. } => firsts,
-            Order::Entries { .. } => &[],
+            Order::Pages { pages, .. } => pages.len(),
+            Order::Entries { .. } => 0,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Second phase: ranges of the order, each merged by one lane from all runs.
 //!
-//! The key space is cut at prefixes of keys, so that equal keys, and keys that only later bytes tell apart, are in one range: ranges are merged
-//! without a word between lanes (Morsel-driven parallelism, section 4.5). Where to cut is known from the first keys of all pages of all runs.
+//! The order is cut between any two rows, of which equal ones come by their runs (`bound`): however many bytes keys begin with alike, ranges have about as
+//! many rows each, and are merged without a word between lanes (Morsel-driven parallelism, section 4.5). Where to cut is known from the first
+//! rows of all pages of all runs.
 
 use std::sync::{
     Arc, OnceLock,
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::{
     CONSUMER,
+    bound::{self, Bound},
     guesses::SortPlans,
     merge::{Merge, pages_pinned},
     plan::{Codes, SortPlan},
@@ -79,7 +81,7 @@ impl Shares {
 /// How the rows are shared out.
 pub(crate) struct Ranges {
     /// Where a range ends and the next begins, ascending.
-    separators: Vec<u128>,
+    separators: Vec<Bound>,
     lanes: usize,
     /// For rows that wait for their turn.
     _ahead: Option<Reservation>,
@@ -90,8 +92,6 @@ pub(crate) struct Cut<'a> {
     pub(crate) plan: &'a SortPlan,
     /// The order that the output keeps.
     pub(crate) order: Option<&'a RowOrder>,
-    /// Bits of prefixes that ranges may be cut at.
-    pub(crate) mask: u128,
     /// The rows that are wanted of the order.
     pub(crate) wanted: RowSlice,
 }
@@ -139,7 +139,7 @@ impl SortedRows {
             }
             let low = range.checked_sub(1).map(|before| separators[before]);
             let high = separators.get(range).copied();
-            if self.is_left_out(low, high, cut.wanted) {
+            if self.is_left_out(cut, low, high) {
                 cut.order.iter().for_each(|order| order.leave(range));
                 continue;
             }
@@ -147,12 +147,14 @@ impl SortedRows {
         }
     }
 
-    /// Whether no row between the prefixes is among those `wanted`, as far as that is known without looking at rows.
-    fn is_left_out(&self, low: Option<u128>, high: Option<u128>, wanted: RowSlice) -> bool {
-        let runs = self.runs().iter();
-        wanted.leaves_out(|| {
-            let first = runs.clone().map(|run| low.map_or(0, |low| run.rows_before(low).0)).sum();
-            first..runs.map(|run| high.map_or(run.len(), |high| run.rows_before(high).1)).sum()
+    /// Whether no row between the bounds is among those wanted, as far as that is known without reading pages.
+    fn is_left_out(&self, cut: &Cut<'_>, low: Option<Bound>, high: Option<Bound>) -> bool {
+        let all = self.runs();
+        let runs = all.iter().enumerate();
+        let before = |number: usize, run: &Run, bound| run.rows_before(cut.plan, all, number, bound);
+        cut.wanted.leaves_out(|| {
+            let first = runs.clone().map(|(number, run)| low.map_or(0, |low| before(number, run, low).0)).sum();
+            first..runs.map(|(number, run)| high.map_or(run.len(), |high| before(number, run, high).1)).sum()
         })
     }
 }
@@ -175,19 +177,10 @@ impl Ranges {
         let mut separators = Vec::new();
         if lanes > 1 {
             let mut samples = Vec::new();
-            runs.iter().for_each(|run| run.samples(per_page, &mut samples));
-            samples.sort_unstable();
-            let mut since = 0;
-            let mut last = 0;
-            for (key, stands_for) in samples {
-                let key = key & cut.mask;
-                if since >= range_rows && key > last {
-                    separators.push(key);
-                    last = key;
-                    since = 0;
-                }
-                since += stands_for;
-            }
+            // Of rows that did not move it costs nothing to take some more.
+            let step = per_page.min(1 << 12).min((range_rows / 16).max(1));
+            runs.iter().enumerate().for_each(|(number, run)| run.samples(cut.plan, number, step, &mut samples));
+            separators = bound::cut(cut.plan, samples, rows / range_rows);
         }
         let lanes = lanes.min(separators.len() + 1);
         Self { separators, lanes, _ahead: ahead }
@@ -210,7 +203,7 @@ impl SortSource {
 }
 
 fn cut<'a>(plan: &'a SortPlan, order: &'a RowOrder, wanted: RowSlice) -> Cut<'a> {
-    Cut { plan, order: Some(order), mask: u128::MAX, wanted }
+    Cut { plan, order: Some(order), wanted }
 }
 
 impl Source for SortSource {
@@ -318,5 +311,183 @@ impl SourceLocal for SortSourceLocal {
                 return Ok(SourceStep::Chunk(unsafe { merge.plan().gather(&rows[wanted], &mut self.codes)? }));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::time::Duration;
+
+    use arrow_array::{Array, ArrayRef, Decimal256Array, Int64Array, StringViewArray, cast::AsArray, types::Int64Type};
+    use arrow_buffer::i256;
+    use arrow_schema::{Field, Schema};
+    use ogee_memory::{BufferManager, FaultPlan, FaultyIo, MemoryConfig, TempCompression};
+    use ogee_vector::Chunk;
+
+    use super::*;
+    use crate::{
+        ExecSettings, Expr,
+        sort::{RunMaker, Scratch, SortKey},
+    };
+
+    const LANES: usize = 4;
+
+    /// Runs of rows that have `keys`, the row's number, and 256 bytes.
+    struct Sorted {
+        ctx: ExecContext,
+        plan: Arc<SortPlan>,
+        rows: SortedRows,
+    }
+
+    impl Sorted {
+        /// By `makers`, each of which writes runs to pages when it has `grant` bytes.
+        fn new(keys: &ArrayRef, makers: usize, grant: usize) -> Self {
+            Self::with_memory(MemoryConfig::default(), keys, makers, grant)
+        }
+
+        fn with_memory(config: MemoryConfig, keys: &ArrayRef, makers: usize, grant: usize) -> Self {
+            let len = keys.len();
+            let wide: ArrayRef = Arc::new(Decimal256Array::from(vec![i256::ZERO; len]));
+            let mut columns = vec![Arc::clone(keys), Arc::new((0..len as i64).collect::<Int64Array>()) as ArrayRef];
+            columns.extend((0..8).map(|_| Arc::clone(&wide)));
+            let fields = columns.iter().enumerate();
+            let fields = fields.map(|(at, array)| Field::new(at.to_string(), array.data_type().clone(), true));
+            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+            let data_type = keys.data_type().clone();
+            let key = SortKey { expr: Expr::Column(0), data_type, descending: false, nulls_first: false };
+            let memory = BufferManager::new(MemoryConfig { limit: 128 << 20, counts_process: false, ..config });
+            let ctx = ExecContext::new(memory.unwrap(), ExecSettings { threads: LANES, ..ExecSettings::default() });
+            let plan = Arc::new(SortPlan::new(schema, &[key], Vec::new()).unwrap());
+            let mut runs = Vec::new();
+            let chunk = Chunk::new(columns, len);
+            for part in 0..makers {
+                let mut maker = RunMaker::new(&plan, &ctx, (grant, 1), None, None);
+                let Scratch { keys, stage, .. } = &mut Scratch::default();
+                for from in (part * len / makers..(part + 1) * len / makers).step_by(1000) {
+                    let rows = 1000.min((part + 1) * len / makers - from);
+                    let chunk = chunk.slice(from, rows);
+                    plan.evaluate(&chunk, ctx.settings.hash, keys).unwrap();
+                    let _held = plan.stage(&chunk, keys, stage).unwrap();
+                    // SAFETY: staged rows, whose strings are held.
+                    unsafe { maker.append((0..rows).map(|row| stage.row(row)), &|| false).unwrap() };
+                }
+                runs.extend(maker.finish(&|| false).unwrap());
+            }
+            let rows = SortedRows::default();
+            rows.fill(runs);
+            Self { ctx, plan, rows }
+        }
+
+        /// The numbers of the rows of `merge`.
+        fn numbers(&self, mut merge: Merge) -> Vec<i64> {
+            let (mut numbers, mut rows) = (Vec::new(), Vec::new());
+            loop {
+                merge.next_rows(2048, &mut rows).unwrap();
+                if rows.is_empty() {
+                    return numbers;
+                }
+                // SAFETY: the merge keeps the rows pinned.
+                let chunk = unsafe { self.plan.gather_fixed(&rows).unwrap() };
+                numbers.extend(chunk.column(1).array.as_primitive::<Int64Type>().values());
+            }
+        }
+
+        /// The ranges that have some of the rows `wanted`: how many rows come before, and the rows' numbers.
+        fn ranges(&self, wanted: RowSlice) -> Vec<(usize, Vec<i64>)> {
+            let cut = Cut { plan: &self.plan, order: None, wanted };
+            self.rows.next.store(0, Ordering::Relaxed);
+            let next = || self.rows.next_range(&self.ctx, &cut, &self.plan).unwrap();
+            std::iter::from_fn(next).map(|(_, merge)| (merge.before(), self.numbers(merge))).collect()
+        }
+
+        fn check(&self, what: &str) {
+            let all = Merge::new(&self.plan, &self.ctx.memory, self.rows.runs(), None, None).unwrap();
+            let expected = self.numbers(all);
+            let ranges = self.ranges(RowSlice::ALL);
+            let lengths: Vec<usize> = ranges.iter().map(|(_, rows)| rows.len()).collect();
+            assert_eq!(ranges.iter().flat_map(|(_, rows)| rows).copied().collect::<Vec<_>>(), expected, "{what}");
+            assert!(lengths.len() >= LANES, "{what}: {lengths:?}");
+            assert!(
+                lengths.iter().max() <= lengths.iter().min().map(|least| 2 * least).as_ref(),
+                "{what}: {lengths:?}"
+            );
+            let mut before = 0;
+            for (start, rows) in &ranges {
+                assert_eq!(*start, before, "{what}");
+                before += rows.len();
+            }
+            // Ranges that are left out are not merged: at most a page of each run is not known to be of one range or of another.
+            let wanted = RowSlice { from: expected.len() / 2, to: expected.len() / 2 + 10 };
+            let found = self.ranges(wanted);
+            assert!(found.len() <= 3, "{what}: {} ranges", found.len());
+            let of_found = found.iter().flat_map(|(start, rows)| (*start..).zip(rows));
+            let of_found: Vec<i64> =
+                of_found.filter(|(at, _)| (wanted.from..wanted.to).contains(at)).map(|(_, &row)| row).collect();
+            assert_eq!(of_found, expected[wanted.from..wanted.to], "{what}");
+        }
+    }
+
+    /// Rows that are moved to runs on pages, and rows that stay where they are, as the grant has it.
+    fn check(what: &str, keys: ArrayRef) {
+        for (makers, grant) in [(1, 6 << 20), (3, 32 << 20), (2, 6 << 20)] {
+            let sorted = Sorted::new(&keys, makers, grant);
+            let moved = sorted.rows.runs().iter().filter(|run| run.page_bytes() > 0).count();
+            assert_eq!(moved > 0, grant < 32 << 20, "{what}");
+            sorted.check(&format!("{what}, {moved} runs on pages"));
+        }
+    }
+
+    /// A permutation.
+    fn scrambled(rows: i64) -> impl Iterator<Item = i64> {
+        (0..rows).map(move |row| row * 7919 % rows)
+    }
+
+    #[test]
+    fn lanes_read_pages_of_one_run_at_the_same_time() {
+        let io = FaultyIo::new(1);
+        let keys: ArrayRef = Arc::new(scrambled(20_000).collect::<Int64Array>());
+        // Pages leave memory as soon as nobody has them pinned, and are read by those who pin them.
+        let config = MemoryConfig {
+            spill_always: true,
+            io_threads: 0,
+            temp_compression: TempCompression::Off,
+            io: Arc::new(io.clone()),
+            ..MemoryConfig::default()
+        };
+        let sorted = Sorted::with_memory(config, &keys, 1, 3 << 20);
+        let run = sorted.rows.runs().iter().max_by_key(|run| run.num_pages()).unwrap();
+        assert!(run.num_pages() >= 4, "{}", run.num_pages());
+        io.set(FaultPlan { pair_reads: Some(Duration::from_secs(20)), ..FaultPlan::default() });
+        std::thread::scope(|scope| {
+            let memory = &sorted.ctx.memory;
+            let lanes = [0, 2].map(|page| scope.spawn(move || run.pin_page(page, memory).map(|rows| rows.len())));
+            lanes.into_iter().for_each(|lane| assert!(lane.join().unwrap().unwrap() > 0));
+        });
+        assert_eq!(io.reads_alone(), 0);
+    }
+
+    #[test]
+    fn keys_that_begin_with_24_equal_bytes_make_ranges_of_equal_length() {
+        let keys = scrambled(60_000).map(|key| format!("https://a.example/index/{key:08}"));
+        check("equal beginnings", Arc::new(StringViewArray::from_iter_values(keys)));
+    }
+
+    #[test]
+    fn equal_keys_make_ranges_of_equal_length() {
+        check(
+            "one string",
+            Arc::new(StringViewArray::from_iter_values((0..60_000).map(|_| "the one key of all rows"))),
+        );
+        check("two numbers", Arc::new(scrambled(60_000).map(|key| key / 30_000).collect::<Int64Array>()));
+        check("one number", Arc::new(Int64Array::from(vec![7; 60_000])));
+    }
+
+    #[test]
+    fn keys_that_are_too_long_to_be_kept_beside_their_pages_are_found_on_them() {
+        let pad = "x".repeat(5_000);
+        let pad = |key: i64| if key % 40 == 0 { pad.as_str() } else { "" };
+        let keys = scrambled(60_000).map(|key| format!("https://a.example/index/{key:08}/{}", pad(key)));
+        check("some long keys", Arc::new(StringViewArray::from_iter_values(keys)));
     }
 }

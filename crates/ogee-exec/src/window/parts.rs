@@ -33,7 +33,7 @@ impl Sorted {
     /// Lanes that have something to read, at most `threads`.
     pub(super) fn lanes(&self, ctx: &ExecContext, threads: usize, plan: &SortPlan, order: Option<&RowOrder>) -> usize {
         match self {
-            Self::Whole(rows) => rows.lanes(ctx, threads, &Cut { plan, order, mask: u128::MAX, wanted: RowSlice::ALL }),
+            Self::Whole(rows) => rows.lanes(ctx, threads, &Cut { plan, order, wanted: RowSlice::ALL }),
             Self::Parts(parts) => parts.lanes(ctx, threads),
         }
     }
@@ -48,7 +48,7 @@ impl Sorted {
     ) -> Result<Option<Merge>, ExecError> {
         match self {
             Self::Whole(rows) => {
-                let range = rows.next_range(ctx, &Cut { plan, order, mask: u128::MAX, wanted: RowSlice::ALL }, plan)?;
+                let range = rows.next_range(ctx, &Cut { plan, order, wanted: RowSlice::ALL }, plan)?;
                 Ok(range.map(|(_, merge)| merge))
             }
             Self::Parts(parts) => parts.next(ctx, cancelled),
