@@ -38,6 +38,8 @@ const SPLIT_BITS: u32 = 6;
 const AHEAD_PART: usize = 4;
 /// Partitions smaller than this are not split: 16 pages.
 const SPLIT_BYTES_MIN: usize = 16 * PAGE_SIZE;
+/// Rows of a part that another lane is worth waking for: combining them takes a fraction of a millisecond.
+const SPREAD_ROWS_MIN: usize = 1 << 14;
 
 /// Rows of one partition, from all lanes of the first phase.
 pub(crate) struct Partition {
@@ -153,6 +155,8 @@ struct State {
     ahead: usize,
     /// Partitions, from the front of the queue, that were looked at for reading ahead.
     looked_at: usize,
+    /// Bits by which each partition is split, whether it fits or not, so that no lane is idle; and those of partitions that were not split yet.
+    spread: Option<(u32, RadixBits)>,
 }
 
 impl State {
@@ -213,6 +217,19 @@ impl Partitions {
 }
 
 impl Partitions {
+    /// Bits by which to split each of `queue`'s partitions so that there are as many as `lanes`: none unless they are so few that half of the lanes would
+    /// have nothing to do, since splitting moves every row, nor where parts would become tiny.
+    fn spread(queue: &VecDeque<Partition>, lanes: usize) -> Option<(u32, RadixBits)> {
+        let first = queue.front()?;
+        let rows = queue.iter().filter(|partition| !partition.distinct).map(Partition::rows).max()?;
+        if queue.len() * 2 > lanes {
+            return None;
+        }
+        let wanted = lanes.div_ceil(queue.len()).next_power_of_two().ilog2();
+        let bits = wanted.min((rows / SPREAD_ROWS_MIN).max(1).ilog2()).min(SPLIT_BITS);
+        (bits > 0).then_some((bits, first.radix))
+    }
+
     /// Puts the parts of a split partition first in the list, and wakes lanes that found it empty.
     fn put_back(&self, split: Result<Vec<Partition>, ExecError>) -> Result<(), ExecError> {
         let waker = {
@@ -258,7 +275,7 @@ impl Source for AggregateSource {
         self.domains.clone()
     }
 
-    /// As many lanes as partitions, and as partitions fit into memory at once.
+    /// As many lanes as partitions, or parts that these are split into, and as partitions fit into memory at once.
     fn lanes(&self, threads: usize) -> usize {
         *self.lanes.get_or_init(|| {
             let mut state = self.partitions.state.lock();
@@ -266,7 +283,14 @@ impl Source for AggregateSource {
             let largest = state.queue.iter().map(Partition::footprint).max().unwrap_or(0);
             // A lane that must split needs its open pages; any other its partition. Half is left for what flows onward.
             let need = largest.clamp(PAGE_SIZE, (available / 4).max(SPLIT_BYTES_MIN));
-            let lanes = (available / 2 / need).clamp(1, threads).min(state.queue.len().max(1));
+            let lanes = (available / 2 / need).clamp(1, threads);
+            state.spread = Partitions::spread(&state.queue, lanes);
+            let parts = state.queue.len() << state.spread.map_or(0, |(bits, _)| bits);
+            if state.spread.is_some() {
+                let note = format!("aggregate: split {} partitions for {lanes} lanes", state.queue.len());
+                self.ctx.counters.note_strategy(note);
+            }
+            let lanes = lanes.min(parts.max(1));
             state.share = available / 2 / lanes;
             state.ahead_max = available / AHEAD_PART;
             lanes
@@ -391,7 +415,7 @@ impl SourceLocal for AggregateSourceLocal {
                 // States of collected values take about as much as the values, and so do results.
                 let parts = if self.plan.collected.is_some() { 3 } else { 1 };
                 let share = (state.share / parts).max(SPLIT_BYTES_MIN);
-                let work = Work::of(&partition, share);
+                let work = Work::of(&partition, share, state.spread);
                 if let Work::Split { .. } = work {
                     self.partitions.splitting.fetch_add(1, Ordering::AcqRel);
                 } else {
@@ -400,8 +424,8 @@ impl SourceLocal for AggregateSourceLocal {
                 (partition, work)
             };
             match work {
-                Work::Split { share } => {
-                    let split = self.split(partition, share);
+                Work::Split { share, bits } => {
+                    let split = self.split(partition, share, bits);
                     self.partitions.put_back(split)?;
                 }
                 Work::Compact | Work::Combine if self.plan.collected.is_some() => {
@@ -422,18 +446,23 @@ impl SourceLocal for AggregateSourceLocal {
 enum Work {
     /// It fits: pin it and combine equal groups.
     Combine,
-    /// It does not fit into `share` bytes: distribute its rows by further bits.
-    Split { share: usize },
+    /// It does not fit into `share` bytes, or other lanes have nothing to do: distribute its rows by further bits, at least so many if open pages
+    /// for them fit.
+    Split { share: usize, bits: u32 },
     /// It does not fit, and further bits do not help: its rows have few different hashes.
     Compact,
 }
 
 impl Work {
-    fn of(partition: &Partition, share: usize) -> Self {
-        if partition.footprint() <= share || partition.bytes() <= SPLIT_BYTES_MIN {
+    fn of(partition: &Partition, share: usize, spread: Option<(u32, RadixBits)>) -> Self {
+        let spread =
+            spread.filter(|(_, radix)| *radix == partition.radix && !partition.distinct && !partition.indivisible);
+        if let Some((bits, _)) = spread.filter(|_| partition.radix.below(SPLIT_BITS).is_some()) {
+            Self::Split { share, bits }
+        } else if partition.footprint() <= share || partition.bytes() <= SPLIT_BYTES_MIN {
             Self::Combine
         } else if !partition.indivisible && partition.radix.below(SPLIT_BITS).is_some() {
-            Self::Split { share }
+            Self::Split { share, bits: 1 }
         } else {
             Self::Compact
         }
@@ -441,14 +470,14 @@ impl Work {
 }
 
 impl AggregateSourceLocal {
-    /// Distributes the rows of `partition` by further bits of their hashes, as many as open pages fit into `share`.
-    fn split(&self, mut partition: Partition, share: usize) -> Result<Vec<Partition>, ExecError> {
+    /// Distributes the rows of `partition` by further bits of their hashes, at least `bits`, as many as open pages fit into `share`.
+    fn split(&self, mut partition: Partition, share: usize, bits: u32) -> Result<Vec<Partition>, ExecError> {
         if partition.has_one_hash()? {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }
         let allowed = (share / 2 / (self.plan.layout.open_pages() * PAGE_SIZE)).max(2).ilog2();
-        let wanted = (partition.footprint() * 2 / share).next_power_of_two().ilog2().max(1);
+        let wanted = (partition.footprint() * 2 / share).next_power_of_two().ilog2().max(bits);
         let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by `Work::of`");
         let layout = Arc::clone(&self.plan.layout);
         let mut target = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
@@ -595,6 +624,93 @@ impl Emitting {
                     *slot = next;
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_array::{ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
+    use arrow_schema::{DataType, Field, Schema};
+    use ogee_memory::MemoryConfig;
+    use ogee_scheduler::Cancellation;
+    use ogee_vector::Chunk;
+
+    use super::*;
+    use crate::{
+        ExecSettings, Expr, Sink, SinkLocal,
+        aggregate::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, sink::AggregateSink},
+    };
+
+    fn spec() -> AggregateSpec {
+        let field = |name: &str| Field::new(name, DataType::Int64, true);
+        AggregateSpec {
+            keys: vec![GroupKey { expr: Expr::Column(0), data_type: DataType::Int64 }],
+            grouping_sets: None,
+            aggregates: vec![AggregateCall {
+                function: AggregateFunction::CountStar,
+                args: vec![],
+                arg_types: vec![],
+                filter: None,
+                distinct: false,
+                output: DataType::Int64,
+            }],
+            collected: None,
+            mode: AggregateMode::Single,
+            schema: Arc::new(Schema::new(vec![field("key"), field("count")])),
+        }
+    }
+
+    /// The second phase of a grouping of `lanes` lanes, each of which saw the next `rows` keys, half of which the next one sees too.
+    fn second_phase(threads: usize, lanes: i64, rows: i64) -> (ExecContext, Arc<Partitions>, AggregateSource) {
+        let memory =
+            BufferManager::new(MemoryConfig { limit: 1 << 30, counts_process: false, ..MemoryConfig::default() });
+        let ctx = ExecContext::new(memory.unwrap(), ExecSettings { threads, ..ExecSettings::default() });
+        let generations = Arc::new(Generations::new(spec(), &[Domain::UNKNOWN]).unwrap());
+        let partitions = Arc::new(Partitions::default());
+        let sink = AggregateSink::new(Arc::clone(&generations), ctx.clone(), None, Arc::clone(&partitions));
+        for lane in 0..lanes {
+            let mut local = sink.lane(&ctx);
+            let first = lane * rows / 2;
+            for from in (first..first + rows).step_by(2000) {
+                let keys: ArrayRef = Arc::new((from..from + 2000).collect::<Int64Array>());
+                local.add(&Chunk::new(vec![keys], 2000)).unwrap();
+            }
+            Box::new(local).combine().unwrap();
+        }
+        sink.finish(&ctx).unwrap();
+        let source = AggregateSource::new(&generations, ctx.clone(), Arc::clone(&partitions));
+        (ctx, partitions, source)
+    }
+
+    #[test]
+    fn a_grouping_that_never_resets_has_work_for_all_lanes() {
+        // Tables never fill: the eight partitions that lanes begin with are what is left to combine. Where most lanes would be idle they are split,
+        // unless there are few rows.
+        for (threads, rows, lanes) in
+            [(32, 60_000, 16), (16, 60_000, 16), (12, 60_000, 8), (8, 60_000, 8), (32, 6_000, 8)]
+        {
+            let (ctx, _, source) = second_phase(threads, 6, rows);
+            assert!(ctx.counters.strategies().contains(&"aggregate: local, 8 partitions".to_owned()));
+            assert_eq!(source.lanes(threads), lanes, "{threads} threads, {rows} rows");
+            let never = Cancellation::new(false);
+            let task = TaskContext { worker: 0, cancelled: &never };
+            let mut locals: Vec<_> = (0..3).map(|lane| source.local(&ctx, lane).unwrap()).collect();
+            let mut counts = vec![0; rows as usize / 2 * 7];
+            while !locals.is_empty() {
+                locals.retain_mut(|local| match local.next(&task).unwrap() {
+                    SourceStep::Chunk(chunk) => {
+                        let of = |column| chunk.column(column).array.as_primitive::<Int64Type>().values().clone();
+                        of(0).iter().zip(&of(1)).for_each(|(&key, &count)| counts[key as usize] += count);
+                        true
+                    }
+                    SourceStep::Exhausted => false,
+                    _ => true,
+                });
+            }
+            let expected = |key: i64| if (rows / 2..rows * 3).contains(&key) { 2 } else { 1 };
+            assert_eq!(counts, (0..rows / 2 * 7).map(expected).collect::<Vec<i64>>());
         }
     }
 }
