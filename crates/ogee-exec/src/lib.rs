@@ -13,6 +13,7 @@
 
 pub mod aggregate;
 pub mod asof;
+mod cancel;
 mod compare;
 mod context;
 mod decimal;

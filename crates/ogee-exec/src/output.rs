@@ -233,7 +233,7 @@ impl Sink for OutputSink {
         Ok(Box::new(OutputLocal { shared: Arc::clone(&self.shared), order: self.order.clone(), lane }))
     }
 
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, _ctx: &ExecContext, _task: &TaskContext) -> Result<(), ExecError> {
         Ok(())
     }
 }
@@ -302,7 +302,7 @@ impl SinkLocal for OutputLocal {
         Ok(Flow::Continue)
     }
 
-    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(self: Box<Self>, _task: &TaskContext) -> Result<(), ExecError> {
         Ok(())
     }
 }

@@ -209,7 +209,7 @@ pub trait Operator: Send + Sync {
     ///
     /// # Errors
     /// As the operator fails.
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, _ctx: &ExecContext, _task: &TaskContext) -> Result<(), ExecError> {
         Ok(())
     }
 }
@@ -329,11 +329,11 @@ pub trait Sink: Send + Sync {
         false
     }
 
-    /// Called once after every lane has combined.
+    /// Called once after every lane has combined. It looks at the cancellation for each page that it goes through.
     ///
     /// # Errors
     /// As the sink fails.
-    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError>;
+    fn finish(&self, ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError>;
 }
 
 /// One lane's part of a sink.
@@ -344,11 +344,12 @@ pub trait SinkLocal: Send {
     /// When memory runs out, or evaluation fails.
     fn consume(&mut self, chunk: Chunk, task: &TaskContext) -> Result<Flow, ExecError>;
 
-    /// Called when the lane has seen its last row: hands its state over to the sink.
+    /// Called when the lane has seen its last row: hands its state over to the sink. It looks at the cancellation for each page that it goes
+    /// through.
     ///
     /// # Errors
     /// As the sink fails.
-    fn combine(self: Box<Self>) -> Result<(), ExecError>;
+    fn combine(self: Box<Self>, _task: &TaskContext) -> Result<(), ExecError>;
 }
 
 /// A source, streaming operators and a sink: the unit that the scheduler runs.
@@ -518,7 +519,7 @@ impl PipelineJob {
             let Lane::Running(state) = std::mem::replace(&mut *slot, Lane::Done) else {
                 unreachable!("matched above, and the lane is locked");
             };
-            state.sink.combine()?;
+            state.sink.combine(task)?;
         }
         Ok(step)
     }
@@ -544,7 +545,7 @@ impl Job for PipelineJob {
     }
 
     fn finish(&self, task: &TaskContext) -> Result<(), JobError> {
-        self.ctx.share.run(&|| task.is_cancelled(), || self.sink.finish(&self.ctx))?;
+        self.ctx.share.run(&|| task.is_cancelled(), || self.sink.finish(&self.ctx, task))?;
         self.ctx.share.end_phase();
         Ok(())
     }

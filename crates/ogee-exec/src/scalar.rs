@@ -33,7 +33,7 @@ impl Sink for ScalarSink {
         Ok(Box::new(ScalarLocal(Arc::clone(&self.value))))
     }
 
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, _ctx: &ExecContext, _task: &TaskContext) -> Result<(), ExecError> {
         (self.tell)(self.value.lock().take())
     }
 }
@@ -50,7 +50,7 @@ impl SinkLocal for ScalarLocal {
         Ok(Flow::Continue)
     }
 
-    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(self: Box<Self>, _task: &TaskContext) -> Result<(), ExecError> {
         Ok(())
     }
 }

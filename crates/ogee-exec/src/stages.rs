@@ -200,7 +200,7 @@ impl StagesLocal {
                     SourceStep::Blocked => return Ok(Moved::Blocked),
                     SourceStep::Exhausted if self.stage + 1 == self.stages.stages.len() => return Ok(Moved::Exhausted),
                     SourceStep::Exhausted => {
-                        self.leave()?;
+                        self.leave(task)?;
                         continue;
                     }
                 }
@@ -242,7 +242,7 @@ impl StagesLocal {
     }
 
     /// Ends the lane's part of the stage; the last lane begins the next one.
-    fn leave(&mut self) -> Result<(), ExecError> {
+    fn leave(&mut self, task: &TaskContext) -> Result<(), ExecError> {
         let ended = self.stages.stages[self.stage + 1].0 - 1;
         self.operators[ended].drain()?;
         self.at = At::Waiting;
@@ -252,7 +252,7 @@ impl StagesLocal {
             let last = progress.arrived == progress.lanes;
             if last {
                 // Under the lock: a lane that begins now must find the rows of the stage that it begins with.
-                self.stages.operators[ended].finish(&self.ctx)?;
+                self.stages.operators[ended].finish(&self.ctx, task)?;
                 progress.arrived = 0;
                 progress.stage += 1;
             }

@@ -95,7 +95,7 @@ impl Sink for GateSink {
         Ok(Box::new(GateLocal(Arc::clone(&self.0))))
     }
 
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, _ctx: &ExecContext, _task: &TaskContext) -> Result<(), ExecError> {
         Ok(())
     }
 }
@@ -119,7 +119,7 @@ impl SinkLocal for GateLocal {
         }
     }
 
-    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(self: Box<Self>, _task: &TaskContext) -> Result<(), ExecError> {
         Ok(())
     }
 }

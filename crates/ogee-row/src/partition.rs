@@ -216,13 +216,24 @@ impl RowPartition {
     /// As [`pin_page`](Self::pin_page).
     pub fn has_one_hash(&mut self, seen: &mut Option<u32>) -> Result<bool, MemoryError> {
         for index in 0..self.num_pages() {
-            let page = self.pin_page(index)?;
-            for row in 0..page.len() {
-                // SAFETY: the page is pinned.
-                let hash = unsafe { row_hash(page.row(row)) };
-                if hash != *seen.get_or_insert(hash) {
-                    return Ok(false);
-                }
+            if !self.page_has_one_hash(index, seen)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same of page `index` alone.
+    ///
+    /// # Errors
+    /// As [`pin_page`](Self::pin_page).
+    pub fn page_has_one_hash(&mut self, index: usize, seen: &mut Option<u32>) -> Result<bool, MemoryError> {
+        let page = self.pin_page(index)?;
+        for row in 0..page.len() {
+            // SAFETY: the page is pinned.
+            let hash = unsafe { row_hash(page.row(row)) };
+            if hash != *seen.get_or_insert(hash) {
+                return Ok(false);
             }
         }
         Ok(true)

@@ -296,20 +296,19 @@ impl PartitionedRows {
         Ok(())
     }
 
-    /// Appends all rows of `partition`, of the same layout; its pages are destroyed on the way.
+    /// Appends the rows of the last page of `partition`, of the same layout, which is destroyed; false if there is none.
     ///
     /// # Errors
-    /// When memory runs out.
-    pub fn append_partition(&mut self, mut partition: RowPartition) -> Result<(), MemoryError> {
+    /// When memory runs out or the page cannot be read back.
+    pub fn append_last_page(&mut self, partition: &mut RowPartition) -> Result<bool, MemoryError> {
         assert!(Arc::ptr_eq(&partition.layout, &self.layout), "rows are moved among partitions of one layout");
-        while partition.num_pages() > 0 {
-            let page = partition.pin_page(partition.num_pages() - 1)?;
-            // SAFETY: the page's rows and their strings are pinned while `page` lives.
-            unsafe { self.scatter((0..page.len()).map(|row| page.row(row).cast_const()))? };
-            drop(page);
-            partition.pop_page();
-        }
-        Ok(())
+        let Some(last) = partition.num_pages().checked_sub(1) else { return Ok(false) };
+        let page = partition.pin_page(last)?;
+        // SAFETY: the page's rows and their strings are pinned while `page` lives.
+        unsafe { self.scatter((0..page.len()).map(|row| page.row(row).cast_const()))? };
+        drop(page);
+        partition.pop_page();
+        Ok(true)
     }
 
     /// # Safety

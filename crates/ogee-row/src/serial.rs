@@ -438,17 +438,28 @@ impl SerialPartition {
     /// As [`pin_page`](Self::pin_page).
     pub fn has_one_hash(&self, seen: &mut Option<u32>) -> Result<bool, MemoryError> {
         for index in 0..self.num_pages() {
-            let page = self.pin_page(index)?;
-            let mut from = page.page.as_ptr();
-            for _ in 0..page.rows {
-                // SAFETY: the rows are on the page, which is pinned.
-                unsafe {
-                    let hash = row_hash(from);
-                    if hash != *seen.get_or_insert(hash) {
-                        return Ok(false);
-                    }
-                    (from, _) = self.form.end(from);
+            if !self.page_has_one_hash(index, seen)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same of page `index` alone.
+    ///
+    /// # Errors
+    /// As [`pin_page`](Self::pin_page).
+    pub fn page_has_one_hash(&self, index: usize, seen: &mut Option<u32>) -> Result<bool, MemoryError> {
+        let page = self.pin_page(index)?;
+        let mut from = page.page.as_ptr();
+        for _ in 0..page.rows {
+            // SAFETY: the rows are on the page, which is pinned.
+            unsafe {
+                let hash = row_hash(from);
+                if hash != *seen.get_or_insert(hash) {
+                    return Ok(false);
                 }
+                (from, _) = self.form.end(from);
             }
         }
         Ok(true)
@@ -520,16 +531,15 @@ impl PinnedSerial {
 const BATCH: usize = 512;
 
 impl PartitionedRows {
-    /// Appends all rows of `partition`, of the same layout; its pages are destroyed on the way.
+    /// Appends the rows of the last page of `partition`, of the same layout, which is destroyed; false if there is none.
     ///
     /// # Errors
-    /// As [`append_serial`](Self::append_serial).
-    pub fn append_serial_partition(&mut self, mut partition: SerialPartition) -> Result<(), MemoryError> {
-        while let Some(last) = partition.num_pages().checked_sub(1) {
-            self.append_serial(&partition.pin_page(last)?)?;
-            partition.pop_page();
-        }
-        Ok(())
+    /// When memory runs out or the page cannot be read back.
+    pub fn append_last_serial_page(&mut self, partition: &mut SerialPartition) -> Result<bool, MemoryError> {
+        let Some(last) = partition.num_pages().checked_sub(1) else { return Ok(false) };
+        self.append_serial(&partition.pin_page(last)?)?;
+        partition.pop_page();
+        Ok(true)
     }
 
     /// Appends the rows of `page`, of the same layout.
@@ -638,29 +648,28 @@ impl SerialRows {
         Ok(())
     }
 
-    /// Appends all rows of `partition`, which are of fixed width and the same layout; its pages are destroyed on the way.
+    /// Appends the rows of the last page of `partition`, of the same layout, which is destroyed; false if there is none.
     ///
     /// # Errors
-    /// When memory runs out.
-    pub fn append_rows(&mut self, mut partition: RowPartition) -> Result<(), MemoryError> {
+    /// When memory runs out or the page cannot be read back.
+    pub fn append_last_page_of_rows(&mut self, partition: &mut RowPartition) -> Result<bool, MemoryError> {
         assert!(Arc::ptr_eq(partition.layout(), &self.form.layout), "rows of one layout");
+        let Some(last) = partition.num_pages().checked_sub(1) else { return Ok(false) };
         let width = self.form.layout.width();
         let mut stage = RowStage::default();
         stage.reset(&self.form.layout, 1);
-        while let Some(last) = partition.num_pages().checked_sub(1) {
-            let page = partition.pin_page(last)?;
-            for row in 0..page.len() {
-                // The last row of a page ends where it does: a copy is followed by a word.
-                // SAFETY: both are rows of that width; strings are pinned with the page.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(page.row(row).cast_const(), stage.row_mut(0), width);
-                    self.push(stage.row(0))?;
-                }
+        let page = partition.pin_page(last)?;
+        for row in 0..page.len() {
+            // The last row of a page ends where it does: a copy is followed by a word.
+            // SAFETY: both are rows of that width; strings are pinned with the page.
+            unsafe {
+                std::ptr::copy_nonoverlapping(page.row(row).cast_const(), stage.row_mut(0), width);
+                self.push(stage.row(0))?;
             }
-            drop(page);
-            partition.pop_page();
         }
-        Ok(())
+        drop(page);
+        partition.pop_page();
+        Ok(true)
     }
 
     /// Appends all rows of `partition`, of the same layout; its pages are destroyed on the way.
@@ -668,26 +677,34 @@ impl SerialRows {
     /// # Errors
     /// When memory runs out.
     pub fn append_partition(&mut self, mut partition: SerialPartition) -> Result<(), MemoryError> {
-        assert!(Arc::ptr_eq(&partition.form, &self.form), "rows are moved among partitions of one layout");
-        while let Some(last) = partition.num_pages().checked_sub(1) {
-            let page = partition.pin_page(last)?;
-            let mut from = page.page.as_ptr();
-            for _ in 0..page.rows {
-                // SAFETY: the row is on the page, and the other one has room for its bytes.
-                unsafe {
-                    let (end, long) = self.form.end(from);
-                    let bytes = end.offset_from_unsigned(from);
-                    let partition = self.radix.partition(row_hash(from));
-                    let to = self.room(partition, bytes)?;
-                    std::ptr::copy_nonoverlapping(from, to, bytes);
-                    self.cursors[partition].advance(to.add(bytes), self.form.layout.width() + long);
-                    from = end;
-                }
-            }
-            drop(page);
-            partition.pop_page();
-        }
+        while self.append_last_page(&mut partition)? {}
         Ok(())
+    }
+
+    /// Appends the rows of the last page of `partition`, of the same layout, which is destroyed; false if there is none.
+    ///
+    /// # Errors
+    /// When memory runs out or the page cannot be read back.
+    pub fn append_last_page(&mut self, partition: &mut SerialPartition) -> Result<bool, MemoryError> {
+        assert!(Arc::ptr_eq(&partition.form, &self.form), "rows are moved among partitions of one layout");
+        let Some(last) = partition.num_pages().checked_sub(1) else { return Ok(false) };
+        let page = partition.pin_page(last)?;
+        let mut from = page.page.as_ptr();
+        for _ in 0..page.rows {
+            // SAFETY: the row is on the page, and the other one has room for its bytes.
+            unsafe {
+                let (end, long) = self.form.end(from);
+                let bytes = end.offset_from_unsigned(from);
+                let partition = self.radix.partition(row_hash(from));
+                let to = self.room(partition, bytes)?;
+                std::ptr::copy_nonoverlapping(from, to, bytes);
+                self.cursors[partition].advance(to.add(bytes), self.form.layout.width() + long);
+                from = end;
+            }
+        }
+        drop(page);
+        partition.pop_page();
+        Ok(true)
     }
 
     /// Where the next row of `partition` goes, of at most `bytes`.

@@ -9,10 +9,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use ogee_scheduler::TaskContext;
 use ogee_vector::{Chunk, Domain};
 
 use super::sink::{AggregateLocal, AggregateSink};
-use crate::{ExecContext, ExecError, Expr, Operator, OperatorLocal, OperatorStep, Sink, SinkLocal, Source};
+use crate::{ExecContext, ExecError, Expr, Operator, OperatorLocal, OperatorStep, Sink, Source};
 
 /// The groups of a set of which others are made.
 pub(crate) struct Taken {
@@ -88,8 +89,8 @@ impl Operator for Coarsen {
         Some(Arc::clone(&self.rest))
     }
 
-    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
-        self.sink.finish(ctx)?;
+    fn finish(&self, ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError> {
+        self.sink.finish(ctx, task)?;
         self.finished.store(true, Ordering::Release);
         Ok(())
     }
@@ -118,13 +119,13 @@ impl OperatorLocal for CoarsenLocal {
             let groups = self.groups.get_or_insert_with(|| self.sink.lane(&self.ctx));
             let rows = if self.rows.len() == chunk.len() { chunk.clone() } else { chunk.select(&self.rows) };
             let Some(expand) = expand else {
-                groups.add(&rows)?;
+                groups.add(&rows, &|| false)?;
                 continue;
             };
             // The lane's own tables take all of it at once.
             expand.begin(rows)?;
             while let OperatorStep::Chunk(rows) = expand.next()? {
-                groups.add(&rows)?;
+                groups.add(&rows, &|| false)?;
             }
         }
         self.passes = Some(chunk);
@@ -136,9 +137,9 @@ impl OperatorLocal for CoarsenLocal {
     }
 
     fn drain(&mut self) -> Result<(), ExecError> {
-        match self.groups.take() {
-            Some(groups) => Box::new(groups).combine(),
-            None => Ok(()),
+        if let Some(groups) = self.groups.take() {
+            groups.hand_over();
         }
+        Ok(())
     }
 }

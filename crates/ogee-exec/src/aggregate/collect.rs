@@ -16,9 +16,10 @@ use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, 
 use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
-use super::{Collected, GroupAccumulators, combine::pin_all, plan::AggregatePlan, sink::CONSUMER};
+use super::{Collected, GroupAccumulators, combine::pin_parts, plan::AggregatePlan, sink::CONSUMER};
 use crate::{
     ExecContext, ExecError,
+    cancel::{Cancelled, obey},
     keys::{AnyKeys, KeyEqual, slots_for, spread},
 };
 
@@ -136,16 +137,18 @@ impl<'a> Collector<'a> {
         task: &TaskContext,
         caches: &mut Vec<CodeCache>,
     ) -> Result<CollectedGroups, ExecError> {
+        let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         let mut pages = Vec::new();
         if !self.collected.order.is_empty() {
-            pages = pin_all(&mut parts)?;
-            self.add_ordered(&pages, caches)?;
+            pages = pin_parts(&mut parts, cancelled)?;
+            self.add_ordered(&pages, caches, cancelled)?;
         } else if fits {
-            pages = pin_all(&mut parts)?;
+            pages = pin_parts(&mut parts, cancelled)?;
             self.accumulators.expect(pages.iter().map(PinnedRows::len).sum());
             // Before what was allocated is touched.
             self.account()?;
             for page in &pages {
+                obey(cancelled)?;
                 self.add_page(page, false, caches)?;
             }
         } else if self.accumulators.begin_passes() {
@@ -155,9 +158,7 @@ impl<'a> Collector<'a> {
             loop {
                 for part in &mut parts {
                     for page in 0..part.num_pages() {
-                        if task.is_cancelled() {
-                            return Err(ExecError::Cancelled);
-                        }
+                        obey(cancelled)?;
                         self.add_page(&part.pin_page(page)?, true, caches)?;
                     }
                 }
@@ -169,9 +170,7 @@ impl<'a> Collector<'a> {
         } else {
             for part in &mut parts {
                 while part.num_pages() > 0 {
-                    if task.is_cancelled() {
-                        return Err(ExecError::Cancelled);
-                    }
+                    obey(cancelled)?;
                     let page = part.pin_page(part.num_pages() - 1)?;
                     self.add_page(&page, true, caches)?;
                     drop(page);
@@ -267,11 +266,17 @@ impl<'a> Collector<'a> {
     }
 
     /// Hands over all rows of `pages` group by group, those of a group in their order.
-    fn add_ordered(&mut self, pages: &[PinnedRows], caches: &mut Vec<CodeCache>) -> Result<(), ExecError> {
+    fn add_ordered(
+        &mut self,
+        pages: &[PinnedRows],
+        caches: &mut Vec<CodeCache>,
+        cancelled: Cancelled<'_>,
+    ) -> Result<(), ExecError> {
         let mut numbers: Vec<u64> = Vec::new();
         let mut batches: Vec<Vec<ArrayRef>> = Vec::new();
         let mut bytes = 0;
         for page in pages {
+            obey(cancelled)?;
             for first in (0..page.len()).step_by(BATCH_ROWS) {
                 let rows = self.number(page, first, false)?;
                 numbers.extend(self.numbers.iter().map(|&number| number as u64));

@@ -7,7 +7,11 @@ use ogee_row::{PinnedRows, RowPartition};
 
 use super::{plan::AggregatePlan, table::SaltedTable};
 
-use crate::keys::{KeyEqual, slots_for, with_key_equal};
+use crate::{
+    ExecError,
+    cancel::{Cancelled, obey, pin_all},
+    keys::{KeyEqual, slots_for, with_key_equal},
+};
 
 /// Rows that are combined into others; buffers that are reused.
 #[derive(Default)]
@@ -61,17 +65,18 @@ pub(crate) fn table_for<'a>(
 }
 
 /// Pins all pages of `parts`.
-pub(crate) fn pin_all(parts: &mut [RowPartition]) -> Result<Vec<PinnedRows>, MemoryError> {
+pub(crate) fn pin_parts(parts: &mut [RowPartition], cancelled: Cancelled<'_>) -> Result<Vec<PinnedRows>, ExecError> {
     let mut pages = Vec::with_capacity(parts.iter().map(RowPartition::num_pages).sum());
     for part in parts {
-        for page in 0..part.num_pages() {
-            pages.push(part.pin_page(page)?);
-        }
+        pages.append(&mut pin_all(part, cancelled)?);
     }
     Ok(pages)
 }
 
 /// Combines equal groups of the rows on `pages`; those marked are left.
+///
+/// # Errors
+/// [`ExecError::Cancelled`] if the query is to end: groups are then counted in part, and of no use.
 ///
 /// # Safety
 /// The pages are of the plan's layout and the caller's alone, and the table is empty and has room for their rows.
@@ -80,17 +85,19 @@ pub(crate) unsafe fn combine_pages(
     table: &mut SaltedTable,
     pages: &[PinnedRows],
     pairs: &mut Pairs,
-) -> GroupMarks {
+    cancelled: Cancelled<'_>,
+) -> Result<GroupMarks, ExecError> {
     let rows: usize = pages.iter().map(PinnedRows::len).sum();
     let mut marks = Vec::with_capacity(rows / 64 + pages.len());
     for page in pages {
+        obey(cancelled)?;
         // SAFETY: the caller vouches for pages and table.
         unsafe {
             with_key_equal!(&*plan.layout, equal => find_groups(equal, table, page, &mut marks, pairs));
             combine_rows(plan, pairs);
         }
     }
-    GroupMarks(marks)
+    Ok(GroupMarks(marks))
 }
 
 /// Enters the rows of `page` into the table. Those that stand for their group are marked; those of known groups are listed, to be

@@ -12,16 +12,19 @@
 //!
 //! Paper B leaves this out (its rows are combined in the second phase only).
 
-use ogee_memory::{MemoryError, optional};
+use ogee_memory::optional;
 use ogee_row::PartitionedRows;
 
 use super::{
-    combine::{GroupMarks, Pairs, combine_pages, pin_all, table_for},
+    combine::{GroupMarks, Pairs, combine_pages, table_for},
     plan::AggregatePlan,
     sink::CONSUMER,
     table::SaltedTable,
 };
-use crate::{AggregateStrategy, ExecContext, ExecError};
+use crate::{
+    AggregateStrategy, ExecContext, ExecError,
+    cancel::{Cancelled, pin_all},
+};
 
 /// Of so many partitions, one is larger than the sentinel.
 const LARGER: usize = 10;
@@ -80,6 +83,7 @@ impl EarlyCombination {
         ctx: &ExecContext,
         rows: &mut PartitionedRows,
         input_rows: u64,
+        cancelled: Cancelled<'_>,
     ) -> Result<(), ExecError> {
         let forced = ctx.settings.aggregate_strategy == Some(AggregateStrategy::CombineEarly);
         if input_rows < self.look_at && !forced
@@ -97,20 +101,20 @@ impl EarlyCombination {
         self.by_size.extend((0..fan_out).map(|partition| (rows.resident_rows(partition), partition)));
         let (resident, sentinel) = *self.by_size.select_nth_unstable_by(fan_out / LARGER, |a, b| b.cmp(a)).1;
         if resident >= self.due[sentinel].max(self.sentinel_due) {
-            let survivors = self.combine(plan, ctx, rows, sentinel)?;
+            let survivors = self.combine(plan, ctx, rows, sentinel, cancelled)?;
             self.worth = survivors.is_some_and(|survivors| survivors <= SURVIVORS_MAX);
             // The next one would say the same until there are twice as many rows.
             self.sentinel_due = if self.worth { 0 } else { 2 * resident };
         }
         if !forced && !self.worth {
-            return self.combine_hot(plan, ctx, rows);
+            return self.combine_hot(plan, ctx, rows, cancelled);
         }
         let due: Vec<usize> = (0..fan_out).filter(|&p| p != sentinel && rows.resident_rows(p) >= self.due[p]).collect();
         if !due.is_empty() {
             ctx.counters.note_strategy("aggregate: combined early".to_owned());
         }
         for partition in due {
-            self.combine(plan, ctx, rows, partition)?;
+            self.combine(plan, ctx, rows, partition, cancelled)?;
         }
         Ok(())
     }
@@ -121,12 +125,13 @@ impl EarlyCombination {
         plan: &AggregatePlan,
         ctx: &ExecContext,
         rows: &mut PartitionedRows,
+        cancelled: Cancelled<'_>,
     ) -> Result<(), ExecError> {
         let average = rows.rows() / self.due.len();
         for partition in 0..self.due.len() {
             if rows.full_rows(partition) >= self.due[partition].max(HOT * average) {
                 ctx.counters.note_strategy("aggregate: combined hot partitions".to_owned());
-                self.combine(plan, ctx, rows, partition)?;
+                self.combine(plan, ctx, rows, partition, cancelled)?;
             }
         }
         Ok(())
@@ -140,6 +145,7 @@ impl EarlyCombination {
         ctx: &ExecContext,
         rows: &mut PartitionedRows,
         partition: usize,
+        cancelled: Cancelled<'_>,
     ) -> Result<Option<f64>, ExecError> {
         let Some(mut part) = rows.take_resident(partition) else {
             self.due[partition] *= 2;
@@ -147,16 +153,20 @@ impl EarlyCombination {
         };
         let before = part.rows();
         let pinned = optional(|| {
-            let pages = pin_all(std::slice::from_mut(&mut part))?;
-            Ok::<_, MemoryError>((pages, table_for(&mut self.table, &ctx.memory, CONSUMER, before)?))
+            let pages = pin_all(&mut part, cancelled)?;
+            Ok::<_, ExecError>((pages, table_for(&mut self.table, &ctx.memory, CONSUMER, before)?))
         });
-        let Ok((pages, table)) = pinned else {
-            rows.put_back(partition, part);
-            self.due[partition] = 2 * before;
-            return Ok(None);
+        let (pages, table) = match pinned {
+            Ok(pinned) => pinned,
+            Err(ExecError::Cancelled) => return Err(ExecError::Cancelled),
+            Err(_) => {
+                rows.put_back(partition, part);
+                self.due[partition] = 2 * before;
+                return Ok(None);
+            }
         };
         // SAFETY: the pages are pinned and were taken out, so nobody else has them.
-        let marks = unsafe { combine_pages(plan, table, &pages, &mut self.pairs) };
+        let marks = unsafe { combine_pages(plan, table, &pages, &mut self.pairs, cancelled)? };
         let groups = table.len();
         let (mut word, mut is_moved) = (0, true);
         for (index, page) in pages.iter().enumerate() {
@@ -270,7 +280,7 @@ mod tests {
                     Arc::new(rows.iter().copied().collect::<Int64Array>()),
                     Arc::new(rows.iter().map(|&row| Some(text(row))).collect::<StringViewArray>()),
                 ];
-                lane.add(&Chunk::new(columns, rows.len())).unwrap();
+                lane.add(&Chunk::new(columns, rows.len()), &|| false).unwrap();
             }
             let (plan, mut rows) = lane.into_rows();
             assert_eq!(rows.rows(), 80_000);
@@ -279,7 +289,7 @@ mod tests {
             let taken = memory.reserve("test", memory.room() - free_pages * PAGE_SIZE).unwrap();
             let mut early = EarlyCombination::default();
             for _ in 0..3 {
-                early.run(&plan, &ctx(AggregateStrategy::CombineEarly), &mut rows, 80_000).unwrap();
+                early.run(&plan, &ctx(AggregateStrategy::CombineEarly), &mut rows, 80_000, &|| false).unwrap();
             }
             drop(taken);
             io.set(FaultPlan::default());
@@ -288,7 +298,7 @@ mod tests {
             let mut found: BTreeMap<i64, (i64, String)> = BTreeMap::new();
             let mut parts = rows.into_partitions();
             assert_eq!(parts.iter().map(ogee_row::RowPartition::rows).sum::<usize>(), counted);
-            let pages = pin_all(&mut parts).unwrap();
+            let pages: Vec<_> = parts.iter_mut().flat_map(|part| pin_all(part, &|| false).unwrap()).collect();
             let mut caches = Vec::new();
             for page in &pages {
                 let addresses: Vec<*const u8> = (0..page.len()).map(|row| page.row(row).cast_const()).collect();

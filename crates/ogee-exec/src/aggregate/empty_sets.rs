@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
 use super::sink::AggregateSink;
@@ -47,10 +48,10 @@ impl Operator for EmptySets {
         Some(Arc::clone(&self.rest))
     }
 
-    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError> {
         match self.seen.load(Ordering::Relaxed) {
             true => self.sink.finish_without_groups(),
-            false => self.sink.finish(ctx)?,
+            false => self.sink.finish(ctx, task)?,
         }
         Ok(())
     }

@@ -25,7 +25,10 @@ use super::{
     kernel::Targets,
     plan::{AggregatePlan, Evaluated, Forms, Guess, may_be_short, state_calls, stored_columns},
 };
-use crate::ExecError;
+use crate::{
+    ExecError,
+    cancel::{Cancelled, obey},
+};
 
 /// Strings are stored as codes if the first rows have at most so many distinct ones.
 const SAMPLE_DISTINCT: usize = 192;
@@ -165,12 +168,14 @@ pub(crate) fn turn(
     new: &AggregatePlan,
     mut partition: RowPartition,
     target: &mut PartitionedRows,
+    cancelled: Cancelled<'_>,
 ) -> Result<(), ExecError> {
     let mut stage = RowStage::default();
     let (mut from, mut to) = (Vec::new(), Vec::new());
     from.resize_with(old.narrowings.len(), CodeCache::default);
     to.resize_with(new.narrowings.len(), CodeCache::default);
     while partition.num_pages() > 0 {
+        obey(cancelled)?;
         let page = partition.pin_page(partition.num_pages() - 1)?;
         for first in (0..page.len()).step_by(TURNED_ROWS) {
             let rows: Vec<*const u8> =

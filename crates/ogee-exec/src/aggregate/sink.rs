@@ -25,7 +25,10 @@ use super::{
     table::{Found, LOCAL_ENTRIES},
     totals::FewGroups,
 };
-use crate::{AggregateStrategy, ExecContext, ExecError, Flow, Sink, SinkLocal};
+use crate::{
+    AggregateStrategy, ExecContext, ExecError, Flow, Sink, SinkLocal,
+    cancel::{Cancelled, append_partition},
+};
 
 pub(crate) const CONSUMER: &str = "hash aggregate";
 
@@ -131,7 +134,7 @@ impl Sink for AggregateSink {
         Ok(Box::new(self.lane(ctx)))
     }
 
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, _ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError> {
         let mut lanes = std::mem::take(&mut *self.shared.done.lock());
         let plan = self.shared.generations.latest();
         if plan.layout.num_keys() == 0
@@ -148,7 +151,7 @@ impl Sink for AggregateSink {
                 lane.partitions
             } else {
                 // This lane ended before its first reset: few rows.
-                repartition(&lane.plan, &self.ctx, lane.partitions, radix)?.into_partitions()
+                repartition(&lane.plan, &self.ctx, lane.partitions, radix, &|| task.is_cancelled())?.into_partitions()
             };
             for (all, part) in partitions.iter_mut().zip(parts) {
                 all.push(&plan, &lane.plan, part, lane.distinct);
@@ -222,10 +225,11 @@ fn repartition(
     ctx: &ExecContext,
     partitions: Vec<RowPartition>,
     radix: RadixBits,
-) -> Result<PartitionedRows, MemoryError> {
+    cancelled: Cancelled<'_>,
+) -> Result<PartitionedRows, ExecError> {
     let mut target = PartitionedRows::new(Arc::clone(&plan.layout), Arc::clone(&ctx.memory), CONSUMER, radix, false);
     for partition in partitions {
-        target.append_partition(partition)?;
+        append_partition(&mut target, partition, cancelled)?;
     }
     Ok(target)
 }
@@ -289,7 +293,7 @@ unsafe impl Send for AggregateLocal {}
 
 impl AggregateLocal {
     /// The first rows, evaluated, are here: settles on a plan, and on how rows are looked up.
-    fn begin(&mut self) -> Result<(), ExecError> {
+    fn begin(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         self.begun = true;
         let plan = self.shared.generations.begin(&self.scratch.evaluated)?;
         self.adopt(plan, self.rows.radix());
@@ -300,7 +304,7 @@ impl AggregateLocal {
                 || matches!(forced, Some(AggregateStrategy::PartitionOnly | AggregateStrategy::CombineEarly)) =>
             {
                 self.rows.set_retain(false);
-                self.choose_partitions(1.0)?;
+                self.choose_partitions(1.0, cancelled)?;
             }
             _ => self.lookup = Some(self.new_lookup()?),
         }
@@ -342,13 +346,13 @@ impl AggregateLocal {
     }
 
     /// Empties the table and, the first time, decides how to go on.
-    fn reset(&mut self) -> Result<(), ExecError> {
+    fn reset(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let (rows, survivors) = (self.input_rows - self.since.0, self.survivors - self.since.1);
         let survivors = survivors as f64 / rows.max(1) as f64;
         self.rounds += 1;
         self.looked_up = None;
         self.rows.release();
-        self.choose_partitions(survivors)?;
+        self.choose_partitions(survivors, cancelled)?;
         let spills = self.ctx.memory.stats().temp_bytes > 0;
         let worthless = survivors > if spills { SURVIVORS_MAX_SPILLING } else { SURVIVORS_MAX };
         let forced = self.ctx.settings.aggregate_strategy;
@@ -362,7 +366,7 @@ impl AggregateLocal {
             lookup.reset();
             self.note_resumed();
         }
-        self.combine_early()
+        self.combine_early(cancelled)
     }
 
     /// Lookups that go on after they were stopped are worth a note.
@@ -382,9 +386,9 @@ impl AggregateLocal {
     }
 
     /// Combines partitions that are due, where no address in the table refers to their rows.
-    fn combine_early(&mut self) -> Result<(), ExecError> {
+    fn combine_early(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let untouched = self.plan.collected.is_some() || {
-            self.early.run(&self.plan, &self.ctx, &mut self.rows, self.input_rows)?;
+            self.early.run(&self.plan, &self.ctx, &mut self.rows, self.input_rows, cancelled)?;
             self.early.leaves_rows_alone(&self.ctx)
         };
         // Rows that are not combined before the second phase are not looked at until their partition's turn.
@@ -393,7 +397,7 @@ impl AggregateLocal {
     }
 
     /// The fan-out rule: partitions that fit the cache, as far as one open page (two with strings) for each fits the grant.
-    fn choose_partitions(&mut self, survivors: f64) -> Result<(), ExecError> {
+    fn choose_partitions(&mut self, survivors: f64, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let radix = *self.shared.radix.get_or_init(|| {
             let rows = self.rows_estimate.unwrap_or(UNKNOWN_ROWS) as f64 * survivors;
             let bytes = rows * self.plan.layout.width() as f64;
@@ -414,7 +418,7 @@ impl AggregateLocal {
             );
             let before = std::mem::replace(&mut self.rows, empty);
             for partition in before.into_partitions() {
-                self.rows.append_partition(partition)?;
+                append_partition(&mut self.rows, partition, cancelled)?;
             }
             self.rows.release();
         }
@@ -422,8 +426,8 @@ impl AggregateLocal {
     }
 
     /// Stages every column of all rows and appends them: no lookup.
-    fn append_all(&mut self, rows: usize) -> Result<(), ExecError> {
-        self.combine_early()?;
+    fn append_all(&mut self, rows: usize, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
+        self.combine_early(cancelled)?;
         self.survivors += rows as u64;
         let Self { plan, scratch, rows: store, .. } = self;
         stage_payload(plan, scratch, None);
@@ -719,12 +723,20 @@ pub(crate) unsafe fn update_states(
 }
 
 impl SinkLocal for AggregateLocal {
-    fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
-        self.add(&chunk)?;
+    fn consume(&mut self, chunk: Chunk, task: &TaskContext) -> Result<Flow, ExecError> {
+        self.add(&chunk, &|| task.is_cancelled())?;
         Ok(Flow::Continue)
     }
 
-    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(self: Box<Self>, _task: &TaskContext) -> Result<(), ExecError> {
+        self.hand_over();
+        Ok(())
+    }
+}
+
+impl AggregateLocal {
+    /// Hands its rows over to the sink.
+    pub(crate) fn hand_over(self) {
         self.note_resumed();
         // Every group of the rows is in the table, once, if it was never reset, and never given up for a longer string.
         let groups = self.lookup.as_ref().map_or(1, Lookup::len);
@@ -732,11 +744,8 @@ impl SinkLocal for AggregateLocal {
         let radix = self.rows.radix();
         let lane = LaneRows { plan: self.plan, radix, partitions: self.rows.into_partitions(), distinct };
         self.shared.done.lock().push(lane);
-        Ok(())
     }
-}
 
-impl AggregateLocal {
     /// The rows, and the plan that they were made by.
     #[cfg(test)]
     pub(crate) fn into_rows(self) -> (Arc<AggregatePlan>, PartitionedRows) {
@@ -744,11 +753,11 @@ impl AggregateLocal {
     }
 
     /// Adds the rows of `chunk`.
-    pub(crate) fn add(&mut self, chunk: &Chunk) -> Result<(), ExecError> {
+    pub(crate) fn add(&mut self, chunk: &Chunk, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let rows = chunk.len();
         self.plan.evaluate(chunk, &mut self.scratch.evaluated)?;
         if !self.begun {
-            self.begin()?;
+            self.begin(cancelled)?;
         }
         if !self.shared.generations.count(rows) && self.plan.short_states().next().is_some() {
             let misfits: Vec<_> = self.plan.short_states().map(|guess| (guess, Misfit::Value)).collect();
@@ -772,7 +781,7 @@ impl AggregateLocal {
                 // SAFETY: rows in the table are on pages that are retained until it is reset.
                 || unsafe { lookup.grow(&self.ctx.memory, CONSUMER, self.looked_up, self.grant / 8)? };
             if !(fits && affordable) {
-                self.reset()?;
+                self.reset(cancelled)?;
             }
             self.looked_up = self.looked_up.map(|before| before + rows as u64);
         }
@@ -784,7 +793,7 @@ impl AggregateLocal {
             self.look_up(rows)?;
         } else {
             self.scratch.stage_keys(&self.plan, &self.ctx, rows)?;
-            self.append_all(rows)?;
+            self.append_all(rows, cancelled)?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::{
     collect::{CollectedGroups, Collector},
-    combine::{GroupMarks, Pairs, combine_pages, combine_rows, pin_all, table_for},
+    combine::{GroupMarks, Pairs, combine_pages, combine_rows, pin_parts, table_for},
     generations::{Generations, turn},
     plan::AggregatePlan,
     sink::CONSUMER,
@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     ExecContext, ExecError, Source, SourceLocal, SourceStep,
+    cancel::{Cancelled, append_partition, obey},
     keys::{AnyKeys, slots_for},
 };
 
@@ -60,14 +61,17 @@ pub(crate) struct Partition {
 
 impl Partition {
     /// Whether all rows of all lanes have one hash. Those of earlier generations are turned first, and looked at then.
-    fn has_one_hash(&mut self) -> Result<bool, ExecError> {
+    fn has_one_hash(&mut self, cancelled: Cancelled<'_>) -> Result<bool, ExecError> {
         if !self.earlier.is_empty() {
             return Ok(false);
         }
         let mut seen = None;
         for part in &mut self.parts {
-            if !part.has_one_hash(&mut seen)? {
-                return Ok(false);
+            for page in 0..part.num_pages() {
+                obey(cancelled)?;
+                if !part.page_has_one_hash(page, &mut seen)? {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -369,10 +373,9 @@ unsafe impl Send for AggregateSourceLocal {}
 
 impl SourceLocal for AggregateSourceLocal {
     fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError> {
+        let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         loop {
-            if task.is_cancelled() {
-                return Err(ExecError::Cancelled);
-            }
+            obey(cancelled)?;
             if let Phase::Emitting(emitting) = &mut self.phase {
                 if let Emitting::Collected(groups) = emitting {
                     let chunk = groups.next(&self.plan, self.ctx.settings.chunk_capacity, &mut self.scratch.caches)?;
@@ -425,18 +428,18 @@ impl SourceLocal for AggregateSourceLocal {
             };
             match work {
                 Work::Split { share, bits } => {
-                    let split = self.split(partition, share, bits);
+                    let split = self.split(partition, share, bits, cancelled);
                     self.partitions.put_back(split)?;
                 }
                 Work::Compact | Work::Combine if self.plan.collected.is_some() => {
                     let fits = matches!(work, Work::Combine);
-                    let parts = self.parts(partition)?;
+                    let parts = self.parts(partition, cancelled)?;
                     let collector = Collector::new(&self.plan, &self.ctx)?;
                     let groups = collector.collect(parts, fits, task, &mut self.scratch.caches)?;
                     self.phase = Phase::Emitting(Emitting::Collected(groups));
                 }
-                Work::Compact => self.phase = Phase::Emitting(self.compact(partition, task)?),
-                Work::Combine => self.phase = Phase::Emitting(self.combine(partition)?),
+                Work::Compact => self.phase = Phase::Emitting(self.compact(partition, cancelled)?),
+                Work::Combine => self.phase = Phase::Emitting(self.combine(partition, cancelled)?),
             }
         }
     }
@@ -471,8 +474,14 @@ impl Work {
 
 impl AggregateSourceLocal {
     /// Distributes the rows of `partition` by further bits of their hashes, at least `bits`, as many as open pages fit into `share`.
-    fn split(&self, mut partition: Partition, share: usize, bits: u32) -> Result<Vec<Partition>, ExecError> {
-        if partition.has_one_hash()? {
+    fn split(
+        &self,
+        mut partition: Partition,
+        share: usize,
+        bits: u32,
+        cancelled: Cancelled<'_>,
+    ) -> Result<Vec<Partition>, ExecError> {
+        if partition.has_one_hash(cancelled)? {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }
@@ -483,10 +492,10 @@ impl AggregateSourceLocal {
         let mut target = PartitionedRows::new(layout, Arc::clone(&self.ctx.memory), CONSUMER, radix, false);
         target.set_needed(Some(partition.needed));
         for (plan, part) in partition.earlier {
-            turn(&plan, &self.plan, part, &mut target)?;
+            turn(&plan, &self.plan, part, &mut target, cancelled)?;
         }
         for part in partition.parts {
-            target.append_partition(part)?;
+            append_partition(&mut target, part, cancelled)?;
         }
         self.ctx.counters.note_strategy("aggregate: split partitions".to_owned());
         let (distinct, needed) = (partition.distinct, partition.needed);
@@ -499,14 +508,14 @@ impl AggregateSourceLocal {
     }
 
     /// The parts of `partition`, those of earlier generations turned into rows of the last plan.
-    fn parts(&self, partition: Partition) -> Result<Vec<RowPartition>, ExecError> {
+    fn parts(&self, partition: Partition, cancelled: Cancelled<'_>) -> Result<Vec<RowPartition>, ExecError> {
         let Partition { mut parts, earlier, .. } = partition;
         if !earlier.is_empty() {
             let layout = Arc::clone(&self.plan.layout);
             let memory = Arc::clone(&self.ctx.memory);
             let mut target = PartitionedRows::new(layout, memory, CONSUMER, RadixBits::new(0), false);
             for (plan, part) in earlier {
-                turn(&plan, &self.plan, part, &mut target)?;
+                turn(&plan, &self.plan, part, &mut target, cancelled)?;
             }
             parts.extend(target.into_partitions());
         }
@@ -514,22 +523,22 @@ impl AggregateSourceLocal {
     }
 
     /// Pins the partition and combines the rows of each group into one.
-    fn combine(&mut self, partition: Partition) -> Result<Emitting, ExecError> {
+    fn combine(&mut self, partition: Partition, cancelled: Cancelled<'_>) -> Result<Emitting, ExecError> {
         let rows = partition.rows();
         let distinct = partition.distinct;
-        let mut parts = self.parts(partition)?;
-        let pages = pin_all(&mut parts)?;
+        let mut parts = self.parts(partition, cancelled)?;
+        let pages = pin_parts(&mut parts, cancelled)?;
         let mut marks = None;
         if !distinct {
             let table = table_for(&mut self.table, &self.ctx.memory, CONSUMER, rows)?;
             // SAFETY: all pages of the partition are pinned, and no other lane has them.
-            marks = Some(unsafe { combine_pages(&self.plan, table, &pages, &mut self.scratch.pairs) });
+            marks = Some(unsafe { combine_pages(&self.plan, table, &pages, &mut self.scratch.pairs, cancelled)? });
         }
         Ok(Emitting::Pages { pages, _parts: parts, marks, page: 0, row: 0, word: 0 })
     }
 
     /// Combines a partition that is too large to pin, page by page: only its groups are kept, on new pages.
-    fn compact(&mut self, partition: Partition, task: &TaskContext) -> Result<Emitting, ExecError> {
+    fn compact(&mut self, partition: Partition, cancelled: Cancelled<'_>) -> Result<Emitting, ExecError> {
         self.ctx.counters.note_strategy("aggregate: combined in place".to_owned());
         let plan = Arc::clone(&self.plan);
         let layout = &plan.layout;
@@ -538,11 +547,9 @@ impl AggregateSourceLocal {
             PartitionedRows::new(Arc::clone(layout), Arc::clone(&memory), CONSUMER, RadixBits::new(0), true);
         let mut table = SaltedTable::new(&memory, CONSUMER, 1 << 12)?;
         let mut addresses = Vec::new();
-        for mut part in self.parts(partition)? {
+        for mut part in self.parts(partition, cancelled)? {
             while part.num_pages() > 0 {
-                if task.is_cancelled() {
-                    return Err(ExecError::Cancelled);
-                }
+                obey(cancelled)?;
                 let page = part.pin_page(part.num_pages() - 1)?;
                 if (table.len() + page.len()) * 2 > table.capacity() {
                     let grown = slots_for(table.len() + page.len()) * 2;
@@ -639,8 +646,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        ExecSettings, Expr, Sink, SinkLocal,
+        AggregateStrategy, ExecSettings, Expr, Sink,
         aggregate::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, sink::AggregateSink},
+        cancel::is_cancelled,
     };
 
     fn spec() -> AggregateSpec {
@@ -675,11 +683,13 @@ mod tests {
             let first = lane * rows / 2;
             for from in (first..first + rows).step_by(2000) {
                 let keys: ArrayRef = Arc::new((from..from + 2000).collect::<Int64Array>());
-                local.add(&Chunk::new(vec![keys], 2000)).unwrap();
+                local.add(&Chunk::new(vec![keys], 2000), &|| false).unwrap();
             }
-            Box::new(local).combine().unwrap();
+            local.hand_over();
         }
-        sink.finish(&ctx).unwrap();
+        let never = Cancellation::new(false);
+        let task = TaskContext { worker: 0, cancelled: &never };
+        sink.finish(&ctx, &task).unwrap();
         let source = AggregateSource::new(&generations, ctx.clone(), Arc::clone(&partitions));
         (ctx, partitions, source)
     }
@@ -711,6 +721,53 @@ mod tests {
             }
             let expected = |key: i64| if (rows / 2..rows * 3).contains(&key) { 2 } else { 1 };
             assert_eq!(counts, (0..rows / 2 * 7).map(expected).collect::<Vec<i64>>());
+        }
+    }
+
+    /// The pages of the first partition, and what comes of it if the query is to end after so many checks.
+    fn first_partition(split: bool, checks: u64) -> (u64, Result<SourceStep, ExecError>) {
+        let memory =
+            BufferManager::new(MemoryConfig { limit: 256 << 20, counts_process: false, ..MemoryConfig::default() });
+        let settings = ExecSettings {
+            threads: 1,
+            aggregate_strategy: Some(AggregateStrategy::PartitionOnly),
+            ..ExecSettings::default()
+        };
+        let ctx = ExecContext::new(memory.unwrap(), settings);
+        let generations = Arc::new(Generations::new(spec(), &[Domain::UNKNOWN]).unwrap());
+        let partitions = Arc::new(Partitions::default());
+        let sink = AggregateSink::new(Arc::clone(&generations), ctx.clone(), Some(1), Arc::clone(&partitions));
+        let mut lane = sink.lane(&ctx);
+        for from in (0..400_000).step_by(2000) {
+            let keys: ArrayRef = Arc::new((from..from + 2000).collect::<Int64Array>());
+            lane.add(&Chunk::new(vec![keys], 2000), &|| false).unwrap();
+        }
+        lane.hand_over();
+        let never = Cancellation::new(false);
+        sink.finish(&ctx, &TaskContext { worker: 0, cancelled: &never }).unwrap();
+        let source = AggregateSource::new(&generations, ctx.clone(), Arc::clone(&partitions));
+        source.lanes(1);
+        let pages = {
+            let mut state = partitions.state.lock();
+            let radix = state.queue[0].radix;
+            state.spread = split.then_some((1, radix));
+            state.queue[0].parts.iter().map(RowPartition::num_pages).sum::<usize>() as u64
+        };
+        let mut local = source.local(&ctx, 0).unwrap();
+        (pages, local.next(&TaskContext { worker: 0, cancelled: &Cancellation::after(checks) }))
+    }
+
+    #[test]
+    fn each_page_of_a_partition_is_an_occasion_to_end() {
+        let (pages, whole) = first_partition(false, 1000);
+        assert!(pages > 3 && matches!(whole, Ok(SourceStep::Chunk(_))));
+        // Before the partition is taken; while its pages are pinned; and while their rows are combined.
+        for checks in [0, 1, pages, pages + 1, 2 * pages] {
+            assert!(is_cancelled(&first_partition(false, checks).1), "{checks} of {pages}");
+        }
+        // The first page shows that there is more than one hash; then all are moved, and half of them combined.
+        for checks in [1, 2, pages, pages + 1] {
+            assert!(is_cancelled(&first_partition(true, checks).1), "{checks} of {pages}");
         }
     }
 }

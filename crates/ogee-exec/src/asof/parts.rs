@@ -88,9 +88,14 @@ pub(super) struct Filled {
 }
 
 impl FillParts for Filled {
-    fn fill(&self, radix: RadixBits, parts: Vec<Option<RowPartition>>) -> Result<(), ExecError> {
+    fn fill(
+        &self,
+        radix: RadixBits,
+        parts: Vec<Option<RowPartition>>,
+        cancelled: Cancelled<'_>,
+    ) -> Result<(), ExecError> {
         match self.is_left {
-            true => self.parts.fill(&self.ctx, radix, parts),
+            true => self.parts.fill(&self.ctx, radix, parts, cancelled),
             false => {
                 *self.parts.right.lock() = Some((radix, parts));
                 Ok(())
@@ -105,11 +110,17 @@ impl Parts {
     }
 
     /// Takes the left side, when the right one is there.
-    fn fill(&self, ctx: &ExecContext, radix: RadixBits, left: Vec<Option<RowPartition>>) -> Result<(), ExecError> {
+    fn fill(
+        &self,
+        ctx: &ExecContext,
+        radix: RadixBits,
+        left: Vec<Option<RowPartition>>,
+        cancelled: Cancelled<'_>,
+    ) -> Result<(), ExecError> {
         let (by, mut right) = self.right.lock().take().expect("the right side is divided first");
         if by != radix {
             // It had too few rows to choose the bits.
-            right = redivided(&self.plan.right, ctx, right.into_iter().flatten(), radix)?
+            right = redivided(&self.plan.right, ctx, right.into_iter().flatten(), radix, cancelled)?
                 .into_partitions()
                 .into_iter()
                 .map(Some)

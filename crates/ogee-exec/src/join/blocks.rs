@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use ogee_memory::{BufferManager, PageHandle};
 use ogee_row::{HeapBuffers, PinnedRows, PinnedSerial, RowPartition, RowStage, SerialPartition, SerialPlace};
-use ogee_scheduler::TaskContext;
 use ogee_vector::Chunk;
 
 use super::{
@@ -18,7 +17,10 @@ use super::{
     state::{build_rows, pinned, table_bytes},
     table::{Lookup, Mates, TaggedTable},
 };
-use crate::ExecError;
+use crate::{
+    ExecError,
+    cancel::{Cancelled, obey},
+};
 
 /// Build rows that are in memory at once.
 struct Block {
@@ -139,11 +141,12 @@ impl BlockJoin {
     }
 
     /// Takes as many pages of build rows as fit, from the end, at least one, and makes a table of their rows.
-    fn load(&mut self) -> Result<Block, ExecError> {
+    fn load(&mut self, cancelled: Cancelled<'_>) -> Result<Block, ExecError> {
         let mut block = build_rows(&self.memory, &self.plan, true);
         let (mut rows, mut bytes) = (0, 0);
         let mut ahead = Ahead::default();
         while let Some(part) = self.build.last_mut() {
+            obey(cancelled)?;
             let Some(index) = part.num_pages().checked_sub(1) else {
                 ahead = Ahead::default();
                 self.build.pop();
@@ -163,16 +166,19 @@ impl BlockJoin {
             drop(page);
             part.pop_page();
         }
-        let (part, pages) = pinned(block)?;
+        let (part, pages) = pinned(block, cancelled)?;
         let sorted = match self.plan.spec.ranges {
-            Some(_) => Some(RangeTable::new(&self.plan, &self.memory, &pages)?),
+            Some(_) => Some(RangeTable::new(&self.plan, &self.memory, &pages, cancelled)?),
             None => None,
         };
         let hashed = if sorted.is_none() { &pages[..] } else { &[] };
         let rows = hashed.iter().map(PinnedRows::len).sum();
         let table = TaggedTable::renewed(self.scratch.table.take(), &self.memory, rows, self.plan.next)?;
-        // SAFETY: the pages stay pinned as long as the table; nobody else knows them.
-        hashed.iter().for_each(|page| unsafe { table.insert(page) });
+        for page in hashed {
+            obey(cancelled)?;
+            // SAFETY: the pages stay pinned as long as the table; nobody else knows them.
+            unsafe { table.insert(page) };
+        }
         self.blocks += 1;
         let heap = self.plan.heap_buffers(&pages);
         Ok(Block { table, sorted, heap, pages, _part: part })
@@ -247,15 +253,13 @@ impl BlockJoin {
     }
 
     /// The next chunk of the join's output, until there is none.
-    pub(crate) fn next(&mut self, matcher: &mut Matcher, task: &TaskContext) -> Result<Option<Chunk>, ExecError> {
+    pub(crate) fn next(&mut self, matcher: &mut Matcher, cancelled: Cancelled<'_>) -> Result<Option<Chunk>, ExecError> {
         loop {
-            if task.is_cancelled() {
-                return Err(ExecError::Cancelled);
-            }
+            obey(cancelled)?;
             match std::mem::replace(&mut self.phase, Phase::Done) {
                 Phase::Done => return Ok(None),
                 Phase::Loading => {
-                    let block = self.load()?;
+                    let block = self.load(cancelled)?;
                     let mut at = Position::default();
                     if let Some(part) = self.probe.last().filter(|part| part.num_pages() > 0) {
                         at.ahead.read(&self.memory, part.num_pages() - 1, |page| [part.page(page)]);

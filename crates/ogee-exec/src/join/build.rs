@@ -53,8 +53,8 @@ impl Sink for BuildSink {
         }))
     }
 
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
-        self.state.settle()
+    fn finish(&self, _ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError> {
+        self.state.settle(&|| task.is_cancelled())
     }
 }
 
@@ -102,7 +102,7 @@ impl BuildLocal {
 }
 
 impl SinkLocal for BuildLocal {
-    fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
+    fn consume(&mut self, chunk: Chunk, task: &TaskContext) -> Result<Flow, ExecError> {
         let state = Arc::clone(&self.state);
         let side = &state.plan.build;
         let seed = state.ctx.settings.hash;
@@ -131,13 +131,13 @@ impl SinkLocal for BuildLocal {
             if state.outgrows(rows - rows_before, bytes - bytes_before) {
                 let none = build_rows(&state.ctx.memory, &state.plan, false);
                 let whole = std::mem::replace(&mut self.rows, none);
-                self.divided = Some(state.divide(whole.into_partitions())?);
+                self.divided = Some(state.divide(whole.into_partitions(), &|| task.is_cancelled())?);
             }
         }
         Ok(Flow::Continue)
     }
 
-    fn combine(self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(self: Box<Self>, _task: &TaskContext) -> Result<(), ExecError> {
         self.state.collect(self.rows, self.divided, self.unmatchable, &self.ranges);
         Ok(())
     }

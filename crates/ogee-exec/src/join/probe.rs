@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use ogee_row::{RadixBits, RowStage, SerialRows};
+use ogee_scheduler::TaskContext;
 use ogee_vector::{Chunk, Domain};
 
 use super::{
@@ -112,7 +113,7 @@ impl Operator for Probe {
         Some(Arc::new(RestSource::new(Arc::clone(&self.state))))
     }
 
-    fn finish(&self, _ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, _ctx: &ExecContext, _task: &TaskContext) -> Result<(), ExecError> {
         self.state.finish_probe();
         Ok(())
     }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     ExecError, Expr,
+    cancel::{Cancelled, obey},
     sort::{ENTRY_BYTES, PAGES_MAX, RowBases, prefixes},
 };
 
@@ -98,8 +99,13 @@ impl RangeTable {
     /// The rows of `pages`, which stay pinned as long as the table.
     ///
     /// # Errors
-    /// When memory runs out.
-    pub(crate) fn new(plan: &JoinPlan, memory: &Arc<BufferManager>, pages: &[PinnedRows]) -> Result<Self, ExecError> {
+    /// When memory runs out, or the query is to end.
+    pub(crate) fn new(
+        plan: &JoinPlan,
+        memory: &Arc<BufferManager>,
+        pages: &[PinnedRows],
+        cancelled: Cancelled<'_>,
+    ) -> Result<Self, ExecError> {
         let keys = plan.spec.ranges.as_ref().expect("a join by comparisons");
         check_pages(pages.len())?;
         let rows = pages.iter().map(PinnedRows::len).sum::<usize>();
@@ -112,6 +118,7 @@ impl RangeTable {
         table.memory = Some(memory.allocate_non_paged(CONSUMER, rows * ENTRY_BYTES * if has_maxima { 2 } else { 1 })?);
         let order = keys.upper.as_ref().or(keys.lower.as_ref()).expect("there is one");
         for (number, page) in pages.iter().enumerate() {
+            obey(cancelled)?;
             // SAFETY: rows of a pinned page.
             table.is_known = table.is_known && unsafe { table.add_page(plan, order, number, page)? };
         }

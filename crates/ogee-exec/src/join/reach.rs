@@ -26,7 +26,11 @@ use super::{
     side::Keys,
     spec::JoinPlan,
 };
-use crate::{ExecContext, ExecError, Expr, Kept, KeyFilters, OpenPipeline, Query, Restriction, restriction::KeyFilter};
+use crate::{
+    ExecContext, ExecError, Expr, Kept, KeyFilters, OpenPipeline, Query, Restriction,
+    cancel::{Cancelled, obey},
+    restriction::KeyFilter,
+};
 
 /// The ranges of the keys of one lane's rows, as far as they are integers.
 #[derive(Clone, Default)]
@@ -343,9 +347,11 @@ impl Reaches {
         sets: &KeySets,
         layout: &RowLayout,
         part: &mut RowPartition,
+        cancelled: Cancelled<'_>,
     ) -> Result<(), ExecError> {
         let mut scratch = KeyScratch::default();
         (0..part.num_pages()).try_for_each(|page| {
+            obey(cancelled)?;
             let page = part.pin_page(page)?;
             self.add_page(sets, layout, &page, &mut scratch)
         })

@@ -22,7 +22,10 @@ use super::{
     spec::JoinPlan,
     state::{Built, JoinState, OPEN_BYTES, footprint},
 };
-use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use crate::{
+    ExecContext, ExecError, Source, SourceLocal, SourceStep,
+    cancel::{Cancelled, obey},
+};
 
 /// Bits by which a partition is divided at most: 64 open pages.
 const SPLIT_BITS: u32 = 6;
@@ -190,8 +193,13 @@ impl Rest {
     }
 
     /// Divides both sides of `partition` by further bits of their hashes, as many as open pages fit into `share`.
-    fn divide(&self, mut partition: AbsentPartition, share: usize) -> Result<Vec<AbsentPartition>, ExecError> {
-        if has_one_hash(&partition.build)? {
+    fn divide(
+        &self,
+        mut partition: AbsentPartition,
+        share: usize,
+        cancelled: Cancelled<'_>,
+    ) -> Result<Vec<AbsentPartition>, ExecError> {
+        if has_one_hash(&partition.build, cancelled)? {
             partition.indivisible = true;
             return Ok(vec![partition]);
         }
@@ -200,7 +208,14 @@ impl Rest {
         let radix = partition.radix.below(allowed.min(wanted).min(SPLIT_BITS)).expect("checked by the caller");
         let divide = |form: &Arc<SerialForm>, parts: Vec<SerialPartition>| -> Result<Vec<SerialPartition>, ExecError> {
             let mut divided = SerialRows::new(form, Arc::clone(&self.ctx.memory), CONSUMER, radix, None);
-            parts.into_iter().try_for_each(|part| divided.append_partition(part))?;
+            for mut part in parts {
+                loop {
+                    obey(cancelled)?;
+                    if !divided.append_last_page(&mut part)? {
+                        break;
+                    }
+                }
+            }
             Ok(divided.into_partitions())
         };
         let build = divide(&self.plan.build_form, partition.build)?;
@@ -342,7 +357,7 @@ pub(crate) fn given_rows(
 
 impl RestLocal {
     /// Takes something to do.
-    fn take(&mut self) -> Result<Option<SourceStep>, ExecError> {
+    fn take(&mut self, cancelled: Cancelled<'_>) -> Result<Option<SourceStep>, ExecError> {
         let rest = Arc::clone(&self.rest);
         let (partition, share, divide) = {
             let mut queue = rest.queue.lock();
@@ -381,7 +396,7 @@ impl RestLocal {
             }
         };
         if divide {
-            let parts = rest.divide(partition, share);
+            let parts = rest.divide(partition, share, cancelled);
             rest.put_back(parts)?;
             return Ok(None);
         }
@@ -395,17 +410,17 @@ impl RestLocal {
 
 impl SourceLocal for RestLocal {
     fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError> {
+        let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         loop {
-            if task.is_cancelled() {
-                return Err(ExecError::Cancelled);
-            }
+            obey(cancelled)?;
             let chunk = match &mut self.doing {
-                Doing::Nothing => match self.take()? {
+                Doing::Nothing => match self.take(cancelled)? {
                     Some(step) => return Ok(step),
                     None => continue,
                 },
                 Doing::Page(page, row, _) => given_rows(&self.rest.plan, page, row, self.capacity)?,
                 Doing::Unmatchable(part, at) => loop {
+                    obey(cancelled)?;
                     let (page, row) = match at {
                         Some(at) => at,
                         None if part.num_pages() == 0 => break None,
@@ -417,7 +432,7 @@ impl SourceLocal for RestLocal {
                     *at = None;
                     part.pop_page();
                 },
-                Doing::Blocks(join) => join.next(&mut self.matcher, task)?,
+                Doing::Blocks(join) => join.next(&mut self.matcher, cancelled)?,
             };
             match chunk {
                 Some(chunk) => return Ok(SourceStep::Chunk(chunk)),
@@ -434,11 +449,14 @@ impl SourceLocal for RestLocal {
 }
 
 /// Whether all rows of all lanes have one hash.
-fn has_one_hash(parts: &[SerialPartition]) -> Result<bool, ExecError> {
+fn has_one_hash(parts: &[SerialPartition], cancelled: Cancelled<'_>) -> Result<bool, ExecError> {
     let mut seen = None;
     for part in parts {
-        if !part.has_one_hash(&mut seen)? {
-            return Ok(false);
+        for page in 0..part.num_pages() {
+            obey(cancelled)?;
+            if !part.page_has_one_hash(page, &mut seen)? {
+                return Ok(false);
+            }
         }
     }
     Ok(true)

@@ -23,7 +23,11 @@ use super::{
     spec::JoinPlan,
     table::{KeyOrder, Lookup, Mates, TaggedTable},
 };
-use crate::{ExecContext, ExecError, JoinStrategy, keys::slots_for};
+use crate::{
+    ExecContext, ExecError, JoinStrategy,
+    cancel::{Cancelled, obey, pin_all},
+    keys::slots_for,
+};
 
 /// Partitions of a build side that does not fit, at least: enough to keep some of them.
 const BITS_MIN: u32 = 3;
@@ -142,16 +146,14 @@ pub(crate) fn build_rows(memory: &Arc<BufferManager>, plan: &JoinPlan, retain: b
 }
 
 /// The one partition of `rows`, which retained their pages, pinned.
-pub(crate) fn pinned(rows: PartitionedRows) -> Result<(RowPartition, Vec<PinnedRows>), ExecError> {
+pub(crate) fn pinned(
+    rows: PartitionedRows,
+    cancelled: Cancelled<'_>,
+) -> Result<(RowPartition, Vec<PinnedRows>), ExecError> {
     let (mut parts, _retained) = rows.into_retained();
     let mut part = parts.pop().expect("rows that are not divided are one partition");
-    let pages = pin_all(&mut part)?;
+    let pages = pin_all(&mut part, cancelled)?;
     Ok((part, pages))
-}
-
-/// All pages of `part`, pinned.
-pub(crate) fn pin_all(part: &mut RowPartition) -> Result<Vec<PinnedRows>, ExecError> {
-    (0..part.num_pages()).map(|page| Ok(part.pin_page(page)?)).collect()
 }
 
 #[cfg(test)]
@@ -242,7 +244,7 @@ impl JoinState {
     }
 
     /// The build side is complete: decides what stays in memory, and makes the table for it.
-    pub(crate) fn settle(&self) -> Result<(), ExecError> {
+    pub(crate) fn settle(&self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let Collected { whole, divided, unmatchable, ranges } = std::mem::take(&mut *self.collected.lock());
         self.rest.add_unmatchable(unmatchable);
         let serial = || divided.iter().flatten();
@@ -264,7 +266,7 @@ impl JoinState {
             let mut build: Vec<Vec<SerialPartition>> = is_absent.iter().map(|_| Vec::new()).collect();
             // Half for those that stay, the other for the pages of the probe side's rows that must wait.
             let mut left = grant / 2;
-            let by_partition = self.by_partition(whole, divided, radix)?;
+            let by_partition = self.by_partition(whole, divided, radix, cancelled)?;
             self.reaches.tell(&self.plan, &self.ctx, &ranges, rows, true);
             for (partition, parts) in by_partition.into_iter().enumerate() {
                 let takes = footprint(&parts);
@@ -307,9 +309,10 @@ impl JoinState {
         whole: Vec<RowPartition>,
         lanes: Vec<Vec<SerialPartition>>,
         radix: RadixBits,
+        cancelled: Cancelled<'_>,
     ) -> Result<Vec<Vec<SerialPartition>>, ExecError> {
         let mut by_partition: Vec<Vec<SerialPartition>> = (0..radix.fan_out()).map(|_| Vec::new()).collect();
-        let late = self.divide(whole)?.into_partitions();
+        let late = self.divide(whole, cancelled)?.into_partitions();
         for parts in lanes.into_iter().chain([late]) {
             by_partition.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
         }
@@ -318,13 +321,18 @@ impl JoinState {
     }
 
     /// Divides the rows of `parts`, whose keys were not told yet.
-    pub(crate) fn divide(&self, parts: Vec<RowPartition>) -> Result<SerialRows, ExecError> {
+    pub(crate) fn divide(&self, parts: Vec<RowPartition>, cancelled: Cancelled<'_>) -> Result<SerialRows, ExecError> {
         let mut divided = waiting_rows(&self.ctx, &self.plan.build_form, self.radix());
         for mut part in parts {
             if !self.reaches.is_empty() {
-                self.reaches.add_part(self.early_sets(), &self.plan.build.layout, &mut part)?;
+                self.reaches.add_part(self.early_sets(), &self.plan.build.layout, &mut part, cancelled)?;
             }
-            divided.append_rows(part)?;
+            loop {
+                obey(cancelled)?;
+                if !divided.append_last_page_of_rows(&mut part)? {
+                    break;
+                }
+            }
         }
         Ok(divided)
     }

@@ -96,7 +96,7 @@ impl RunMaker {
         if self.rows.rows() > 0 {
             if self.runs.is_empty() {
                 let rows = self.take_rows();
-                self.runs.push(Run::unmoved(&self.plan, &self.ctx.memory, rows)?);
+                self.runs.push(Run::unmoved(&self.plan, &self.ctx.memory, rows, cancelled)?);
             } else {
                 self.flush(cancelled)?;
             }

@@ -42,15 +42,13 @@ pub(crate) use self::{
     slice::RowSlice,
     source::{Cut, SortedRows},
 };
+pub(crate) use crate::cancel::Cancelled;
 use crate::{ExecError, Expr, OpenPipeline, Query, RowOrder};
 
 pub(crate) const CONSUMER: &str = "sort";
 
 /// Rows wanted from which on narrow rows are all sorted: dropping rows beyond a limit pays while those kept are few.
 const PACKED_FETCH_MIN: usize = 1 << 18;
-
-/// Asked in long loops: whether the query is to end.
-pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;
 
 /// One column of an order.
 #[derive(Clone, Debug)]

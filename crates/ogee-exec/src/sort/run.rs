@@ -14,7 +14,7 @@ use super::{
     merge::{Merge, partition_point},
     plan::SortPlan,
 };
-use crate::ExecError;
+use crate::{ExecError, cancel::pin_all};
 
 /// Rows that are moved between two looks at cancellation.
 const BATCH_ROWS: usize = 2048;
@@ -49,11 +49,6 @@ enum Order {
 pub(crate) struct Unmoved {
     pub(crate) bases: RowBases,
     _pages: Vec<PinnedRows>,
-}
-
-/// All pages of `rows`, pinned.
-fn pin_all(rows: &mut RowPartition) -> Result<Vec<PinnedRows>, MemoryError> {
-    (0..rows.num_pages()).map(|page| rows.pin_page(page)).collect()
 }
 
 /// Appends rows in order.
@@ -200,7 +195,7 @@ pub(crate) fn sorted_first(
     mut append: impl FnMut(&[*const u8]) -> Result<(), MemoryError>,
 ) -> Result<Option<u128>, ExecError> {
     let mut rows = only_partition(rows);
-    let pages = pin_all(&mut rows)?;
+    let pages = pin_all(&mut rows, cancelled)?;
     let entries = Entries::sorted(plan, memory, &pages)?;
     let bases = RowBases::new(&pages, plan.layout.width());
     let first = &entries.slice()[..limit.min(entries.len())];
@@ -227,9 +222,10 @@ impl Run {
         plan: &SortPlan,
         memory: &Arc<BufferManager>,
         rows: PartitionedRows,
-    ) -> Result<Self, MemoryError> {
+        cancelled: Cancelled<'_>,
+    ) -> Result<Self, ExecError> {
         let mut rows = only_partition(rows);
-        let entries = Entries::sorted(plan, memory, &pin_all(&mut rows)?)?;
+        let entries = Entries::sorted(plan, memory, &pin_all(&mut rows, cancelled)?)?;
         let len = entries.len();
         Ok(Self { order: Order::Entries { rows: Mutex::new(rows), entries, pinned: OnceLock::new() }, len })
     }
@@ -242,8 +238,9 @@ impl Run {
         mut rows: RowPartition,
         groups: usize,
         leading: Option<Leading>,
-    ) -> Result<Self, MemoryError> {
-        let pages = pin_all(&mut rows)?;
+        cancelled: Cancelled<'_>,
+    ) -> Result<Self, ExecError> {
+        let pages = pin_all(&mut rows, cancelled)?;
         let mut entries = Entries::sorted_in_groups(plan, memory, &pages, groups)?;
         let unmoved = Unmoved { bases: RowBases::new(&pages, plan.layout.width()), _pages: pages };
         if let Some(leading) = leading {
@@ -355,7 +352,7 @@ impl Run {
             let mut rows = rows.lock();
             // Another lane may have been first.
             if pinned.get().is_none() {
-                let pages = pin_all(&mut rows)?;
+                let pages = (0..rows.num_pages()).map(|page| rows.pin_page(page)).collect::<Result<Vec<_>, _>>()?;
                 let unmoved = Unmoved { bases: RowBases::new(&pages, width), _pages: pages };
                 assert!(pinned.set(unmoved).is_ok(), "set under the lock only");
             }

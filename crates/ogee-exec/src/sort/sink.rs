@@ -147,11 +147,11 @@ impl Sink for SortSink {
         }))
     }
 
-    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError> {
         let latest = self.shared.plans.latest();
         let mut runs = Vec::new();
         for done in std::mem::take(&mut *self.shared.done.lock()) {
-            runs.append(&mut done.into_runs(&latest, ctx, &|| false)?);
+            runs.append(&mut done.into_runs(&latest, ctx, &|| task.is_cancelled())?);
         }
         let moved = runs.iter().filter(|run| run.page_bytes() > 0).count();
         ctx.counters.note_strategy(match (self.shared.fetch, moved) {
@@ -257,15 +257,16 @@ impl SinkLocal for SortLocal {
         Ok(Flow::Continue)
     }
 
-    fn combine(mut self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(mut self: Box<Self>, task: &TaskContext) -> Result<(), ExecError> {
+        let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         let latest = self.shared.plans.latest();
-        self.turn_to(Arc::clone(&latest), &|| false)?;
+        self.turn_to(Arc::clone(&latest), cancelled)?;
         let mut earlier = Vec::new();
         for runs in std::mem::take(&mut self.earlier) {
-            earlier.append(&mut runs.into_runs(&latest, &self.ctx, &|| false)?);
+            earlier.append(&mut runs.into_runs(&latest, &self.ctx, cancelled)?);
         }
         self.runs.put_first(earlier);
-        let runs = self.runs.finish(&|| false)?;
+        let runs = self.runs.finish(cancelled)?;
         self.shared.done.lock().push(PlannedRuns { plan: latest, runs });
         Ok(())
     }

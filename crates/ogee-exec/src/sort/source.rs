@@ -24,7 +24,7 @@ use super::{
     run::Run,
     slice::RowSlice,
 };
-use crate::{ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep};
+use crate::{ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep, cancel::obey};
 
 /// Chunks of a range, at least and at most, where lanes must keep what they make until its turn comes.
 const RANGE_CHUNKS_MIN: usize = 4;
@@ -269,8 +269,9 @@ struct SortSourceLocal {
 unsafe impl Send for SortSourceLocal {}
 
 impl SourceLocal for SortSourceLocal {
-    fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+    fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError> {
         loop {
+            obey(&|| task.is_cancelled())?;
             let Some((range, merge)) = &mut self.range else {
                 let plan = self.plans.latest();
                 let cut = cut(&plan, &self.order, self.wanted);
@@ -323,12 +324,14 @@ mod tests {
     use arrow_buffer::i256;
     use arrow_schema::{Field, Schema};
     use ogee_memory::{BufferManager, FaultPlan, FaultyIo, MemoryConfig, TempCompression};
+    use ogee_scheduler::Cancellation;
     use ogee_vector::Chunk;
 
     use super::*;
     use crate::{
-        ExecSettings, Expr,
-        sort::{RunMaker, Scratch, SortKey},
+        ExecSettings, Expr, Sink,
+        cancel::is_cancelled,
+        sort::{RunMaker, Scratch, SortKey, SortSink},
     };
 
     const LANES: usize = 4;
@@ -401,6 +404,15 @@ mod tests {
             std::iter::from_fn(next).map(|(_, merge)| (merge.before(), self.numbers(merge))).collect()
         }
 
+        /// All rows in order.
+        fn whole(&self) -> Chunk {
+            let mut merge = Merge::new(&self.plan, &self.ctx.memory, self.rows.runs(), None, None).unwrap();
+            let mut rows = Vec::new();
+            merge.next_rows(usize::MAX, &mut rows).unwrap();
+            // SAFETY: the merge keeps the rows pinned.
+            unsafe { self.plan.gather_fixed(&rows).unwrap() }
+        }
+
         fn check(&self, what: &str) {
             let all = Merge::new(&self.plan, &self.ctx.memory, self.rows.runs(), None, None).unwrap();
             let expected = self.numbers(all);
@@ -441,6 +453,25 @@ mod tests {
     /// A permutation.
     fn scrambled(rows: i64) -> impl Iterator<Item = i64> {
         (0..rows).map(move |row| row * 7919 % rows)
+    }
+
+    #[test]
+    fn each_page_that_is_sorted_is_an_occasion_to_end() {
+        let keys: ArrayRef = Arc::new(scrambled(20_000).collect::<Int64Array>());
+        let sorted = Sorted::new(&keys, 1, 64 << 20);
+        let pages = 20_000_usize.div_ceil(PAGE_SIZE / sorted.plan.layout.width()) as u64;
+        let chunk = sorted.whole();
+        for (checks, ends) in [(0, true), (1, true), (pages - 1, true), (10 * pages, false)] {
+            let never = Cancellation::new(false);
+            let sink = SortSink::fixed(&sorted.plan, sorted.ctx.clone(), None, Arc::default());
+            let mut lane = sink.local(&sorted.ctx, 0).unwrap();
+            for from in (0..chunk.len()).step_by(1000) {
+                let task = TaskContext { worker: 0, cancelled: &never };
+                lane.consume(chunk.slice(from, 1000), &task).unwrap();
+            }
+            let ended = lane.combine(&TaskContext { worker: 0, cancelled: &Cancellation::after(checks) });
+            assert_eq!(is_cancelled(&ended), ends, "{checks} of {pages}");
+        }
     }
 
     #[test]

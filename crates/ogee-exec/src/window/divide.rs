@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::{CONSUMER, firsts::Firsts};
 use crate::{
     ExecContext, ExecError, Flow, Sink, SinkLocal,
+    cancel::{Cancelled, append_partition},
     sort::{Leading, Scratch, SortPlan},
 };
 
@@ -34,8 +35,13 @@ pub(crate) trait FillParts: Send + Sync {
     /// Takes the parts by `radix`, in the order of its bits.
     ///
     /// # Errors
-    /// When memory runs out.
-    fn fill(&self, radix: RadixBits, parts: Vec<Option<RowPartition>>) -> Result<(), ExecError>;
+    /// When memory runs out, or the query is to end.
+    fn fill(
+        &self,
+        radix: RadixBits,
+        parts: Vec<Option<RowPartition>>,
+        cancelled: Cancelled<'_>,
+    ) -> Result<(), ExecError>;
 }
 
 /// First phase of windows over partitions.
@@ -126,14 +132,15 @@ impl Sink for DivideSink {
         Ok(Box::new(DivideLocal { divided, firsts, scratch: Scratch::default() }))
     }
 
-    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError> {
+        let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         let lanes = std::mem::take(&mut *self.shared.done.lock());
         let initial = RadixBits::new(self.grant(ctx.settings.threads.max(1)).initial_bits);
         let radix = *self.shared.radix.get().unwrap_or(&initial);
         let mut parts: Vec<Option<RowPartition>> = (0..radix.fan_out()).map(|_| None).collect();
         for mut rows in lanes {
             if rows.radix() != radix {
-                rows = redivided(&self.plan, ctx, rows.into_partitions(), radix)?;
+                rows = redivided(&self.plan, ctx, rows.into_partitions(), radix, cancelled)?;
             }
             for (part, rows) in parts.iter_mut().zip(rows.into_partitions()) {
                 match part {
@@ -143,7 +150,7 @@ impl Sink for DivideSink {
             }
         }
         ctx.counters.note_strategy(format!("{}: divided by {}", self.purpose, radix.fan_out()));
-        self.parts.fill(radix, parts)
+        self.parts.fill(radix, parts, cancelled)
     }
 }
 
@@ -160,10 +167,11 @@ pub(crate) fn redivided(
     ctx: &ExecContext,
     rows: impl IntoIterator<Item = RowPartition>,
     radix: RadixBits,
+    cancelled: Cancelled<'_>,
 ) -> Result<PartitionedRows, ExecError> {
     let mut divided = open(plan, ctx, radix);
     for part in rows {
-        divided.append_partition(part)?;
+        append_partition(&mut divided, part, cancelled)?;
     }
     Ok(divided)
 }
@@ -204,7 +212,7 @@ impl Divided {
             self.settled = Some(radix);
             if radix != self.rows.radix() {
                 let few = std::mem::replace(&mut self.rows, open(&self.plan, &self.ctx, RadixBits::new(0)));
-                self.rows = redivided(&self.plan, &self.ctx, few.into_partitions(), radix)?;
+                self.rows = redivided(&self.plan, &self.ctx, few.into_partitions(), radix, &|| false)?;
             }
         }
         Ok(())
@@ -237,12 +245,54 @@ impl SinkLocal for DivideLocal {
         Ok(Flow::Continue)
     }
 
-    fn combine(mut self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(mut self: Box<Self>, _task: &TaskContext) -> Result<(), ExecError> {
         if let Some(firsts) = &mut self.firsts {
             firsts.settle(&mut self.divided)?;
         }
         let Divided { shared, rows, .. } = self.divided;
         shared.done.lock().push(rows);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_array::{ArrayRef, Int64Array};
+    use arrow_schema::{DataType, Field, Schema};
+    use ogee_memory::{BufferManager, MemoryConfig};
+
+    use super::*;
+    use crate::{
+        ExecSettings, Expr,
+        cancel::{after, is_cancelled},
+    };
+
+    #[test]
+    fn each_page_that_is_divided_anew_is_an_occasion_to_end() {
+        let memory = BufferManager::new(MemoryConfig { limit: 64 << 20, counts_process: false, ..Default::default() });
+        let ctx = ExecContext::new(memory.unwrap(), ExecSettings::default());
+        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, false)]));
+        let plan = SortPlan::new(schema, &[], vec![(Expr::Column(0), DataType::Int64)]).unwrap();
+        let rows = || {
+            let Scratch { keys, stage, .. } = &mut Scratch::default();
+            let mut divided = open(&plan, &ctx, RadixBits::new(0));
+            for from in (0..50_000).step_by(1000) {
+                let column: ArrayRef = Arc::new((from..from + 1000).collect::<Int64Array>());
+                let chunk = Chunk::new(vec![column], 1000);
+                plan.evaluate(&chunk, ctx.settings.hash, keys).unwrap();
+                let _held = plan.stage(&chunk, keys, stage).unwrap();
+                // SAFETY: staged rows without strings.
+                unsafe { divided.scatter((0..1000).map(|row| stage.row(row))).unwrap() };
+            }
+            divided.into_partitions()
+        };
+        let pages = rows()[0].num_pages();
+        assert!(pages > 3);
+        for checks in [0, 1, pages - 1] {
+            assert!(is_cancelled(&redivided(&plan, &ctx, rows(), RadixBits::new(3), &after(checks))), "{checks}");
+        }
+        let divided = redivided(&plan, &ctx, rows(), RadixBits::new(3), &after(10 * pages)).unwrap();
+        assert_eq!(divided.rows(), 50_000);
     }
 }

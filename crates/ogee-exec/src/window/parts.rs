@@ -198,7 +198,12 @@ impl Parts {
 
 impl FillParts for Parts {
     /// Takes the parts, in the order in which they will be read.
-    fn fill(&self, _radix: RadixBits, parts: Vec<Option<RowPartition>>) -> Result<(), ExecError> {
+    fn fill(
+        &self,
+        _radix: RadixBits,
+        parts: Vec<Option<RowPartition>>,
+        _cancelled: Cancelled<'_>,
+    ) -> Result<(), ExecError> {
         let parts: Vec<RowPartition> = parts.into_iter().flatten().filter(|part| part.rows() > 0).collect();
         let count = parts.len();
         let numbered = parts.iter().enumerate();
@@ -219,7 +224,7 @@ pub(crate) fn sorted_part(
     cancelled: Cancelled<'_>,
 ) -> Result<Vec<Run>, ExecError> {
     let Some(share) = share else {
-        return Ok(vec![Run::of_groups(plan, &ctx.memory, rows, partition, leading)?]);
+        return Ok(vec![Run::of_groups(plan, &ctx.memory, rows, partition, leading, cancelled)?]);
     };
     let mut maker = RunMaker::new(plan, ctx, (share / 2, 1), None, leading);
     while rows.num_pages() > 0 {

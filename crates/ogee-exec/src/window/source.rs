@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep,
+    cancel::{Cancelled, obey},
     sort::{Merge, Position, SortPlan},
 };
 
@@ -173,7 +174,7 @@ impl SourceLocal for WindowLocal {
                 self.last_row = None;
                 continue;
             }
-            self.read()?;
+            self.read(&|| task.is_cancelled())?;
         }
     }
 }
@@ -214,7 +215,7 @@ impl WindowLocal {
     }
 
     /// Reads the next rows and hands them to the functions.
-    fn read(&mut self) -> Result<(), ExecError> {
+    fn read(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let mut range = self.range.take().expect("a range is being read");
         if range.read == range.emitted {
             range.from = range.merge.position();
@@ -255,7 +256,7 @@ impl WindowLocal {
         self.last_row = self.rows.last().copied();
         range.read += self.rows.len();
         if !range.ended {
-            self.keep(&mut range, chunk)?;
+            self.keep(&mut range, chunk, cancelled)?;
         }
         let waiting = match &range.waiting {
             Waiting::Kept { bytes, .. } => *bytes,
@@ -271,7 +272,7 @@ impl WindowLocal {
     }
 
     /// Keeps `chunk` until its values are known, if it is not to be read again.
-    fn keep(&self, range: &mut Range, chunk: Chunk) -> Result<(), ExecError> {
+    fn keep(&self, range: &mut Range, chunk: Chunk, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         let Waiting::Kept { chunks, bytes } = &mut range.waiting else { return Ok(()) };
         *bytes += chunk_bytes(&chunk);
         chunks.push_back(chunk);
@@ -280,6 +281,7 @@ impl WindowLocal {
             let mut skip = range.emitted - range.since;
             let mut rows = Vec::new();
             while skip > 0 {
+                obey(cancelled)?;
                 behind.next_rows(skip.min(self.ctx.settings.chunk_capacity), &mut rows)?;
                 assert!(!rows.is_empty(), "the rows are still there");
                 skip -= rows.len();

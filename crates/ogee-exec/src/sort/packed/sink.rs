@@ -99,13 +99,17 @@ impl Sink for PackedSink {
         }))
     }
 
-    fn finish(&self, ctx: &ExecContext) -> Result<(), ExecError> {
+    fn finish(&self, ctx: &ExecContext, task: &TaskContext) -> Result<(), ExecError> {
         let done = std::mem::take(&mut *self.shared.done.lock());
         let wide = done.iter().any(|lane| lane.wide);
         let mut runs = Vec::new();
         for lane in done {
             for run in lane.runs {
-                runs.push(if lane.wide == wide { run } else { self.plan.widened(ctx, run, &|| false)? });
+                runs.push(if lane.wide == wide {
+                    run
+                } else {
+                    self.plan.widened(ctx, run, &|| task.is_cancelled())?
+                });
             }
         }
         ctx.counters.note_strategy(format!("sort: {} runs of packed rows", runs.len()));
@@ -225,13 +229,14 @@ impl SinkLocal for PackedLocal {
         Ok(Flow::Continue)
     }
 
-    fn combine(mut self: Box<Self>) -> Result<(), ExecError> {
+    fn combine(mut self: Box<Self>, task: &TaskContext) -> Result<(), ExecError> {
+        let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         self.flush()?;
         self.buffer = None;
         for run in std::mem::take(&mut self.narrow_runs) {
-            self.runs.push(self.plan.widened(&self.ctx, run, &|| false)?);
+            self.runs.push(self.plan.widened(&self.ctx, run, cancelled)?);
         }
-        self.merge_runs(&|| false)?;
+        self.merge_runs(cancelled)?;
         let runs = std::mem::take(&mut self.runs);
         self.shared.done.lock().push(LaneRuns { wide: self.wide, runs });
         Ok(())

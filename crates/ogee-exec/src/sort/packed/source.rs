@@ -19,7 +19,7 @@ use super::{
     merge::{Batch, PackedMerge},
     run::{KeyRange, PackedRun, rows_per_page},
 };
-use crate::{ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep};
+use crate::{ExecContext, ExecError, RowOrder, Source, SourceLocal, SourceStep, cancel::obey};
 
 /// Chunks that a lane makes between two looks at what else there is to do.
 const MORSEL_CHUNKS: usize = 64;
@@ -237,8 +237,9 @@ impl PackedLocal {
 }
 
 impl SourceLocal for PackedLocal {
-    fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+    fn next(&mut self, task: &TaskContext) -> Result<SourceStep, ExecError> {
         loop {
+            obey(&|| task.is_cancelled())?;
             let Some(open) = &mut self.range else {
                 if self.next_range()? {
                     continue;
