@@ -24,6 +24,13 @@ use signals::Interrupts;
 
 fn main() {
     allocator::configure();
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // The statement tells which file is damaged.
+        if !ogee::is_reading() {
+            hook(panic);
+        }
+    }));
     let code = run();
     // Nothing may be lost in a buffer, and nobody may be there to read it.
     let _ = io::stdout().flush();

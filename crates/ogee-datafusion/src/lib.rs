@@ -12,6 +12,7 @@
 //! Not here: operators.
 
 mod abs;
+mod arrow_ipc;
 mod asof;
 mod averages;
 mod bits;
@@ -103,6 +104,7 @@ mod stars;
 mod subqueries;
 mod syntax;
 mod table;
+mod text_memory;
 mod times;
 mod views;
 mod window_filters;
@@ -111,4 +113,5 @@ pub use checkpoint::Planned;
 pub use engine::{Engine, StatementContext};
 pub use error::{Error, Result};
 pub use large_stack::on_large_stack;
+pub use ogee_scan::is_reading;
 pub use session::{Outcome, Session, Statement, parse, rows};

@@ -45,7 +45,9 @@ use datafusion::{
 use futures::TryStreamExt;
 
 use crate::{
-    Error, Result, abs, asof,
+    Error, Result, abs,
+    arrow_ipc::ArrowFormats,
+    asof,
     averages::average,
     bits::Bits,
     calls,
@@ -68,7 +70,7 @@ use crate::{
     equal_windows::with_single_windows,
     explain::Explanation,
     failing_casts::FailingCasts,
-    files::{CheckedTables, FileTables},
+    files::{CaughtFormats, CheckedTables, FileTables},
     filter_pushdown::with_filters_above_groups,
     floats::FloatOrder,
     fresh_schemas::with_fresh_schemas,
@@ -289,15 +291,19 @@ impl Session {
             .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner), Arc::new(series::SeriesPlanner)])
             .with_physical_optimizer_rules(rules)
             .build();
-        let files = Arc::new(FileTables::default());
+        let files = Arc::new(FileTables::new(engine.memory()));
         let catalogs = Arc::new(DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&files) as _));
         let binder = Arc::new(Binder::default());
         let catalogs = Arc::new(ViewCatalogs::new(catalogs, Arc::clone(&binder)));
         let mut state = SessionStateBuilder::from(state).with_catalog_list(catalogs).build();
-        state.register_file_format(Arc::new(CsvFormats::default()), true)?;
-        state.register_file_format(Arc::new(JsonFormats::default()), true)?;
+        state.register_file_format(Arc::new(CsvFormats::new(engine.memory())), true)?;
+        state.register_file_format(Arc::new(JsonFormats::new(engine.memory())), true)?;
+        state.register_file_format(Arc::new(ArrowFormats(Arc::clone(engine.memory()))), true)?;
+        if let Some(parquet) = state.get_file_format_factory("parquet") {
+            state.register_file_format(Arc::new(CaughtFormats(parquet)), true)?;
+        }
         for tables in state.table_factories_mut().values_mut() {
-            *tables = Arc::new(CheckedTables(Arc::clone(tables)));
+            *tables = Arc::new(CheckedTables { tables: Arc::clone(tables), memory: Arc::clone(engine.memory()) });
         }
         let context = SessionContext::new_with_state(state);
         files.serve(context.state_weak_ref());

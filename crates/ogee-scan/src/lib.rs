@@ -49,7 +49,7 @@ mod work;
 
 pub use error::ScanError;
 pub use footer::read_footer;
-pub use library::is_reading;
+pub use library::{caught, is_reading};
 pub use sample::RowReader;
 pub use source::ParquetSource;
 pub use spec::{ParquetFile, ParquetScanSpec, RowGroupAccess, RowPruner};

@@ -23,7 +23,7 @@ pub fn is_reading() -> bool {
 ///
 /// # Errors
 /// Its own, and one that says so if it panics. Nothing that it changes may be used then.
-pub(crate) fn caught<T, E: From<ParquetError>>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+pub fn caught<T, E: From<ParquetError>>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let before = IS_CALLED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(read));
     IS_CALLED.set(before);

@@ -32,6 +32,7 @@ pub use connection::{Connection, InterruptHandle};
 pub use database::Database;
 pub use error::{Error, Result};
 pub use monitor::StatementStats;
+pub use ogee_datafusion::is_reading;
 pub use ogee_exec::{AggregateStrategy, JoinStrategy, KeyFilters};
 pub use ogee_memory::{MemoryStats, TempCompression};
 pub use result::QueryResult;

@@ -2,7 +2,7 @@
 //!
 //! Not here: reading (`source`).
 
-use std::{collections::HashMap, io::Read, sync::Arc};
+use std::{collections::HashMap, fmt, io::Read, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
@@ -23,11 +23,12 @@ use datafusion::{
         source::DataSourceExec,
         table_schema::TableSchema,
     },
-    error::{DataFusionError, Result},
+    error::Result,
     object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore, path::Path},
     physical_expr::LexRequirement,
     physical_plan::ExecutionPlan,
 };
+use ogee_memory::BufferManager;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
@@ -36,7 +37,10 @@ use super::{
     source::CsvSource,
     values::{Kind, Kinds},
 };
-use crate::Error;
+use crate::{
+    Error,
+    text_memory::{Part, TextMemory},
+};
 
 /// Files of a table that are looked at for the types of its columns. All others are only read.
 const FILES_LOOKED_AT: usize = 64;
@@ -54,9 +58,34 @@ const SHORT_BYTES: usize = 256 << 10;
 const LOOKS_KEPT: usize = 1024;
 
 /// Makes formats of CSV files; one for each session.
-#[derive(Debug, Default)]
 pub(crate) struct CsvFormats {
     looks: Arc<Looks>,
+    memory: Arc<BufferManager>,
+}
+
+impl CsvFormats {
+    /// Formats whose readers reserve in `memory`.
+    pub(crate) fn new(memory: &Arc<BufferManager>) -> Self {
+        Self { looks: Arc::default(), memory: Arc::clone(memory) }
+    }
+
+    fn format(&self, options: CsvOptions, given: Given) -> CsvFormat {
+        let reading = Reading {
+            given,
+            compression: options.compression,
+            found: Arc::default(),
+            looks: Arc::clone(&self.looks),
+            memory: Arc::clone(&self.memory),
+        };
+        let has_null_regex = options.null_regex.is_some();
+        CsvFormat { writer: CsvWriter::default().with_options(options), reading, has_null_regex }
+    }
+}
+
+impl fmt::Debug for CsvFormats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CsvFormats")
+    }
 }
 
 impl FileFormatFactory for CsvFormats {
@@ -77,11 +106,11 @@ impl FileFormatFactory for CsvFormats {
             truncated: csv.truncated_rows == Some(true),
             rows: csv.schema_infer_max_rec,
         };
-        Ok(Arc::new(CsvFormat::new(csv, given, Arc::clone(&self.looks))))
+        Ok(Arc::new(self.format(csv, given)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(CsvFormat::new(CsvOptions::default(), Given::default(), Arc::clone(&self.looks)))
+        Arc::new(self.format(CsvOptions::default(), Given::default()))
     }
 }
 
@@ -109,32 +138,35 @@ struct Key {
 type Found = Vec<(String, Kind)>;
 
 /// How the files of a table are read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Reading {
     pub(super) given: Given,
     pub(super) compression: CompressionTypeVariant,
     /// Names and kinds of the columns, if they were found out: otherwise the table was declared.
     pub(super) found: Arc<RwLock<Option<Found>>>,
     looks: Arc<Looks>,
+    memory: Arc<BufferManager>,
 }
 
 /// The format of the files of one table.
-#[derive(Debug)]
 pub(super) struct CsvFormat {
     writer: CsvWriter,
     reading: Reading,
     has_null_regex: bool,
 }
 
-impl CsvFormat {
-    fn new(options: CsvOptions, given: Given, looks: Arc<Looks>) -> Self {
-        let reading = Reading { given, compression: options.compression, found: Arc::default(), looks };
-        let has_null_regex = options.null_regex.is_some();
-        Self { writer: CsvWriter::default().with_options(options), reading, has_null_regex }
+impl fmt::Debug for CsvFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.writer.fmt(f)
     }
 }
 
 impl Reading {
+    /// Memory of a reader.
+    pub(super) fn memory(&self) -> TextMemory {
+        TextMemory::new(&self.memory, "CSV reader")
+    }
+
     /// What `file` looks like; `is_short`: but for the kinds of its columns.
     pub(super) async fn look(
         &self,
@@ -157,13 +189,17 @@ impl Reading {
         if let Some(known) = self.looks.0.lock().get(&key) {
             return Ok(Arc::clone(known));
         }
-        let mut found = None;
+        let (mut found, mut memory) = (None, self.memory());
         for bytes in [if is_short { SHORT_BYTES } else { SAMPLE_BYTES }, SAMPLE_BYTES_MAX] {
-            let mut sample = Vec::new();
+            let failed =
+                |why: &dyn fmt::Display| Error::Source(format!("cannot read '{}': {why}", shown(&file.location)));
+            let is_plain = self.compression == CompressionTypeVariant::UNCOMPRESSED;
+            let most = if is_plain { (bytes as u64).min(file.size) as usize } else { bytes } + 1;
+            // Columns are told apart in the sample: it is here with the first record's fields.
+            memory.set(Part::Text, most).map_err(|error| failed(&error))?;
+            let mut sample = Vec::with_capacity(most);
             let mut input = self.open(store, &file.location).await?.take(bytes as u64 + 1);
-            input.read_to_end(&mut sample).map_err(|error| {
-                DataFusionError::from(Error::Source(format!("cannot read '{}': {error}", shown(&file.location))))
-            })?;
+            input.read_to_end(&mut sample).map_err(|error| failed(&error))?;
             if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
                 let file = shown(&file.location);
                 let what = "is UTF-16, which is not supported; convert it to UTF-8, e.g. with iconv";
@@ -245,8 +281,10 @@ impl FileFormat for CsvFormat {
                 columns = look.names.iter().cloned().zip(look.kinds.iter().copied()).collect();
                 continue;
             };
+            let places: HashMap<&str, usize> =
+                look.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
             for (name, kinds) in &mut columns {
-                let Some(index) = look.names.iter().position(|other| other == name) else {
+                let Some(&index) = places.get(name.as_str()) else {
                     return Err(missing(name, &shown(&file.location), Some(&shown(&first.location))).into());
                 };
                 *kinds = kinds.and(look.kinds[index]);

@@ -20,19 +20,35 @@ use datafusion::{
     },
     error::Result,
 };
+use ogee_memory::MemoryError;
 
 use super::{
-    records::{Incomplete, Record},
+    records::{FIELDS_MAX, Incomplete, Record},
     sniff::{Look, is_comment},
     values::{self, Kind, UTC},
 };
-use crate::Error;
+use crate::{
+    Error,
+    text_memory::{Part, TextMemory},
+};
 
 /// Bytes read at a time. The buffer grows if a record is longer.
 const READ_BYTES: usize = 1 << 20;
 
 /// A longer record is none: a quote was not closed.
 const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// Values of a batch, at most, unless that is less than [`BATCH_ROWS_MIN`] rows: each takes 16 bytes before it is known.
+const BATCH_VALUES: usize = 1 << 19;
+
+/// Rows of a batch, at least, however many columns there are: an array takes some hundred bytes, whatever is in it.
+const BATCH_ROWS_MIN: usize = 16;
+
+/// A longer record is reserved for by itself.
+const LONG_RECORD: usize = 1 << 20;
+
+/// A batch ends with the row that brings its texts to so many bytes.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// How a column of the table comes from a file.
 #[derive(Clone, Debug)]
@@ -65,6 +81,7 @@ pub(super) struct Reader<R> {
     /// Number of the line at `begin`.
     line: u64,
     record: Record,
+    memory: TextMemory,
     is_begun: bool,
     is_done: bool,
 }
@@ -79,11 +96,13 @@ pub(super) struct Plan {
     pub(super) batch_rows: usize,
     pub(super) truncated: bool,
     pub(super) comment: Option<u8>,
+    pub(super) memory: TextMemory,
 }
 
 impl<R: Read> Reader<R> {
     pub(super) fn new(input: R, plan: Plan) -> Self {
-        let Plan { name, look, columns, schema, batch_rows, truncated, comment } = plan;
+        let Plan { name, look, columns, schema, batch_rows, truncated, comment, memory } = plan;
+        let batch_rows = batch_rows.min((BATCH_VALUES / columns.len().max(1)).max(BATCH_ROWS_MIN));
         Self {
             input,
             name,
@@ -99,6 +118,7 @@ impl<R: Read> Reader<R> {
             is_last: false,
             line: 1,
             record: Record::default(),
+            memory,
             is_begun: false,
             is_done: false,
         }
@@ -106,6 +126,11 @@ impl<R: Read> Reader<R> {
 
     fn error(&self, line: u64, what: impl std::fmt::Display) -> Error {
         Error::Source(format!("'{}', line {line}: {what}", self.name))
+    }
+
+    /// Of a record that begins in `line`.
+    fn too_long(&self, line: u64, error: &MemoryError) -> Error {
+        self.error(line, format!("no memory for the record that begins here: {error}"))
     }
 
     /// Reads on; whether there was more.
@@ -118,9 +143,14 @@ impl<R: Read> Reader<R> {
             let what = "a record of more than 64 MiB begins here; is a quote not closed?";
             return Err(self.error(self.line, what).into());
         }
-        let wanted = (2 * self.end).max(READ_BYTES);
+        let wanted = (2 * self.end).clamp(READ_BYTES, RECORD_BYTES_MAX);
         if self.buffer.len() < wanted {
+            // While it grows it is there twice.
+            let grown = self.memory.set(Part::Text, self.buffer.len() + wanted);
+            grown.map_err(|error| self.too_long(self.line, &error))?;
+            self.buffer.reserve_exact(wanted - self.buffer.len());
             self.buffer.resize(wanted, 0);
+            self.memory.set(Part::Text, wanted).map_err(Error::from)?;
         }
         let before = self.end;
         while self.end < self.buffer.len() {
@@ -168,6 +198,10 @@ impl<R: Read> Reader<R> {
                     Err(Incomplete::Open) => {
                         return Err(self.error(self.line, "a quote is opened and not closed").into());
                     }
+                    Err(Incomplete::Wide) => {
+                        let what = format!("a record of more than {FIELDS_MAX} values");
+                        return Err(self.error(self.line, what).into());
+                    }
                     Err(Incomplete::AfterQuote) => {
                         let what = "something follows a closing quote; quotes within quotes are written twice";
                         return Err(self.error(self.line, what).into());
@@ -188,15 +222,17 @@ impl<R: Read> Reader<R> {
         if !self.is_begun {
             self.begin()?;
         }
+        // What the last one took is no longer the reader's.
+        self.memory.set(Part::Batch, 0).map_err(Error::from)?;
         let look = Arc::clone(&self.look);
         let width = look.names.len();
         let mut builders: Vec<Builder> =
             self.columns.iter().map(|column| Builder::new(column, self.batch_rows)).collect();
-        let mut rows = 0;
+        let (mut rows, mut taken) = (0, 0);
         // Where the rows are, for those whose values are cast.
         let mut lines = Vec::new();
         let casts = self.columns.iter().any(|column| column.kind.is_none());
-        while rows < self.batch_rows {
+        while rows < self.batch_rows && taken < BATCH_BYTES {
             let Some((begin, line)) = self.record()? else {
                 self.is_done = true;
                 break;
@@ -216,6 +252,12 @@ impl<R: Read> Reader<R> {
                     return Err(self.error(line, what).into());
                 }
             }
+            // A text is there as it was read, and as a part of the batch.
+            if self.record.bytes > LONG_RECORD {
+                let batch = self.memory.set(Part::Batch, taken + self.record.bytes);
+                batch.map_err(|error| self.too_long(line, &error))?;
+            }
+            taken += self.record.bytes;
             for (column, builder) in self.columns.iter().zip(&mut builders) {
                 let field = match column.index < fields {
                     true => self.record.field(bytes, column.index, &look.marks),

@@ -54,7 +54,12 @@ pub(super) enum Incomplete {
     Open,
     /// Something follows a closing quote.
     AfterQuote,
+    /// It has more than [`FIELDS_MAX`] fields.
+    Wide,
 }
+
+/// Fields of a record, at most.
+pub(super) const FIELDS_MAX: usize = 1 << 17;
 
 impl Record {
     /// Number of fields.
@@ -93,6 +98,9 @@ impl Record {
         let more = if is_last { Incomplete::Open } else { Incomplete::More };
         let mut at = 0;
         loop {
+            if self.fields.len() >= FIELDS_MAX {
+                return Err(Incomplete::Wide);
+            }
             let begin = at;
             let spaces = buffer[at..].iter().take_while(|byte| **byte == b' ').count();
             let quoted = at + spaces;
@@ -196,6 +204,13 @@ mod tests {
         assert_eq!(all("\"a \\\"q\\\\\",b\\n\n", &backslash).unwrap(), [["a \"q\\", "b\\n"]]);
         assert_eq!(all("\"a\"b,c", &MARKS), Err(Incomplete::AfterQuote));
         assert_eq!(all("\"a\nb", &MARKS), Err(Incomplete::Open));
+    }
+
+    #[test]
+    fn records_have_so_many_fields_at_most() {
+        let most = ",".repeat(FIELDS_MAX - 1);
+        assert_eq!(Record::default().read(most.as_bytes(), &MARKS, true), Ok(()));
+        assert_eq!(Record::default().read(format!("{most},").as_bytes(), &MARKS, true), Err(Incomplete::Wide));
     }
 
     #[test]

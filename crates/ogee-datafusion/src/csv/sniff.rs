@@ -215,7 +215,11 @@ fn marks(sample: &[u8], is_all: bool, given: &Given) -> Marks {
             let mut header = Record::default();
             let several = |delimiter: &u8| {
                 let marks = plain(*delimiter);
-                header.read(sample, &marks, is_all).is_ok() && header.len() > 1
+                match header.read(sample, &marks, is_all) {
+                    Ok(()) => header.len() > 1,
+                    // Who reads it tells that it has too many.
+                    Err(problem) => problem == Incomplete::Wide,
+                }
             };
             match candidates.iter().copied().find(several) {
                 Some(delimiter) => plain(delimiter),
@@ -237,7 +241,7 @@ fn regular(sample: &[u8], is_all: bool, marks: &Marks, given: &Given) -> Option<
         match record.read(rest, marks, is_all) {
             Ok(()) => {}
             Err(Incomplete::More) => break,
-            Err(Incomplete::Open | Incomplete::AfterQuote) => return None,
+            Err(Incomplete::Open | Incomplete::AfterQuote | Incomplete::Wide) => return None,
         }
         let is_blank = record.is_blank() || is_comment(rest, given.comment);
         let empty_end = record.field(rest, record.len() - 1, marks).is_empty();

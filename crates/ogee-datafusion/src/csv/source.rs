@@ -2,7 +2,7 @@
 //!
 //! Not here: records and values.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use datafusion::{
     common::tree_node::TreeNodeRecursion,
@@ -55,7 +55,10 @@ impl CsvSource {
     fn columns(&self, look: &Look, file: &str) -> Result<Vec<Column>> {
         let schema = self.table_schema.file_schema();
         let found = self.reading.found.read();
-        let by_name = |name: &str| look.names.iter().position(|other| other == name);
+        let places: HashMap<&str, usize> =
+            look.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
+        let by_name = |name: &str| places.get(name).copied();
+        let kinds: HashMap<&str, Kind> = found.iter().flatten().map(|(name, kind)| (name.as_str(), *kind)).collect();
         // A declared table may name the columns otherwise than the file does.
         let by_position = found.is_none()
             && (!look.has_header || !schema.fields().iter().all(|field| by_name(field.name()).is_some()));
@@ -71,8 +74,7 @@ impl CsvSource {
             let field = schema.field(column);
             let index = if by_position { Some(column) } else { by_name(field.name()) };
             let index = index.ok_or_else(|| missing(field.name(), file, None))?;
-            let kind = found.as_ref().and_then(|found| found.iter().find(|(name, _)| name == field.name()));
-            let kind = kind.map_or(Kind::Text, |(_, kind)| *kind);
+            let kind = kinds.get(field.name().as_str()).copied().unwrap_or(Kind::Text);
             Ok(Column {
                 index,
                 name: field.name().clone(),
@@ -170,6 +172,7 @@ impl FileOpener for CsvOpener {
                 batch_rows: source.batch_rows,
                 truncated: source.reading.given.truncated,
                 comment: source.reading.given.comment,
+                memory: source.reading.memory(),
             };
             let mut reader = Reader::new(input, plan);
             let mut failed = false;

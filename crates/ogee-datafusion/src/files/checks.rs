@@ -5,8 +5,10 @@
 
 use std::{
     collections::HashSet,
+    fmt,
     fs::File,
     io::{Read, Seek, SeekFrom},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -18,13 +20,16 @@ use datafusion::{
         ipc,
     },
     catalog::{Session, TableProvider, TableProviderFactory},
-    datasource::physical_plan::parquet::metadata::DFParquetMetadata,
-    error::Result,
+    datasource::physical_plan::parquet::CachedParquetMetaData,
+    error::{DataFusionError, Result},
+    execution::cache::cache_manager::CachedFileMetadataEntry,
     logical_expr::CreateExternalTable,
-    object_store::{ObjectMeta, ObjectStore},
+    object_store::ObjectMeta,
     parquet::{arrow::ARROW_SCHEMA_META_KEY, file::metadata::ParquetMetaData},
 };
 use futures::{StreamExt, TryStreamExt};
+use ogee_memory::BufferManager;
+use ogee_scan::read_footer;
 
 use super::{
     listing::{Found, list},
@@ -45,27 +50,39 @@ const DEPTH_MAX: usize = 64;
 /// that some of several files do not have.
 pub(super) async fn parquet_files(
     state: &dyn Session,
-    store: &Arc<dyn ObjectStore>,
+    memory: &Arc<BufferManager>,
     files: &[ObjectMeta],
 ) -> Result<HashSet<String>> {
     let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-    let hint = state.config_options().execution.parquet.metadata_size_hint;
     let mut missing = HashSet::new();
     let mut common: Option<HashSet<String>> = None;
     let look = |file: ObjectMeta| {
-        let (store, cache) = (Arc::clone(store), Arc::clone(&cache));
+        let (memory, cache) = (Arc::clone(memory), Arc::clone(&cache));
         async move {
-            let metadata = DFParquetMetadata::new(store.as_ref(), &file)
-                .with_metadata_size_hint(hint)
-                .with_file_metadata_cache(Some(cache))
-                .fetch_metadata()
-                .await?;
             let path = format!("/{}", file.location);
+            let known = cache.get(&file.location).filter(|known| known.is_valid_for(&file)).and_then(|known| {
+                let known = known.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
+                Some(Arc::clone(known.parquet_metadata()))
+            });
+            let metadata = match known {
+                Some(known) => known,
+                None => {
+                    let (place, size) = (PathBuf::from(&path), file.size);
+                    let read = move || read_footer(&memory, &place, size);
+                    let metadata = tokio::task::spawn_blocking(read)
+                        .await
+                        .map_err(|error| DataFusionError::External(error.into()))?
+                        .map_err(Error::from)?;
+                    let entry = Arc::new(CachedParquetMetaData::new(Arc::clone(&metadata)));
+                    cache.put(&file.location.clone(), CachedFileMetadataEntry::new(file, entry));
+                    metadata
+                }
+            };
             if let Some((column, kind)) = unknown_in_footer(&metadata) {
                 return Err(refusal(&path, &column, &kind).into());
             }
             distinct(&path, columns_of(&metadata))?;
-            Ok::<_, datafusion::error::DataFusionError>(metadata)
+            Ok::<_, DataFusionError>(metadata)
         }
     };
     let mut footers = futures::stream::iter(files.to_vec()).map(look).buffered(AT_ONCE).boxed();
@@ -261,8 +278,18 @@ fn unknown_integer(int: ipc::Int<'_>) -> Option<String> {
 }
 
 /// Makes tables of `CREATE EXTERNAL TABLE`, after a look at their files.
-#[derive(Debug)]
-pub(crate) struct CheckedTables(pub(crate) Arc<dyn TableProviderFactory>);
+pub(crate) struct CheckedTables {
+    /// Makes the tables.
+    pub(crate) tables: Arc<dyn TableProviderFactory>,
+    /// Where memory for reading footers is reserved.
+    pub(crate) memory: Arc<BufferManager>,
+}
+
+impl fmt::Debug for CheckedTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tables.fmt(f)
+    }
+}
 
 #[async_trait]
 impl TableProviderFactory for CheckedTables {
@@ -292,13 +319,12 @@ impl TableProviderFactory for CheckedTables {
                 .collect();
             match command.file_type.to_lowercase().as_str() {
                 "parquet" => {
-                    let url = datafusion::execution::object_store::ObjectStoreUrl::local_filesystem();
-                    parquet_files(state, &state.runtime_env().object_store(url)?, &files).await?;
+                    parquet_files(state, &self.memory, &files).await?;
                 }
                 "arrow" => arrow_files(&files)?,
                 _ => {}
             }
         }
-        self.0.create(state, command).await
+        self.tables.create(state, command).await
     }
 }

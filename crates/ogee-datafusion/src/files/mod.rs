@@ -5,6 +5,7 @@
 //!
 //! Not here: reading.
 
+mod caught;
 mod checks;
 mod listing;
 mod partitions;
@@ -12,10 +13,12 @@ mod table;
 
 use std::{
     collections::{HashMap, HashSet},
+    fmt,
     sync::{Arc, OnceLock, Weak},
 };
 
 use async_trait::async_trait;
+pub(crate) use caught::CaughtFormats;
 pub(crate) use checks::CheckedTables;
 use datafusion::{
     arrow::datatypes::{DataType, Field, Schema, SchemaRef},
@@ -27,6 +30,7 @@ use datafusion::{
     object_store::ObjectMeta,
 };
 use listing::{Found, list};
+use ogee_memory::BufferManager;
 use parking_lot::RwLock;
 pub(crate) use partitions::NULL_VALUE;
 use partitions::Partitions;
@@ -35,12 +39,23 @@ pub(crate) use table::FileTable;
 use crate::Error;
 
 /// Makes tables of paths.
-#[derive(Debug, Default)]
 pub(crate) struct FileTables {
     session: OnceLock<Weak<RwLock<SessionState>>>,
+    memory: Arc<BufferManager>,
+}
+
+impl fmt::Debug for FileTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileTables")
+    }
 }
 
 impl FileTables {
+    /// A factory that reserves memory for what it reads of files in `memory`.
+    pub(crate) fn new(memory: &Arc<BufferManager>) -> Self {
+        Self { session: OnceLock::new(), memory: Arc::clone(memory) }
+    }
+
     /// Tells the factory which session it serves, once.
     pub(crate) fn serve(&self, session: Weak<RwLock<SessionState>>) {
         self.session.set(session).expect("a factory serves one session");
@@ -77,7 +92,9 @@ impl UrlTableFactory for FileTables {
             Arc::new(Schema::new(vec![Field::new("json", DataType::Utf8View, true)]))
         } else {
             // What DataFusion says of a broken file does not name it.
-            columns(&kind, &state, format.as_ref(), &objects).await.map_err(|error| match Error::from(error) {
+            columns(&kind, &state, &self.memory, format.as_ref(), &objects).await.map_err(|error| match Error::from(
+                error,
+            ) {
                 Error::Source(message) if !message.starts_with("'/") => {
                     Error::Source(format!("cannot read '{url}': {message}"))
                 }
@@ -93,13 +110,14 @@ impl UrlTableFactory for FileTables {
 async fn columns(
     kind: &Kind,
     state: &SessionState,
+    memory: &Arc<BufferManager>,
     format: &dyn FileFormat,
     files: &[ObjectMeta],
 ) -> Result<SchemaRef> {
     let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
     let mut missing = HashSet::new();
     match kind.format {
-        "parquet" => missing = checks::parquet_files(state, &store, files).await?,
+        "parquet" => missing = checks::parquet_files(state, memory, files).await?,
         "arrow" => checks::arrow_files(files)?,
         _ => {}
     }

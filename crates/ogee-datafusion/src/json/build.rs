@@ -2,7 +2,7 @@
 //!
 //! Not here: types of columns (`shape`).
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use datafusion::arrow::{
     array::{
@@ -53,9 +53,29 @@ pub(super) enum Builder {
     },
     Object {
         names: Fields,
+        places: Places,
         fields: Vec<Builder>,
         valid: NullBufferBuilder,
     },
+}
+
+/// Bytes of a value in an array, or of what stands for one elsewhere, at most.
+pub(super) const VALUE_BYTES: usize = 16;
+
+/// Where keys are.
+#[derive(Default)]
+pub(super) struct Places(HashMap<String, usize>);
+
+impl Places {
+    /// Of the keys `names`, in their order.
+    pub(super) fn of<'n>(names: impl Iterator<Item = &'n String>) -> Self {
+        Self(names.enumerate().map(|(place, name)| (name.clone(), place)).collect())
+    }
+
+    /// The place of `key`, which is likely `next`, where `name` is.
+    pub(super) fn find(&self, key: &str, next: usize, name: Option<&String>) -> Option<usize> {
+        if name.is_some_and(|name| name == key) { Some(next) } else { self.0.get(key).copied() }
+    }
 }
 
 /// Why a value has no place in its column.
@@ -98,7 +118,7 @@ impl Builder {
                 }
                 let DataType::Struct(names) = shape.data_type() else { unreachable!("a struct's type") };
                 let fields = keys.fields.iter().map(|(_, shape)| Self::of(shape)).collect();
-                Self::Object { names, fields, valid: NullBufferBuilder::new(0) }
+                Self::object(names, fields)
             }
         }
     }
@@ -113,9 +133,50 @@ impl Builder {
             DataType::List(field) => Self::list(Arc::clone(field), Self::declared(field.data_type())),
             DataType::Struct(names) => {
                 let fields = names.iter().map(|field| Self::declared(field.data_type())).collect();
-                Self::Object { names: names.clone(), fields, valid: NullBufferBuilder::new(0) }
+                Self::object(names.clone(), fields)
             }
             other => Self::Cast(StringViewBuilder::new(), other.clone()),
+        }
+    }
+
+    fn object(names: Fields, fields: Vec<Self>) -> Self {
+        let places = Places::of(names.iter().map(|name| name.name()));
+        Self::Object { names, places, fields, valid: NullBufferBuilder::new(0) }
+    }
+
+    /// Bytes that NULL takes in the arrays, at most.
+    pub(super) fn null_bytes(&self) -> usize {
+        match self {
+            Self::Object { fields, .. } => 1 + fields.iter().map(Self::null_bytes).sum::<usize>(),
+            _ => VALUE_BYTES,
+        }
+    }
+
+    /// Bytes that `item` takes in the arrays, at most, if it has a place in them.
+    pub(super) fn bytes(&self, item: &Item<'_>) -> usize {
+        match (self, &item.value) {
+            (_, Value::Null) => self.null_bytes(),
+            (Self::List { items, .. }, Value::List(values)) => {
+                VALUE_BYTES + values.iter().map(|value| items.bytes(value)).sum::<usize>()
+            }
+            (Self::Map { values, .. }, Value::Object(fields)) => {
+                let entry = |(key, item): &(Cow<'_, str>, Item<'_>)| VALUE_BYTES + key.len() + values.bytes(item);
+                VALUE_BYTES + fields.iter().map(entry).sum::<usize>()
+            }
+            (Self::Object { names, places, fields, .. }, Value::Object(values)) => {
+                let (mut bytes, mut next, mut found) = (1, 0, 0);
+                for (key, item) in values {
+                    let Some(place) = places.find(key, next, names.get(next).map(|name| name.name())) else { continue };
+                    bytes += fields[place].bytes(item);
+                    (next, found) = (place + 1, found + 1);
+                }
+                if found < fields.len() {
+                    bytes += self.null_bytes();
+                }
+                bytes
+            }
+            (Self::Text(_) | Self::Json(_) | Self::Cast(..), _) => VALUE_BYTES + item.text.len(),
+            _ => VALUE_BYTES,
         }
     }
 
@@ -233,9 +294,9 @@ impl Builder {
                 ends.push(end);
                 valid.append_non_null();
             }
-            Self::Object { names, fields, valid } => {
+            Self::Object { names, places, fields, valid } => {
                 let Value::Object(values) = &item.value else { return misfit("an object") };
-                append_fields(names, fields, values)?;
+                append_fields(names, places, fields, values)?;
                 valid.append_non_null();
             }
         }
@@ -272,7 +333,7 @@ impl Builder {
                 let map = MapArray::try_new(Arc::clone(entries), ends, array, valid.finish(), false);
                 Arc::new(map.map_err(|error| error.to_string())?)
             }
-            Self::Object { names, fields, valid } => {
+            Self::Object { names, fields, valid, .. } => {
                 let rows = valid.len();
                 let arrays = fields.iter_mut().map(Self::finish).collect::<Result<Vec<_>, _>>()?;
                 let array = match arrays.is_empty() {
@@ -288,22 +349,27 @@ impl Builder {
 /// Appends the values of an object to the builders of its keys.
 fn append_fields(
     names: &Fields,
+    places: &Places,
     fields: &mut [Builder],
-    values: &[(std::borrow::Cow<'_, str>, Item<'_>)],
+    values: &[(Cow<'_, str>, Item<'_>)],
 ) -> Result<(), Misfit> {
     // Most objects have all keys, in the same order.
     let in_order = values.len() == names.len() && values.iter().zip(names).all(|((key, _), name)| key == name.name());
     if in_order {
         return fields.iter_mut().zip(values).try_for_each(|(field, (_, item))| field.append(item));
     }
-    for (key, _) in values {
-        if names.find(key).is_none() {
+    let mut given = vec![None; fields.len()];
+    let mut next = 0;
+    for (key, item) in values {
+        let Some(place) = places.find(key, next, names.get(next).map(|name| name.name())) else {
             return Err(Misfit::Key(key.clone().into_owned()));
-        }
+        };
+        given[place] = Some(item);
+        next = place + 1;
     }
-    for (field, name) in fields.iter_mut().zip(names) {
-        match values.iter().find(|(key, _)| key == name.name()) {
-            Some((_, item)) => field.append(item)?,
+    for (field, item) in fields.iter_mut().zip(given) {
+        match item {
+            Some(item) => field.append(item)?,
             None => field.append_null(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Not here: reading (`source`).
 
-use std::{collections::HashMap, io::Read, sync::Arc};
+use std::{collections::HashMap, fmt, io::Read, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
@@ -28,6 +28,7 @@ use datafusion::{
     physical_expr::LexRequirement,
     physical_plan::ExecutionPlan,
 };
+use ogee_memory::BufferManager;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
@@ -36,7 +37,7 @@ use super::{
     shape::{Shape, merge},
     source::JsonSource,
 };
-use crate::{Error, csv::compression::decompressed};
+use crate::{Error, csv::compression::decompressed, text_memory::TextMemory};
 
 /// Objects looked at, at least, if there are as many (DuckDB's number).
 const SAMPLE_ROWS: usize = 20_480;
@@ -62,9 +63,33 @@ pub(super) struct Columns {
 }
 
 /// Makes formats of JSON files; one for each session.
-#[derive(Debug, Default)]
 pub(crate) struct JsonFormats {
     shapes: Arc<Shapes>,
+    memory: Arc<BufferManager>,
+}
+
+impl JsonFormats {
+    /// Formats whose readers reserve in `memory`.
+    pub(crate) fn new(memory: &Arc<BufferManager>) -> Self {
+        Self { shapes: Arc::default(), memory: Arc::clone(memory) }
+    }
+
+    fn format(&self, options: JsonOptions) -> JsonFormat {
+        let reading = Reading {
+            compression: options.compression,
+            rows: options.schema_infer_max_rec,
+            found: Arc::default(),
+            shapes: Arc::clone(&self.shapes),
+            memory: Arc::clone(&self.memory),
+        };
+        JsonFormat { writer: JsonWriter::default().with_options(options), reading }
+    }
+}
+
+impl fmt::Debug for JsonFormats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JsonFormats")
+    }
 }
 
 impl FileFormatFactory for JsonFormats {
@@ -72,11 +97,11 @@ impl FileFormatFactory for JsonFormats {
         let mut table_options = state.default_table_options();
         table_options.set_config_format(ConfigFileType::JSON);
         table_options.alter_with_string_hash_map(options)?;
-        Ok(Arc::new(JsonFormat::new(table_options.json, Arc::clone(&self.shapes))))
+        Ok(Arc::new(self.format(table_options.json)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(JsonFormat::new(JsonOptions::default(), Arc::clone(&self.shapes)))
+        Arc::new(self.format(JsonOptions::default()))
     }
 }
 
@@ -101,7 +126,7 @@ struct Key {
 }
 
 /// How the files of a table are read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Reading {
     compression: CompressionTypeVariant,
     /// Objects to look at, if said.
@@ -109,28 +134,27 @@ pub(super) struct Reading {
     /// The columns, if they were found out: otherwise the table was declared.
     pub(super) found: Arc<RwLock<Option<Columns>>>,
     shapes: Arc<Shapes>,
+    memory: Arc<BufferManager>,
 }
 
 /// The format of the files of one table.
-#[derive(Debug)]
 pub(super) struct JsonFormat {
     writer: JsonWriter,
     reading: Reading,
 }
 
-impl JsonFormat {
-    fn new(options: JsonOptions, shapes: Arc<Shapes>) -> Self {
-        let reading = Reading {
-            compression: options.compression,
-            rows: options.schema_infer_max_rec,
-            found: Arc::default(),
-            shapes,
-        };
-        Self { writer: JsonWriter::default().with_options(options), reading }
+impl fmt::Debug for JsonFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.writer.fmt(f)
     }
 }
 
 impl Reading {
+    /// Memory of a reader.
+    pub(super) fn memory(&self) -> TextMemory {
+        TextMemory::new(&self.memory, "JSON reader")
+    }
+
     /// The columns of `file`, by its first `most_bytes`.
     async fn columns(&self, store: &Arc<dyn ObjectStore>, file: &ObjectMeta, most_bytes: u64) -> Result<Arc<Columns>> {
         let key = Key {
@@ -144,14 +168,15 @@ impl Reading {
         if let Some(known) = self.shapes.0.lock().get(&key) {
             return Ok(Arc::clone(known));
         }
-        let mut values = Values::new(self.open(store, &file.location).await?, shown(&file.location));
+        let input = self.open(store, &file.location).await?;
+        let mut values = Values::new(input, shown(&file.location), self.memory());
         let (mut columns, mut whole, mut rows, mut bytes) = (Vec::new(), Shape::Nothing, 0, 0_u64);
         let mut are_objects = true;
         while match self.rows {
             Some(most) => rows < most,
             None => rows < SAMPLE_ROWS && most_bytes == SAMPLE_BYTES || bytes < most_bytes,
         } {
-            let shape = values.next(|item, _, _| {
+            let shape = values.next(|item, _, _, _| {
                 bytes += item.text.len() as u64;
                 let is_object = matches!(item.value, Value::Object(_));
                 Ok((is_object, Shape::of(item)))

@@ -35,6 +35,8 @@ pub(super) enum Failure {
     More,
     /// What is wrong, and how many bytes before the end of the text.
     Wrong(String, usize),
+    /// Its parts take more memory than they may.
+    Large,
 }
 
 type Parsed<T> = Result<T, Failure>;
@@ -42,12 +44,14 @@ type Parsed<T> = Result<T, Failure>;
 struct Parser<'a> {
     text: &'a [u8],
     at: usize,
+    /// Bytes that the parts of the value may still take.
+    left: usize,
 }
 
 /// The value at the front of `text`, and its bytes with the blanks before it. A number at the end of `text` may go on
-/// unless that `is_last`.
-pub(super) fn parse(text: &[u8], is_last: bool) -> Parsed<(Item<'_>, usize)> {
-    let mut parser = Parser { text, at: 0 };
+/// unless that `is_last`. Its parts, which are not in the text, take `most` bytes at most.
+pub(super) fn parse(text: &[u8], is_last: bool, most: usize) -> Parsed<(Item<'_>, usize)> {
+    let mut parser = Parser { text, at: 0, left: most };
     let item = parser.item(0)?;
     let is_open = matches!(item.value, Value::Number(_)) && parser.at == text.len() && !is_last;
     if is_open { Err(Failure::More) } else { Ok((item, parser.at)) }
@@ -56,6 +60,12 @@ pub(super) fn parse(text: &[u8], is_last: bool) -> Parsed<(Item<'_>, usize)> {
 impl<'a> Parser<'a> {
     fn wrong<T>(&self, what: impl Into<String>) -> Parsed<T> {
         Err(Failure::Wrong(what.into(), self.text.len() - self.at.min(self.text.len())))
+    }
+
+    /// Takes memory for a part.
+    fn take(&mut self, bytes: usize) -> Parsed<()> {
+        self.left = self.left.checked_sub(bytes).ok_or(Failure::Large)?;
+        Ok(())
     }
 
     fn peek(&mut self) -> Parsed<u8> {
@@ -122,6 +132,7 @@ impl<'a> Parser<'a> {
             let rest = &self.text[at.min(self.text.len())..];
             let length = memchr::memchr2(b'"', b'\\', rest).ok_or(Failure::More)?;
             if let Some(text) = &mut text {
+                self.take(2 * length)?;
                 text.extend_from_slice(&rest[..length]);
             }
             at += length;
@@ -138,6 +149,11 @@ impl<'a> Parser<'a> {
                 self.at = at + 1;
                 return Ok(text);
             }
+            if text.is_none() {
+                self.take(2 * (at - begin))?;
+            }
+            // What stands for a character.
+            self.take(2 * 4)?;
             let text = text.get_or_insert_with(|| self.text[begin..at].to_vec());
             let escaped = *self.text.get(at + 1).ok_or(Failure::More)?;
             at += 2;
@@ -171,6 +187,8 @@ impl<'a> Parser<'a> {
             return Ok(Value::List(items));
         }
         loop {
+            // A vector that grows is there twice.
+            self.take(2 * size_of::<Item<'_>>())?;
             items.push(self.item(depth + 1)?);
             match self.peek()? {
                 b',' => self.at += 1,
@@ -199,6 +217,7 @@ impl<'a> Parser<'a> {
                 return self.wrong("no colon after a key");
             }
             self.at += 1;
+            self.take(2 * size_of::<(Cow<'_, str>, Item<'_>)>())?;
             let item = self.item(depth + 1)?;
             fields.push((key, item));
             match self.peek()? {
@@ -264,7 +283,7 @@ mod tests {
     #[test]
     fn values_are_as_written() {
         let text = br#" {"a": [1, -2.5e3, 12345678901234567890], "b\u00e9\ud83d\ude00": "x\ny"} {"#;
-        let (item, length) = parse(text, true).unwrap();
+        let (item, length) = parse(text, true, usize::MAX).unwrap();
         assert_eq!(&text[length..], b" {");
         let Value::Object(fields) = item.value else { panic!("an object") };
         assert_eq!(fields[1].0, "bé😀");
@@ -278,13 +297,18 @@ mod tests {
     fn a_text_that_ends_early_is_asked_for_more() {
         let text = br#"{"a": [true, null, "x\u00e9\"", 1.5e-3], "b": {}}"#;
         for end in 0..text.len() {
-            assert!(matches!(parse(&text[..end], false), Err(Failure::More)), "{end}");
+            assert!(matches!(parse(&text[..end], false, usize::MAX), Err(Failure::More)), "{end}");
         }
-        assert!(parse(text, false).is_ok());
+        assert!(parse(text, false, usize::MAX).is_ok());
         for wrong in ["{a: 1}", "[1 2]", "01", "nul1", "{\"a\" 1}", "\"\\x\"", "{\"a\": 1, \"a\": 2}", "'x'", "NaN"] {
-            assert!(matches!(parse(wrong.as_bytes(), true), Err(Failure::Wrong(..))), "{wrong}");
+            assert!(matches!(parse(wrong.as_bytes(), true, usize::MAX), Err(Failure::Wrong(..))), "{wrong}");
         }
+        let wide = format!("[{}1]", "1,".repeat(1000));
+        assert!(matches!(parse(wide.as_bytes(), true, 1000 * size_of::<Item<'_>>()), Err(Failure::Large)));
+        assert!(parse(wide.as_bytes(), true, 4000 * size_of::<Item<'_>>()).is_ok());
+        let escaped = format!("\"{}\\n\"", "x".repeat(1000));
+        assert!(matches!(parse(escaped.as_bytes(), true, 1000), Err(Failure::Large)));
         let deep = "[".repeat(100_000);
-        assert!(matches!(parse(deep.as_bytes(), true), Err(Failure::Wrong(..))));
+        assert!(matches!(parse(deep.as_bytes(), true, usize::MAX), Err(Failure::Wrong(..))));
     }
 }

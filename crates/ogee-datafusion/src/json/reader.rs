@@ -14,18 +14,28 @@ use datafusion::{
     },
     error::Result,
 };
+use ogee_memory::MemoryError;
 
 use super::{
-    build::{Builder, Misfit},
+    build::{Builder, Misfit, Places, VALUE_BYTES},
     parse::{Failure, Item, Value, parse},
 };
-use crate::Error;
+use crate::{
+    Error,
+    text_memory::{Part, TextMemory},
+};
 
 /// Bytes read at a time. The buffer grows if a value is longer.
 const READ_BYTES: usize = 1 << 20;
 
 /// A longer value is refused.
 const VALUE_BYTES_MAX: usize = 256 << 20;
+
+/// A batch ends with the value that brings it to so many bytes.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Bytes that the parts of a value may take before more are asked for.
+const PARTS_BYTES: usize = 1 << 20;
 
 /// The column of files whose values are no objects, or objects without keys.
 pub(super) const WHOLE: &str = "json";
@@ -43,10 +53,13 @@ pub(super) struct Values<R> {
     in_array: bool,
     is_begun: bool,
     is_done: bool,
+    memory: TextMemory,
+    /// Bytes that the parts of a value may take.
+    parts: usize,
 }
 
 impl<R: Read> Values<R> {
-    pub(super) fn new(input: R, name: String) -> Self {
+    pub(super) fn new(input: R, name: String, memory: TextMemory) -> Self {
         let (begin, end, is_last, line) = (0, 0, false, 1);
         Self {
             input,
@@ -59,11 +72,18 @@ impl<R: Read> Values<R> {
             in_array: false,
             is_begun: false,
             is_done: false,
+            memory,
+            parts: PARTS_BYTES,
         }
     }
 
     fn error(&self, line: u64, what: impl std::fmt::Display) -> Error {
         Error::Source(format!("'{}', line {line}: {what}", self.name))
+    }
+
+    /// Of the value that begins here.
+    fn too_long(&self, error: &MemoryError) -> Error {
+        self.error(self.line, format!("no memory for the value that begins here: {error}"))
     }
 
     fn fill(&mut self) -> Result<()> {
@@ -74,9 +94,14 @@ impl<R: Read> Values<R> {
         if self.end >= VALUE_BYTES_MAX {
             return Err(self.error(self.line, "a value of more than 256 MiB begins here").into());
         }
-        let wanted = (2 * self.end).max(READ_BYTES);
+        let wanted = (2 * self.end).clamp(READ_BYTES, VALUE_BYTES_MAX);
         if self.buffer.len() < wanted {
+            // While it grows it is there twice.
+            let grown = self.memory.set(Part::Text, self.buffer.len() + wanted);
+            grown.map_err(|error| self.too_long(&error))?;
+            self.buffer.reserve_exact(wanted - self.buffer.len());
             self.buffer.resize(wanted, 0);
+            self.memory.set(Part::Text, wanted).map_err(Error::from)?;
         }
         while self.end < self.buffer.len() {
             match self.input.read(&mut self.buffer[self.end..]) {
@@ -144,8 +169,16 @@ impl<R: Read> Values<R> {
         }
     }
 
-    /// Gives the next value to `take`, with its line, if there is one.
-    pub(super) fn next<T>(&mut self, take: impl FnOnce(&Item<'_>, u64, &str) -> Result<T>) -> Result<Option<T>> {
+    /// What the batch that is built takes.
+    fn set_batch(&mut self, bytes: usize) -> Result<()> {
+        Ok(self.memory.set(Part::Batch, bytes).map_err(Error::from)?)
+    }
+
+    /// Gives the next value to `take`, with its line and what it may take memory of, if there is one.
+    pub(super) fn next<T>(
+        &mut self,
+        take: impl FnOnce(&Item<'_>, u64, &str, &mut TextMemory) -> Result<T>,
+    ) -> Result<Option<T>> {
         self.is_done = self.is_done || !self.advance()?;
         if self.is_done {
             return Ok(None);
@@ -153,9 +186,9 @@ impl<R: Read> Values<R> {
         loop {
             self.peek()?;
             let rest = &self.buffer[self.begin..self.end];
-            match parse(rest, self.is_last) {
+            match parse(rest, self.is_last, self.parts) {
                 Ok((item, bytes)) => {
-                    let taken = take(&item, self.line, &self.name)?;
+                    let taken = take(&item, self.line, &self.name, &mut self.memory)?;
                     let lines = memchr::memchr_iter(b'\n', &rest[..bytes]).count() as u64;
                     self.begin += bytes;
                     self.line += lines;
@@ -165,6 +198,11 @@ impl<R: Read> Values<R> {
                     return Err(self.error(self.line, "the file ends within a value that begins here").into());
                 }
                 Err(Failure::More) => self.fill()?,
+                Err(Failure::Large) => {
+                    let parts = 2 * self.parts;
+                    self.memory.set(Part::Record, parts).map_err(|error| self.too_long(&error))?;
+                    self.parts = parts;
+                }
                 Err(Failure::Wrong(what, left)) => {
                     let before = &rest[..rest.len() - left];
                     let line = self.line + memchr::memchr_iter(b'\n', before).count() as u64;
@@ -187,6 +225,8 @@ pub(super) struct Reader<R> {
     pub(super) values: Values<R>,
     /// All columns of the table's files, in the table's order.
     pub(super) columns: Vec<Column>,
+    /// Where they are.
+    pub(super) places: Places,
     /// Keys that are no column are passed over: the table was declared without them.
     pub(super) is_declared: bool,
     /// The values are the column.
@@ -198,14 +238,23 @@ pub(super) struct Reader<R> {
 impl<R: Read> Reader<R> {
     /// The next batch.
     pub(super) fn batch(&mut self) -> Result<Option<RecordBatch>> {
-        let mut rows = 0;
-        let (columns, is_declared, is_whole) = (&mut self.columns, self.is_declared, self.is_whole);
-        let mut seen = vec![false; columns.len()];
-        while rows < self.batch_rows {
-            let next = self.values.next(|item, line, file| {
-                append(columns, item, is_declared, is_whole, &mut seen).map_err(|(column, misfit)| {
-                    Error::Source(format!("'{file}', line {line}: {}", told(&column, misfit))).into()
-                })
+        // What the last one took is no longer the reader's.
+        self.values.set_batch(0)?;
+        let (mut rows, mut bytes) = (0, 0);
+        let Self { values, columns, places, is_declared, is_whole, batch_rows, .. } = self;
+        let mut row = Row { columns, places, is_declared: *is_declared, is_whole: *is_whole, given: Vec::new() };
+        while rows < *batch_rows && bytes < BATCH_BYTES {
+            let next = values.next(|item, line, file, memory| {
+                let told = |(column, misfit): (String, Misfit)| {
+                    Error::Source(format!("'{file}', line {line}: {}", told(&column, misfit)))
+                };
+                bytes += row.bytes(item);
+                if bytes > BATCH_BYTES {
+                    let why =
+                        |error| Error::Source(format!("'{file}', line {line}: no memory for this value: {error}"));
+                    memory.set(Part::Batch, bytes).map_err(why)?;
+                }
+                Ok(row.append(item).map_err(told)?)
             })?;
             if next.is_none() {
                 break;
@@ -226,42 +275,64 @@ impl<R: Read> Reader<R> {
     }
 }
 
-fn append(
-    columns: &mut [Column],
-    item: &Item<'_>,
+/// The columns, where a value goes.
+struct Row<'r> {
+    columns: &'r mut [Column],
+    places: &'r Places,
     is_declared: bool,
     is_whole: bool,
-    seen: &mut [bool],
-) -> Result<(), (String, Misfit)> {
-    if is_whole {
-        let column = &mut columns[0];
-        let Some(builder) = &mut column.builder else { return Ok(()) };
-        return builder.append(item).map_err(|misfit| (column.name.clone(), misfit));
-    }
-    let Value::Object(fields) = &item.value else {
-        let text = String::from_utf8_lossy(item.text).into_owned();
-        return Err((String::new(), Misfit::Value("an object".to_owned(), text)));
-    };
-    seen.fill(false);
-    for (number, (key, item)) in fields.iter().enumerate() {
-        let place = match columns.get(number) {
-            Some(column) if column.name == *key => Some(number),
-            _ => columns.iter().position(|column| column.name == *key),
-        };
-        let Some(place) = place else {
-            if is_declared {
-                continue;
-            }
-            return Err((String::new(), Misfit::Key(key.clone().into_owned())));
-        };
-        seen[place] = true;
-        if let Some(builder) = &mut columns[place].builder {
-            builder.append(item).map_err(|misfit| (columns[place].name.clone(), misfit))?;
+    /// Which of them the value has.
+    given: Vec<bool>,
+}
+
+impl Row<'_> {
+    /// Bytes that `item` takes in the arrays, at most.
+    fn bytes(&self, item: &Item<'_>) -> usize {
+        if self.is_whole {
+            return self.columns[0].builder.as_ref().map_or(0, |builder| builder.bytes(item));
         }
+        let Value::Object(fields) = &item.value else { return 0 };
+        let (mut bytes, mut next) = (VALUE_BYTES * self.columns.len().saturating_sub(fields.len()), 0);
+        for (key, item) in fields {
+            let name = self.columns.get(next).map(|column| &column.name);
+            let Some(place) = self.places.find(key, next, name) else { continue };
+            bytes += self.columns[place].builder.as_ref().map_or(0, |builder| builder.bytes(item));
+            next = place + 1;
+        }
+        bytes
     }
-    let unseen = columns.iter_mut().zip(seen).filter(|(_, seen)| !**seen);
-    unseen.filter_map(|(column, _)| column.builder.as_mut()).for_each(Builder::append_null);
-    Ok(())
+
+    fn append(&mut self, item: &Item<'_>) -> Result<(), (String, Misfit)> {
+        let columns = &mut *self.columns;
+        if self.is_whole {
+            let column = &mut columns[0];
+            let Some(builder) = &mut column.builder else { return Ok(()) };
+            return builder.append(item).map_err(|misfit| (column.name.clone(), misfit));
+        }
+        let Value::Object(fields) = &item.value else {
+            let text = String::from_utf8_lossy(item.text).into_owned();
+            return Err((String::new(), Misfit::Value("an object".to_owned(), text)));
+        };
+        self.given.clear();
+        self.given.resize(columns.len(), false);
+        let mut next = 0;
+        for (key, item) in fields {
+            let Some(place) = self.places.find(key, next, columns.get(next).map(|column| &column.name)) else {
+                if self.is_declared {
+                    continue;
+                }
+                return Err((String::new(), Misfit::Key(key.clone().into_owned())));
+            };
+            self.given[place] = true;
+            next = place + 1;
+            if let Some(builder) = &mut columns[place].builder {
+                builder.append(item).map_err(|misfit| (columns[place].name.clone(), misfit))?;
+            }
+        }
+        let others = columns.iter_mut().zip(&self.given).filter(|(_, given)| !**given);
+        others.filter_map(|(column, _)| column.builder.as_mut()).for_each(Builder::append_null);
+        Ok(())
+    }
 }
 
 /// Why a value cannot be read, and what to do.

@@ -5,6 +5,8 @@
 //!
 //! Not here: reading values as what they are.
 
+use std::collections::HashMap;
+
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 
 use super::parse::{Item, Value};
@@ -35,6 +37,9 @@ pub(super) struct Keys {
     /// Number of keys in all of them.
     keys: usize,
 }
+
+/// So many keys are looked through one by one.
+const FEW_KEYS: usize = 16;
 
 /// Objects with as many keys may be maps, as DuckDB has it.
 const MAP_KEYS_MIN: usize = 200;
@@ -137,18 +142,33 @@ fn field(name: &str, shape: &Shape) -> FieldRef {
 
 /// Adds `others` to `fields`, by name.
 pub(super) fn merge(fields: &mut Vec<(String, Shape)>, others: Vec<(String, Shape)>) {
-    for (number, (key, shape)) in others.into_iter().enumerate() {
-        // Most objects have the same keys in the same order.
-        let place = match fields.get(number) {
-            Some((other, _)) if *other == key => Some(number),
-            _ => fields.iter().position(|(other, _)| *other == key),
+    // Most objects have the same keys in the same order, but for a few that some do not have.
+    let mut next = 0;
+    let mut places: Option<HashMap<String, usize>> = None;
+    for (key, shape) in others {
+        let place = match fields.get(next) {
+            Some((other, _)) if *other == key => Some(next),
+            _ if fields.iter().skip(next).take(FEW_KEYS).any(|(other, _)| *other == key) => {
+                fields.iter().skip(next).position(|(other, _)| *other == key).map(|ahead| next + ahead)
+            }
+            _ if fields.len() <= FEW_KEYS => fields.iter().position(|(other, _)| *other == key),
+            _ => {
+                let places = places.get_or_insert_with(|| {
+                    fields.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect()
+                });
+                places.get(&key).copied()
+            }
         };
         match place {
             Some(place) => {
                 let known = std::mem::replace(&mut fields[place].1, Shape::Nothing);
                 fields[place].1 = known.and(shape);
+                next = place + 1;
             }
-            None => fields.push((key, shape)),
+            None => {
+                // Each key is in `others` once, so that this one is not asked for again.
+                fields.push((key, shape));
+            }
         }
     }
 }
@@ -160,7 +180,7 @@ mod tests {
     use super::{super::parse::parse, *};
 
     fn of(values: &[&str]) -> DataType {
-        let shape = |text: &&str| Shape::of(&parse(text.as_bytes(), true).unwrap().0);
+        let shape = |text: &&str| Shape::of(&parse(text.as_bytes(), true, usize::MAX).unwrap().0);
         values.iter().map(shape).fold(Shape::Nothing, Shape::and).data_type()
     }
 

@@ -2,7 +2,11 @@
 //!
 //! Not here: values and arrays.
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use datafusion::{
     common::tree_node::TreeNodeRecursion,
@@ -20,9 +24,10 @@ use datafusion::{
 use futures::StreamExt;
 
 use super::{
-    build::Builder,
+    build::{Builder, Places},
     format::{Reading, shown},
     reader::{Column, Reader, Values},
+    shape::Shape,
 };
 
 /// Rows of a batch unless told otherwise.
@@ -53,28 +58,29 @@ impl JsonSource {
     fn columns(&self) -> (Vec<Column>, bool, bool) {
         let schema = self.table_schema.file_schema();
         let found = self.reading.found.read();
-        let shape =
-            |name: &str| found.as_ref()?.columns.iter().find(|(other, _)| other == name).map(|(_, shape)| shape);
+        let shapes: HashMap<&str, &Shape> =
+            found.iter().flat_map(|found| &found.columns).map(|(name, shape)| (name.as_str(), shape)).collect();
         let builder = |index: usize| {
             let field = schema.field(index);
-            match shape(field.name()).filter(|shape| shape.data_type() == *field.data_type()) {
+            match shapes.get(field.name().as_str()).filter(|shape| shape.data_type() == *field.data_type()) {
                 Some(shape) => Builder::of(shape),
                 None => Builder::declared(field.data_type()),
             }
         };
-        let is_read = |index: usize| self.projection.file_indices.contains(&index);
+        let read: HashSet<usize> = self.projection.file_indices.iter().copied().collect();
         let mut columns: Vec<Column> = schema
             .fields()
             .iter()
             .enumerate()
             .map(|(index, field)| Column {
                 name: field.name().clone(),
-                builder: is_read(index).then(|| builder(index)),
+                builder: read.contains(&index).then(|| builder(index)),
             })
             .collect();
         // A column that a directory names has another's value; the file's is passed over.
         if let Some(found) = found.as_ref() {
-            let others = found.columns.iter().filter(|(name, _)| schema.fields().find(name).is_none());
+            let own: HashSet<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            let others = found.columns.iter().filter(|(name, _)| !own.contains(name.as_str()));
             columns.extend(others.map(|(name, _)| Column { name: name.clone(), builder: None }));
         }
         let is_whole = found.as_ref().is_some_and(|found| found.is_whole);
@@ -157,7 +163,8 @@ impl FileOpener for JsonOpener {
             let (columns, is_declared, is_whole) = source.columns();
             let schema = source.table_schema.file_schema().project(&source.projection.file_indices)?;
             let mut reader = Reader {
-                values: Values::new(input, shown(location)),
+                values: Values::new(input, shown(location), source.reading.memory()),
+                places: Places::of(columns.iter().map(|column| &column.name)),
                 columns,
                 is_declared,
                 is_whole,

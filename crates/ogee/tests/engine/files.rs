@@ -2,12 +2,15 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use crate::common::{batch, column, connect, query, query_sorted, try_query, write_parquet};
+use crate::{
+    common::{batch, column, connect, open, query, query_sorted, try_query, write_parquet},
+    differential::Random,
+};
 use datafusion::arrow::{
     array::{Int64Array, RecordBatch},
     datatypes::{DataType, Field, Schema},
 };
-use ogee::Connection;
+use ogee::{Config, Connection};
 
 struct Files {
     connection: Connection,
@@ -387,4 +390,197 @@ fn copy_writes_dates_as_dates() {
             "{extension}"
         );
     }
+}
+
+/// A statement about damaged files: rows or an error, but no bug.
+fn no_bug(files: &Files, sql: &str) {
+    let sql = files.sql(sql);
+    if let Err(error) = try_query(&files.connection, &sql) {
+        assert_ne!(error.code(), "OGEE_Q008", "{error}");
+        assert!(!error.message().is_empty());
+    }
+}
+
+/// `bytes` with a few of them changed, from `first` on.
+fn damaged(bytes: &[u8], first: usize, random: &mut Random) -> Vec<u8> {
+    let mut damaged = bytes.to_vec();
+    for _ in 0..=random.below(3) {
+        let at = first + random.below((damaged.len() - first) as u64) as usize;
+        match random.below(4) {
+            0 => damaged[at] = *random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+            1 => damaged[at] ^= 1 << random.below(8),
+            2 => damaged[at] = random.below(256) as u8,
+            _ => {
+                let end = damaged.len().min(at + 4);
+                damaged[at..end].fill(0xff);
+            }
+        }
+    }
+    damaged
+}
+
+const ODD_ROWS: &str = "SELECT i, 'text number ' || i AS s, [i, NULL, i] AS l, {'a': i, 'b': 'x' || i} AS r, i::DECIMAL(9, 2) AS d, \
+                        arrow_cast('v' || i % 3, 'Dictionary(Int32, Utf8)') AS k, i % 2 = 0 AS b, DATE '2024-01-01' + i::INT AS t FROM range(100) AS t(i)";
+
+#[test]
+fn damaged_arrow_files_are_errors() {
+    let files = Files::new();
+    files.query(&format!("COPY ({ODD_ROWS}) TO '$/whole.arrow'"));
+    let whole = fs::read(files.directory.path().join("whole.arrow")).unwrap();
+    assert_eq!(
+        files.query("SELECT count(*), sum(i), max(s), sum(r.a), max(k) FROM '$/whole.arrow'"),
+        ["100|4950|text number 99|4950|v2"]
+    );
+    for end in (1..whole.len()).step_by(97) {
+        files.write("cut.arrow", &whole[..end]);
+        let error = files.error("SELECT * FROM '$/cut.arrow'");
+        assert!(error.contains("cut.arrow"), "{error}");
+    }
+    let mut random = Random::new(1);
+    for round in 0..300 {
+        // Half of them in the footer.
+        let first = if round % 2 == 0 { 8 } else { whole.len() - 400 };
+        files.write("damaged.arrow", damaged(&whole, first, &mut random));
+        no_bug(&files, "SELECT * FROM '$/damaged.arrow'");
+    }
+}
+
+#[test]
+fn arrow_files_and_streams_of_all_compressions_are_read() {
+    use datafusion::arrow::{
+        array::{DictionaryArray, StringArray, StringViewArray},
+        datatypes::Int32Type,
+        ipc::{
+            CompressionType, MetadataVersion,
+            writer::{FileWriter, IpcWriteOptions, StreamWriter},
+        },
+    };
+
+    let files = Files::new();
+    let batch = |first: i64| {
+        let numbers = Int64Array::from_iter((first..first + 20_000).map(|i| (i % 7 != 0).then_some(i)));
+        let texts: StringArray = (first..first + 20_000).map(|i| Some(format!("text number {}", i % 100))).collect();
+        let views: StringViewArray =
+            (first..first + 20_000).map(|i| Some(format!("a longer text number {i}"))).collect();
+        let codes: DictionaryArray<Int32Type> =
+            (first..first + 20_000).map(|i| ["one", "two", "three"][i as usize % 3]).collect();
+        RecordBatch::try_from_iter([
+            ("i", column(numbers)),
+            ("s", column(texts)),
+            ("v", column(views)),
+            ("k", column(codes)),
+        ])
+        .unwrap()
+    };
+    let batches = [batch(0), batch(20_000)];
+    for compression in [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)] {
+        let options =
+            IpcWriteOptions::try_new(8, false, MetadataVersion::V5).unwrap().try_with_compression(compression).unwrap();
+        let path = |name: &str| fs::File::create(files.directory.path().join(name)).unwrap();
+        let mut file =
+            FileWriter::try_new_with_options(path("a.arrow"), &batches[0].schema(), options.clone()).unwrap();
+        // A file has one dictionary of a column, a stream may have others later.
+        file.write(&batches[0]).unwrap();
+        file.finish().unwrap();
+        let mut stream = StreamWriter::try_new_with_options(path("b.arrow"), &batches[0].schema(), options).unwrap();
+        batches.iter().for_each(|batch| stream.write(batch).unwrap());
+        stream.finish().unwrap();
+        let of = "count(*), sum(i), max(s), max(v), count(DISTINCT k), max(k) FROM";
+        assert_eq!(
+            files.query(&format!("SELECT {of} '$/a.arrow'")),
+            ["20000|171411429|text number 99|a longer text number 9999|3|two"],
+            "{compression:?}"
+        );
+        assert_eq!(
+            files.query(&format!("SELECT {of} '$/b.arrow'")),
+            ["40000|685685715|text number 99|a longer text number 9999|3|two"],
+            "{compression:?}"
+        );
+        assert_eq!(files.query("SELECT count(*) FROM '$/b.arrow'"), ["40000"]);
+        assert_eq!(files.query("SELECT k, i FROM '$/b.arrow' WHERE i = 39999"), ["one|39999"]);
+    }
+}
+
+#[test]
+fn damaged_footers_of_parquet_files_are_errors() {
+    let files = Files::new();
+    files.query(&format!("COPY ({ODD_ROWS}) TO '$/whole.parquet'"));
+    let whole = fs::read(files.directory.path().join("whole.parquet")).unwrap();
+    let tail = whole.len() - 8;
+    let footer = tail - u32::from_le_bytes(whole[tail..tail + 4].try_into().unwrap()) as usize;
+    let mut random = Random::new(2);
+    for _ in 0..300 {
+        files.write("damaged.parquet", damaged(&whole, footer, &mut random));
+        no_bug(&files, "SELECT * FROM '$/damaged.parquet'");
+    }
+    // Those that CREATE EXTERNAL TABLE reads.
+    for length in [0xffff_ffff_u32, 0x7fff_ffff, tail as u32 + 1] {
+        let mut long = whole.clone();
+        long[tail..tail + 4].copy_from_slice(&length.to_le_bytes());
+        files.write("long.parquet", long);
+        let error = files.error("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '$/long.parquet'");
+        assert!(error.contains("long.parquet") && error.contains("longer than the file"), "{error}");
+    }
+}
+
+#[test]
+fn long_lines_are_read_within_the_limit_or_refused() {
+    let files = Files {
+        connection: open(Config::default().threads(2).memory_limit(96 << 20).counts_process(false)).connect(),
+        directory: tempfile::tempdir().unwrap(),
+    };
+    // A record of 70 MB, and a value of 40 MB whose buffer would be 64 MB and is there twice while it grows.
+    files.write("long.csv", format!("a,b\n1,{}\n", "x".repeat(70_000_000)));
+    let error = files.error("SELECT a, length(b) FROM '$/long.csv'");
+    assert!(error.contains("long.csv', line 2") && error.contains("64 MiB"), "{error}");
+    files.write("long.ndjson", format!("{{\"a\": 1}}\n{{\"a\": 2, \"b\": \"{}\"}}\n", "x".repeat(40_000_000)));
+    let error = files.error("SELECT a, length(b) FROM '$/long.ndjson'");
+    assert!(error.contains("long.ndjson', line 2") && error.contains("no memory for th"), "{error}");
+    // 8 MB whose parts take 60 times as much.
+    files.write("parts.ndjson", format!("{{\"a\": [{}1]}}\n", "1,".repeat(4_000_000)));
+    let error = files.error("SELECT length(a) FROM '$/parts.ndjson'");
+    assert!(error.contains("parts.ndjson', line 1") && error.contains("no memory for th"), "{error}");
+    // Shorter ones are read, and so is what comes behind.
+    files.write("short.csv", format!("a,b\n1,{}\n2,y\n", "x".repeat(5_000_000)));
+    assert_eq!(files.query("SELECT a, length(b) FROM '$/short.csv'"), ["1|5000000", "2|1"]);
+    files.write("short.ndjson", format!("{{\"a\": [{}1]}}\n{{\"a\": [2]}}\n", "1,".repeat(100_000)));
+    assert_eq!(files.query("SELECT length(a) FROM '$/short.ndjson'"), ["100001", "1"]);
+}
+
+#[test]
+fn wide_files_are_read() {
+    let files = Files::new();
+    let columns = 600;
+    let line = |row: usize| (0..columns).map(|c| (row * c).to_string()).collect::<Vec<_>>().join(",");
+    let header = (0..columns).map(|c| format!("c{c}")).collect::<Vec<_>>().join(",");
+    let rows = (0..2000).map(line).collect::<Vec<_>>().join("\n");
+    files.write("wide.csv", format!("{header}\n{rows}\n"));
+    assert_eq!(
+        files.query("SELECT count(*), sum(c0), sum(c1), sum(c599) FROM '$/wide.csv'"),
+        ["2000|0|1999000|1197401000"]
+    );
+    files.write("many.csv", format!("{}\n", ",".repeat(200_000)));
+    let error = files.error("SELECT * FROM '$/many.csv'");
+    assert!(error.contains("many.csv") && error.contains("131072 values"), "{error}");
+    // Keys in another order, and objects that do not have all of them.
+    let object = |keys: &mut dyn Iterator<Item = usize>| {
+        format!("{{{}}}\n", keys.map(|key| format!("\"k{key}\": {key}")).collect::<Vec<_>>().join(", "))
+    };
+    let mut text = object(&mut (0..columns));
+    text += &object(&mut (0..columns).rev());
+    text += &object(&mut (0..columns).filter(|key| key % 3 != 0));
+    text += &object(&mut (columns - 2..columns + 2));
+    files.write("wide.ndjson", &text);
+    assert_eq!(
+        files.query("SELECT count(*), sum(k0), sum(k3), sum(k4), sum(k599), sum(k601) FROM '$/wide.ndjson'"),
+        ["4|0|6|12|2396|601"]
+    );
+    // The same within a struct.
+    let nested: String = text.lines().map(|object| format!("{{\"s\": {object}}}\n")).collect();
+    files.write("nested.ndjson", nested);
+    assert_eq!(
+        files
+            .query("SELECT count(*), sum(s.k0), sum(s.k3), sum(s.k4), sum(s.k599), sum(s.k601) FROM '$/nested.ndjson'"),
+        ["4|0|6|12|2396|601"]
+    );
 }

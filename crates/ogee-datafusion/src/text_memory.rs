@@ -1,0 +1,91 @@
+//! Memory that readers of text take for long records, and for many columns.
+//!
+//! A reader of short records and a few columns takes a few MiB, which are part of what the limit leaves to the process. What goes beyond is
+//! reserved before it is taken, or the record is refused by name.
+//!
+//! Not here: batches that wait, which the engine reserves for.
+
+use std::sync::Arc;
+
+use ogee_memory::{BufferManager, MemoryError, Reservation};
+
+/// Bytes that a reader takes without asking.
+const FREE: usize = 4 << 20;
+
+/// Reservations grow in steps.
+const STEP: usize = 1 << 20;
+
+/// What a reader takes memory for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// The text, as it is read.
+    Text,
+    /// A record that is taken apart.
+    Record,
+    /// The arrays of a batch.
+    Batch,
+}
+
+const PARTS: usize = 3;
+
+/// What one reader takes.
+pub(crate) struct TextMemory {
+    memory: Arc<BufferManager>,
+    consumer: &'static str,
+    parts: [usize; PARTS],
+    held: Option<Reservation>,
+}
+
+impl TextMemory {
+    /// Of a reader that takes nothing yet, and that errors call `consumer`.
+    pub(crate) fn new(memory: &Arc<BufferManager>, consumer: &'static str) -> Self {
+        Self { memory: Arc::clone(memory), consumer, parts: [0; PARTS], held: None }
+    }
+
+    /// Reserves for `bytes` of `part`, in place of what it had.
+    ///
+    /// # Errors
+    /// When more is not to be had; it is as before then.
+    pub(crate) fn set(&mut self, part: Part, bytes: usize) -> Result<(), MemoryError> {
+        let before = std::mem::replace(&mut self.parts[part as usize], bytes);
+        let wanted = self.parts.iter().fold(0, |sum: usize, part| sum.saturating_add(*part)).saturating_sub(FREE);
+        let wanted = wanted.checked_next_multiple_of(STEP).unwrap_or(wanted);
+        let result = match &mut self.held {
+            None if wanted == 0 => return Ok(()),
+            Some(held) if held.bytes() == wanted => return Ok(()),
+            Some(held) => held.resize(wanted),
+            None => self.memory.reserve(self.consumer, wanted).map(|held| self.held = Some(held)),
+        };
+        if result.is_err() {
+            self.parts[part as usize] = before;
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use ogee_memory::MemoryConfig;
+
+    use super::*;
+
+    #[test]
+    fn what_goes_beyond_a_few_megabytes_is_reserved() {
+        let memory =
+            BufferManager::new(MemoryConfig { limit: 64 << 20, counts_process: false, ..MemoryConfig::default() })
+                .unwrap();
+        let mut text = TextMemory::new(&memory, "a reader");
+        let used = memory.stats().reserved;
+        text.set(Part::Text, FREE).unwrap();
+        assert_eq!(memory.stats().reserved, used);
+        text.set(Part::Record, 1).unwrap();
+        assert_eq!(memory.stats().reserved, used + STEP);
+        assert!(text.set(Part::Batch, 1 << 30).is_err());
+        assert!(text.set(Part::Batch, usize::MAX).is_err());
+        assert_eq!(memory.stats().reserved, used + STEP);
+        text.set(Part::Text, 0).unwrap();
+        assert_eq!(memory.stats().reserved, used);
+    }
+}
