@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 /// How long SIGTERM waits for the statement to stop.
@@ -39,6 +39,8 @@ impl Interrupts {
     /// Starts to listen for signals. Errors when the system refuses handlers.
     pub fn install() -> std::io::Result<Self> {
         let interrupts = Self::default();
+        // A write beyond the largest size of a file (`ulimit -f`) would end the process. With a handler it is an error.
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let listener = interrupts.clone();
         thread::Builder::new().name("ogee-signals".to_owned()).spawn(move || {

@@ -430,3 +430,49 @@ fn data_for_the_demonstration_is_lineitem() {
     assert_eq!(stdout(&output).lines().nth(1), Some("6005,1500,152398.00"));
     assert!(!Path::new(&place.path("data").join("lineitem-1.part")).exists());
 }
+
+impl Place {
+    /// Runs the shell with what `limit`, a command of POSIX shells, leaves it.
+    fn limited(&self, limit: &str, arguments: &[&str]) -> Output {
+        let shell = self.command(arguments);
+        let mut command = Command::new("sh");
+        command.current_dir(self.directory.path()).args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]);
+        command.arg(shell.get_program()).args(shell.get_args()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        self.assert_nothing_left();
+        output
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn little_address_space_is_an_error() {
+    let place = Place::new();
+    let sql = "SELECT count(*), sum(i) FROM range(1000000) AS t(i)";
+    for kib in [600_000, 800_000, 1_200_000, 1_600_000, 2_000_000, 4_000_000] {
+        for limit in [&["--memory-limit", "64MB"][..], &[]] {
+            let output = place.limited(&format!("ulimit -v {kib}"), &[limit, &["-c", sql]].concat());
+            // 2 is the code of a handle that cannot be opened.
+            let is_refused = output.status.code() == Some(2) && stderr(&output).contains("(ulimit -v");
+            assert!(output.status.success() || is_refused && kib < 4_000_000, "{kib} KiB, {limit:?}: {output:?}");
+        }
+    }
+    let more = place.limited("ulimit -v 4000000", &["--memory-limit", "64MB", "-c", "SET memory_limit = '16GB'"]);
+    assert_query_error(&more, &["OGEE_M009", "14.9 GiB", "Raise that limit"]);
+}
+
+#[test]
+fn a_largest_size_of_files_is_an_error() {
+    let place = Place::new();
+    place.parquet("rows.parquet", 800_000);
+    // Blocks of 512 bytes, or of 1024.
+    let limit = "ulimit -f 4000";
+    let copy = place.limited(limit, &["-c", "COPY (SELECT * FROM 'rows.parquet') TO 'rows.csv'"]);
+    assert_query_error(&copy, &["File too large"]);
+    assert!(!place.path("rows.csv").exists());
+    let sort =
+        "SELECT sum(length(t) * r) FROM (SELECT t, row_number() OVER (ORDER BY t DESC) AS r FROM 'rows.parquet')";
+    let spilled = place.limited(limit, &["--memory-limit", "48MB", "-c", sort]);
+    assert_query_error(&spilled, &["OGEE_M010", "ulimit -f", "memory_limit"]);
+    assert_success(&place.limited("ulimit -f unlimited", &["--memory-limit", "48MB", "-c", sort]));
+}

@@ -2,9 +2,13 @@
 //!
 //! Not here: SQL.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use ogee_exec::{ExecContext, ExecSettings, QueryCounters};
@@ -20,6 +24,16 @@ use crate::{Error, Result, large_stack::StatementThreads};
 
 /// Threads of the runtime on which DataFusion's own operators run.
 const RUNTIME_THREADS: usize = 2;
+
+/// Bytes of the stack of one.
+const RUNTIME_STACK: usize = 8 << 20;
+
+/// The error of a thread that the system refuses.
+pub(crate) fn no_thread(error: &io::Error) -> Error {
+    Error::Resources(format!(
+        "no thread for the statement: {error}; the number of threads (ulimit -u), or the addresses of the process (ulimit -v), are limited"
+    ))
+}
 
 /// The pool, the workers and the settings of a handle.
 pub struct Engine {
@@ -66,6 +80,20 @@ impl Engine {
         self.scheduler.set_threads(threads);
     }
 
+    /// The runtime, which is started if it has not been.
+    ///
+    /// # Errors
+    /// [`Error::Resources`] if the system has no room for its threads.
+    pub fn start(&self) -> Result<&Handle> {
+        if self.runtime.get().is_none() {
+            // The library gives up where there is none.
+            let probes = (0..RUNTIME_THREADS).map(|_| thread::Builder::new().stack_size(RUNTIME_STACK).spawn(|| ()));
+            let probes = probes.collect::<Vec<_>>().into_iter().collect::<io::Result<Vec<_>>>();
+            probes.map_err(|error| no_thread(&error))?.into_iter().for_each(|probe| drop(probe.join()));
+        }
+        Ok(self.runtime())
+    }
+
     /// The runtime of what is DataFusion's: threads named `ogee-df-…`, started when first asked for, idle without work.
     pub fn runtime(&self) -> &Handle {
         let start = || {
@@ -79,7 +107,7 @@ impl Engine {
                     format!("ogee-df-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
                 })
                 // Planning recurses over expressions; so do deep plans when they are polled.
-                .thread_stack_size(8 << 20)
+                .thread_stack_size(RUNTIME_STACK)
                 .enable_all()
                 .build()
                 .expect("the system has room for two threads")
@@ -92,9 +120,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Resources`] if the system has no room for a thread.
     pub fn run_statement(&self, statement_bytes: usize, job: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.statements
-            .run(statement_bytes, Box::new(job))
-            .map_err(|error| Error::Resources(format!("no thread for the statement: {error}")))
+        self.statements.run(statement_bytes, Box::new(job)).map_err(|error| no_thread(&error))
     }
 
     /// What the operators of one island may use.

@@ -13,6 +13,8 @@ use std::{
 
 use parking_lot::Mutex;
 
+use crate::{Result, engine::no_thread};
+
 /// The deepest statement takes about 60 MiB in a build without optimization.
 const STACK_BYTES: usize = 256 << 20;
 
@@ -85,12 +87,15 @@ fn work(threads: &Weak<StatementThreads>, first: Message, messages: &mpsc::Recei
 
 /// What `work` gives, done on a large stack while the caller waits.
 ///
+/// # Errors
+/// [`crate::Error::Resources`] if the system has no room for a thread.
+///
 /// # Panics
-/// If `work` does, or the system has no room for a thread.
-pub fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// If `work` does.
+pub fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        let done = thread.expect("the system has room for a thread").join();
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let done = thread.map_err(|error| no_thread(&error))?.join();
+        Ok(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

@@ -8,18 +8,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::io::SpareMemory;
+use crate::{address_space, io::SpareMemory};
 
 /// Of the memory there is, so much is the default limit: the rest is for the page cache and other processes.
 const MEMORY_PERCENT: usize = 80;
 /// Where nothing tells how much there is.
 const MEMORY_UNKNOWN: usize = 4 << 30;
 
-/// The default memory limit in bytes: 80 % of the smaller of RAM and the limits of the control groups.
+/// The default memory limit in bytes: 80 % of the smaller of RAM and the limits of the control groups, if there are addresses for as much.
 pub fn default_limit() -> usize {
     let ram = physical_memory().unwrap_or(MEMORY_UNKNOWN);
     let memory = Groups::of_process(Path::new("/")).memory_limit().map_or(ram, |limit| limit.min(ram));
-    (memory / 100 * MEMORY_PERCENT).max(crate::LIMIT_MIN)
+    (memory / 100 * MEMORY_PERCENT).min(address_space::limit_max()).max(crate::LIMIT_MIN)
 }
 
 /// What the machine and the control groups of this process have left.

@@ -64,6 +64,17 @@ pub enum MemoryError {
         /// Where it is.
         directory: PathBuf,
     },
+    /// A temporary file has reached the size that the process may give a file.
+    #[error(
+        "a file in '{}' may not become larger (ulimit -f), and {} more have to be written. Raise that limit, or memory_limit to spill less",
+        directory.display(), format_bytes(to_usize(*requested))
+    )]
+    FileTooLarge {
+        /// Bytes that were to be written.
+        requested: u64,
+        /// Where the temporary space is.
+        directory: PathBuf,
+    },
     /// The operating system refused an operation on the temporary space.
     #[error("cannot {operation} temporary space in '{}': {source}. Check temp_directory", directory.display())]
     TempIo {
@@ -92,6 +103,19 @@ pub enum MemoryError {
         /// What the system said.
         source: Arc<io::Error>,
     },
+    /// The process may not map as much as a handle of this limit takes.
+    #[error(
+        "a memory limit of {} takes {} of address space, and the process has {} left (ulimit -v, ulimit -d). Raise that limit, or lower memory_limit",
+        format_bytes(*limit), format_bytes(*wanted), format_bytes(*left)
+    )]
+    AddressSpace {
+        /// The memory limit in bytes.
+        limit: usize,
+        /// Bytes to be mapped for it, threads' stacks included.
+        wanted: usize,
+        /// Bytes that may still be mapped.
+        left: usize,
+    },
     /// The setting can be changed only while nothing is spilled.
     #[error("{setting} cannot change while {} are spilled. Wait for the running statements, or cancel them", format_bytes(to_usize(*spilled)))]
     InUse {
@@ -105,7 +129,7 @@ pub enum MemoryError {
 impl MemoryError {
     /// Whether there is no place for more in the temporary space.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Self::TempSpaceExhausted { .. } | Self::DiskFull { .. })
+        matches!(self, Self::TempSpaceExhausted { .. } | Self::DiskFull { .. } | Self::FileTooLarge { .. })
     }
 
     /// The stable code of the error.
@@ -119,6 +143,8 @@ impl MemoryError {
             Self::Corrupt { .. } => "OGEE_M006",
             Self::SystemRefused { .. } => "OGEE_M007",
             Self::InUse { .. } => "OGEE_M008",
+            Self::AddressSpace { .. } => "OGEE_M009",
+            Self::FileTooLarge { .. } => "OGEE_M010",
         }
     }
 }

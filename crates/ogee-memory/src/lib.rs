@@ -53,6 +53,7 @@
 //! so are queries.
 
 mod account;
+mod address_space;
 mod allocator;
 mod background;
 mod backing;

@@ -15,7 +15,7 @@ use crate::page::{PageHandle, PinnedPage};
 use crate::pool::Pool;
 use crate::reservation::Reservation;
 use crate::statements::{Statements, optional};
-use crate::{LIMIT_MIN, PAGE_SIZE, neighbours, variable_page};
+use crate::{LIMIT_MIN, PAGE_SIZE, address_space, neighbours, variable_page};
 
 /// The budget is looked at this often, however often workers ask.
 const REVISE_NS: u64 = 2_000_000;
@@ -73,11 +73,12 @@ impl BufferManager {
     /// A manager that holds nothing yet; neither files nor threads exist before memory runs short.
     ///
     /// # Errors
-    /// The limit is below [`LIMIT_MIN`].
+    /// The limit is below [`LIMIT_MIN`], or beyond the addresses that the process may map.
     pub fn new(config: MemoryConfig) -> Result<Arc<Self>, MemoryError> {
         if config.limit < LIMIT_MIN {
             return Err(MemoryError::LimitTooSmall { limit: config.limit, least: LIMIT_MIN });
         }
+        address_space::check(config.limit, None)?;
         let pool = Pool::new(&config);
         if config.counts_process {
             neighbours::enter(&pool);
@@ -182,11 +183,19 @@ impl BufferManager {
         self.pool.ledger.limit()
     }
 
-    /// Changes the limit, at least to [`LIMIT_MIN`], and evicts what is over it.
-    pub fn set_limit(&self, bytes: usize) {
-        self.pool.ledger.set_limit(bytes.max(LIMIT_MIN));
+    /// Changes the limit, and evicts what is over it.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; nothing has changed then.
+    pub fn set_limit(&self, bytes: usize) -> Result<(), MemoryError> {
+        if bytes < LIMIT_MIN {
+            return Err(MemoryError::LimitTooSmall { limit: bytes, least: LIMIT_MIN });
+        }
+        address_space::check(bytes, Some(self.pool.ledger.used()))?;
+        self.pool.ledger.set_limit(bytes);
         self.pool.revise_budget();
         self.pool.shrink_now();
+        Ok(())
     }
 
     /// Changes the cap on temporary space; `None`: 90 % of what is free. What is spilled already stays, also above the cap.

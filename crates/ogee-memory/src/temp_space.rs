@@ -288,6 +288,9 @@ impl TempSpace {
             let held = self.held().saturating_sub(bytes as u64);
             return MemoryError::DiskFull { requested: bytes as u64, held, directory: self.directory() };
         }
+        if error.kind() == io::ErrorKind::FileTooLarge && operation == "write" {
+            return MemoryError::FileTooLarge { requested: bytes as u64, directory: self.directory() };
+        }
         io_error(operation, self.directory(), error)
     }
 }

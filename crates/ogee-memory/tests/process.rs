@@ -100,7 +100,7 @@ fn the_limit_is_the_process() {
     assert!(manager.stats().used <= 16 * MIB);
 
     // Huge pages: pieces are accounted, filled and released whole.
-    manager.set_limit(2_000_000_000);
+    manager.set_limit(2_000_000_000).unwrap();
     let pages: Vec<_> = (0..1000).map(|_| manager.allocate("huge").unwrap()).collect();
     let used = manager.stats().used;
     assert!((1000 * PAGE_SIZE..=1000 * PAGE_SIZE + 18 * MIB).contains(&used), "{used}");

@@ -450,14 +450,15 @@ fn a_lower_limit_evicts_and_a_higher_one_is_used() {
     for io_threads in [0, 2] {
         let fixture = fixture(32, |config| config.io_threads = io_threads);
         let pages = write_pages(&fixture.manager, 32);
-        fixture.manager.set_limit(8 * PAGE_SIZE);
+        fixture.manager.set_limit(8 * PAGE_SIZE).unwrap();
         assert!(fixture.manager.stats().used <= 8 * PAGE_SIZE, "{:?}", fixture.manager.stats());
-        fixture.manager.set_limit(64 * PAGE_SIZE);
+        fixture.manager.set_limit(64 * PAGE_SIZE).unwrap();
         let pinned: Vec<PinnedPage> = pages.iter().map(|page| page.pin().unwrap()).collect();
         pinned.iter().enumerate().for_each(|(seed, page)| check(page, seed as u64));
         assert_eq!(fixture.manager.stats().pinned, 32 * PAGE_SIZE);
-        fixture.manager.set_limit(0);
-        assert_eq!(fixture.manager.limit(), LIMIT_MIN);
+        assert!(matches!(fixture.manager.set_limit(LIMIT_MIN - 1), Err(MemoryError::LimitTooSmall { .. })));
+        assert_eq!(fixture.manager.limit(), 64 * PAGE_SIZE);
+        fixture.manager.set_limit(LIMIT_MIN).unwrap();
         drop(pinned);
         assert!(fixture.manager.allocate("test").is_ok(), "what is unpinned can be evicted");
         assert!(fixture.manager.stats().used <= LIMIT_MIN);

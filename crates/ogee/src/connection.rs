@@ -69,7 +69,7 @@ impl Connection {
         let (sender, receiver) = mpsc::channel(RESULT_CAPACITY);
         let (inner, text) = (Arc::clone(&self.inner), sql.to_owned());
         let engine = self.inner.session.engine();
-        let runtime = engine.runtime().clone();
+        let runtime = engine.start()?.clone();
         engine.run_statement(sql.len(), move || runtime.block_on(drive(inner, text, context, sender, interrupted)))?;
         QueryResult::streaming(monitor, Rows::new(receiver, switch))
     }
@@ -79,8 +79,9 @@ impl Connection {
     /// # Errors
     /// If any of them does not parse.
     pub fn statements(sql: &str) -> Result<Vec<String>> {
-        Ok(on_large_stack(|| Ok(parse(sql)?.iter().map(ToString::to_string).collect::<Vec<_>>()))
-            .map_err(|error: StatementError| error)?)
+        let statements =
+            on_large_stack(|| Ok::<_, StatementError>(parse(sql)?.iter().map(ToString::to_string).collect()));
+        Ok(statements??)
     }
 
     /// A handle that interrupts what this connection runs.

@@ -16,7 +16,7 @@ use datafusion::{
     },
 };
 use ogee_datafusion::Statement;
-use ogee_memory::{LIMIT_MIN, MemoryError, TempCompression};
+use ogee_memory::TempCompression;
 use parking_lot::Mutex;
 
 use crate::{
@@ -176,10 +176,7 @@ impl Settings {
         match setting {
             Setting::MemoryLimit => {
                 let bytes = value.map(parse_memory_limit).transpose()?.unwrap_or_else(ogee_memory::default_limit);
-                if bytes < LIMIT_MIN {
-                    return Err(MemoryError::LimitTooSmall { limit: bytes, least: LIMIT_MIN }.into());
-                }
-                inner.memory.set_limit(bytes);
+                inner.memory.set_limit(bytes)?;
             }
             Setting::Threads => {
                 let threads = match value {
