@@ -36,7 +36,7 @@ demo: ## Build the shell in release and show groupings of 6 million rows at seve
 	target/release/ogee demo
 
 .PHONY: test
-test: tidy fmt-check lint test-python test-rust loom suite-duckdb differential ## Everything that must hold before a change is merged
+test: tidy fmt-check lint test-python test-rust loom suite-duckdb differential fuzz-sample ## Everything that must hold before a change is merged
 	@echo "make test: all good"
 
 .PHONY: fmt
@@ -223,6 +223,17 @@ bench-job: release $(VENV)/.done ## The 113 queries of the Join Order Benchmark 
 fuzz: ## Damaged Parquet files in a release build; those that something is wrong with are kept in fuzz-found (FUZZ_SECONDS, SEED)
 	$(CARGO) build --release -p ogee-bench
 	target/release/ogee-bench fuzz --seed $(SEED) --files 1000000000 --seconds $(FUZZ_SECONDS)
+
+.PHONY: fuzz-files
+fuzz-files: $(VENV)/.done ## The same for Arrow, CSV and JSON files, and for footers of Parquet files, as the shell meets them (FUZZ_SECONDS, SEED, ARGS)
+	$(CARGO) build --release -p ogee-cli
+	$(VENV)/bin/python tests/fuzz/files.py --shell target/release/ogee --seed $(SEED) --seconds $(FUZZ_SECONDS) $(ARGS)
+
+.PHONY: fuzz-sample
+fuzz-sample: $(VENV)/.done ## A few of them
+	@# As in test-rust, so that features are the same and nothing is built twice.
+	$(CARGO) test --workspace --no-run --quiet
+	$(VENV)/bin/python tests/fuzz/files.py --shell target/debug/ogee --seed $(SEED) --files 600 --seconds 120
 
 .PHONY: bench-idle
 bench-idle: release bench-data ## Memory falls back after a query; an idle shell uses no CPU

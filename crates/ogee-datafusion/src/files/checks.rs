@@ -245,17 +245,34 @@ fn unknown(field: ipc::Field<'_>, depth: usize) -> Option<String> {
         ipc::Type::Decimal => {
             let decimal = field.type_as_decimal()?;
             let known = matches!(decimal.bitWidth(), 32 | 64 | 128 | 256)
-                && (1..=76).contains(&decimal.precision())
+                && (1..=digits_max(decimal.bitWidth())).contains(&decimal.precision())
                 && (-128..=127).contains(&decimal.scale());
             (!known).then(|| format!("decimal of {} bits and {} digits", decimal.bitWidth(), decimal.precision()))
         }
-        ipc::Type::List
-        | ipc::Type::LargeList
-        | ipc::Type::ListView
-        | ipc::Type::LargeListView
-        | ipc::Type::FixedSizeList
-        | ipc::Type::Map => (children != 1).then(|| "list without a type of its items".to_owned()),
-        ipc::Type::RunEndEncoded => (children != 2).then(|| "run-end encoded without values".to_owned()),
+        ipc::Type::List | ipc::Type::LargeList | ipc::Type::ListView | ipc::Type::LargeListView => {
+            (children != 1).then(|| "list without a type of its items".to_owned())
+        }
+        ipc::Type::FixedSizeList => {
+            let known = children == 1 && field.type_as_fixed_size_list()?.listSize() >= 0;
+            (!known).then(|| "list without a type of its items, or with less than none of them".to_owned())
+        }
+        ipc::Type::FixedSizeBinary => {
+            (field.type_as_fixed_size_binary()?.byteWidth() < 0).then(|| "binary of less than no bytes".to_owned())
+        }
+        ipc::Type::Map => {
+            let entries = field.children().filter(|children| children.len() == 1).map(|children| children.get(0));
+            let are_pairs = |entries: ipc::Field<'_>| {
+                entries.type_type() == ipc::Type::Struct_ && entries.children().is_some_and(|pair| pair.len() == 2)
+            };
+            (!entries.is_some_and(are_pairs)).then(|| "map whose entries are no pairs of key and value".to_owned())
+        }
+        ipc::Type::RunEndEncoded => {
+            let ends = field.children().filter(|children| children.len() == 2).map(|children| children.get(0));
+            let are_ends = |ends: ipc::Field<'_>| {
+                ends.type_as_int().is_some_and(|int| int.is_signed() && matches!(int.bitWidth(), 16 | 32 | 64))
+            };
+            (!ends.is_some_and(are_ends)).then(|| "run-end encoded without ends or values".to_owned())
+        }
         ipc::Type::Null
         | ipc::Type::Bool
         | ipc::Type::Binary
@@ -264,12 +281,21 @@ fn unknown(field: ipc::Field<'_>, depth: usize) -> Option<String> {
         | ipc::Type::Utf8
         | ipc::Type::Utf8View
         | ipc::Type::LargeUtf8
-        | ipc::Type::FixedSizeBinary
         | ipc::Type::Struct_ => None,
         other => Some(other.variant_name().unwrap_or("of an unknown kind").to_owned()),
     };
     let index = field.dictionary().and_then(|dictionary| dictionary.indexType()).and_then(unknown_integer);
     own.or(index).or_else(|| field.children()?.iter().find_map(|child| unknown(child, depth + 1)))
+}
+
+/// Digits of a decimal of so many bits, at most.
+fn digits_max(bits: i32) -> i32 {
+    match bits {
+        32 => 9,
+        64 => 18,
+        128 => 38,
+        _ => 76,
+    }
 }
 
 fn unknown_integer(int: ipc::Int<'_>) -> Option<String> {

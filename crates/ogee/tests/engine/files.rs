@@ -320,6 +320,31 @@ fn parquet_columns_of_unknown_types_are_refused() {
 }
 
 #[test]
+fn arrow_columns_of_impossible_types_are_refused() {
+    use datafusion::arrow::ipc::writer::{FileWriter, StreamWriter};
+
+    let files = Files::new();
+    let field = |kind: DataType| Arc::new(Field::new("item", kind, true));
+    for (kind, word) in [
+        (DataType::Map(field(DataType::Struct(vec![field(DataType::Utf8)].into())), false), "map"),
+        (DataType::Map(field(DataType::Utf8), false), "map"),
+        (DataType::FixedSizeBinary(-1), "binary"),
+        (DataType::FixedSizeList(field(DataType::Utf8), -1), "list"),
+        (DataType::Decimal64(30, 2), "decimal"),
+        (DataType::RunEndEncoded(field(DataType::Utf8), field(DataType::Utf8)), "run-end"),
+    ] {
+        let schema = Schema::new(vec![Field::new("i", DataType::Int64, true), Field::new("x", kind, true)]);
+        let path = |name: &str| fs::File::create(files.directory.path().join(name)).unwrap();
+        FileWriter::try_new(path("a.arrow"), &schema).unwrap().finish().unwrap();
+        StreamWriter::try_new(path("b.arrow"), &schema).unwrap().finish().unwrap();
+        for name in ["a.arrow", "b.arrow"] {
+            let error = files.error(&format!("SELECT * FROM '$/{name}'"));
+            assert!(error.contains("\"x\"") && error.contains(name) && error.contains(word), "{error}");
+        }
+    }
+}
+
+#[test]
 fn two_columns_of_one_name_are_refused() {
     let files = Files::new();
     let schema = Schema::new(vec![
