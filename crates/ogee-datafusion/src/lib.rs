@@ -88,6 +88,7 @@ mod quantified;
 mod quotients;
 mod range_offsets;
 mod ranks;
+mod read_through;
 mod recursion;
 mod recursive_reads;
 mod repeated_orders;

@@ -61,6 +61,21 @@ impl TextMemory {
         }
         result
     }
+
+    /// Makes `buffer`, the text as it is read, `wanted` bytes long if it is shorter.
+    ///
+    /// # Errors
+    /// When memory for it is not to be had; it is as before then.
+    pub(crate) fn grow(&mut self, buffer: &mut Vec<u8>, wanted: usize) -> Result<(), MemoryError> {
+        if buffer.len() < wanted {
+            // While it grows it is there twice.
+            self.set(Part::Text, buffer.len() + wanted)?;
+            buffer.reserve_exact(wanted - buffer.len());
+            buffer.resize(wanted, 0);
+            self.set(Part::Text, wanted)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -16,3 +16,4 @@ mod reader;
 mod source;
 
 pub(crate) use format::ArrowFormats;
+pub(crate) use reader::look_at_columns;

@@ -7,7 +7,7 @@ use std::{fs::File, path::Path, sync::Arc};
 use datafusion::{
     arrow::{
         array::RecordBatch,
-        datatypes::{Schema, SchemaRef},
+        datatypes::Schema,
         ipc::{self, Endianness, MessageHeader, MetadataVersion, convert::fb_to_schema, reader::FileDecoder},
     },
     error::{DataFusionError, Result},
@@ -45,9 +45,9 @@ enum Place {
     Stream(u64),
 }
 
-/// What a file says of itself.
-struct Described {
-    schema: Schema,
+/// What a file says of itself; of its columns, as much as was asked for.
+struct Described<T> {
+    columns: T,
     version: MetadataVersion,
     place: Place,
     dictionaries: Vec<ipc::Block>,
@@ -102,14 +102,15 @@ impl Input {
         Ok((bytes, reservation))
     }
 
-    fn described(&self) -> Result<Described> {
+    /// `look` is shown how the columns are described.
+    fn described<T>(&self, look: impl FnOnce(ipc::Schema<'_>) -> Result<T>) -> Result<Described<T>> {
         let mut front = [0; MAGIC.len()];
         let is_file = self.len >= front.len() as u64 && {
             self.read(0, &mut front).map_err(|error| self.damaged(error))?;
             front == *MAGIC
         };
         // The library gives up at types that it does not know.
-        ogee_scan::caught(|| if is_file { self.footer() } else { self.first_message() }).map_err(|error| {
+        ogee_scan::caught(|| if is_file { self.footer(look) } else { self.first_message(look) }).map_err(|error| {
             match Error::from(error) {
                 Error::Source(message) if message.contains(&self.name) => Error::Source(message),
                 Error::Memory(error) => Error::Memory(error),
@@ -119,7 +120,7 @@ impl Input {
         })
     }
 
-    fn footer(&self) -> Result<Described> {
+    fn footer<T>(&self, look: impl FnOnce(ipc::Schema<'_>) -> Result<T>) -> Result<Described<T>> {
         let tail = self.len.checked_sub(TAIL).ok_or_else(|| self.damaged("it ends within its first bytes"))?;
         let mut bytes = [0; TAIL as usize];
         self.read(tail, &mut bytes).map_err(|error| self.damaged(error))?;
@@ -139,22 +140,22 @@ impl Input {
         let mut batches = blocks(footer.recordBatches());
         batches.reverse();
         Ok(Described {
-            schema: self.schema(schema)?,
+            columns: look(schema)?,
             version: footer.version(),
             place: Place::File(batches),
             dictionaries: blocks(footer.dictionaries()),
         })
     }
 
-    fn first_message(&self) -> Result<Described> {
+    fn first_message<T>(&self, look: impl FnOnce(ipc::Schema<'_>) -> Result<T>) -> Result<Described<T>> {
         let (at, len) = self.next_description(0)?.ok_or_else(|| self.damaged("it has no columns"))?;
         let (bytes, _memory) = self.description(at, len)?;
         let message = parsed(&bytes).map_err(|error| self.damaged(error))?;
         let schema = message.header_as_schema().ok_or_else(|| self.damaged("it does not begin with its columns"))?;
-        let schema = self.schema(schema)?;
+        let columns = look(schema)?;
         let body = u64::try_from(message.bodyLength()).map_err(|_| self.damaged("a body of a negative length"))?;
         let next = (at + len as u64).checked_add(body).ok_or_else(|| self.damaged("a body longer than the file"))?;
-        Ok(Described { schema, version: message.version(), place: Place::Stream(next), dictionaries: Vec::new() })
+        Ok(Described { columns, version: message.version(), place: Place::Stream(next), dictionaries: Vec::new() })
     }
 
     fn schema(&self, schema: ipc::Schema<'_>) -> Result<Schema> {
@@ -240,17 +241,27 @@ impl From<String> for Wrong {
     }
 }
 
+/// What `look` finds in the description of the columns of the file at `path`.
+pub(crate) fn look_at_columns<T>(
+    path: &Path,
+    memory: &Arc<BufferManager>,
+    look: impl FnOnce(ipc::Schema<'_>) -> T,
+) -> Result<T> {
+    Ok(Input::open(path, memory)?.described(|schema| Ok(look(schema)))?.columns)
+}
+
 /// The columns of the file at `path`.
-pub(super) fn schema(path: &Path, memory: &Arc<BufferManager>) -> Result<SchemaRef> {
-    Ok(Arc::new(Input::open(path, memory)?.described()?.schema))
+pub(super) fn schema(path: &Path, memory: &Arc<BufferManager>) -> Result<Schema> {
+    let input = Input::open(path, memory)?;
+    Ok(input.described(|schema| input.schema(schema))?.columns)
 }
 
 impl Reader {
     /// Opens the file at `path`, of which columns `projection` are wanted.
     pub(super) fn open(path: &Path, memory: &Arc<BufferManager>, projection: Vec<usize>) -> Result<Self> {
         let input = Input::open(path, memory)?;
-        let Described { schema, version, place, dictionaries } = input.described()?;
-        let decoder = FileDecoder::new(Arc::new(schema), version).with_projection(projection);
+        let Described { columns, version, place, dictionaries } = input.described(|schema| input.schema(schema))?;
+        let decoder = FileDecoder::new(Arc::new(columns), version).with_projection(projection);
         let reservation = memory.reserve("Arrow reader", 0).map_err(Error::from)?;
         let mut reader = Self { input, decoder, place, messages: 0, dictionaries: 0, reservation };
         for block in dictionaries {

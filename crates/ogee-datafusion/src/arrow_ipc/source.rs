@@ -2,147 +2,74 @@
 //!
 //! Not here: messages and batches.
 
-use std::{fmt, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use async_trait::async_trait;
 use datafusion::{
-    arrow::array::RecordBatch,
-    common::tree_node::TreeNodeRecursion,
-    datasource::{
-        listing::PartitionedFile,
-        physical_plan::{FileOpenFuture, FileOpener, FileScanConfig, FileSource},
-        projection::{ProjectionOpener, SplitProjection},
-        table_schema::TableSchema,
+    arrow::{
+        array::RecordBatch,
+        datatypes::{Schema, SchemaRef},
     },
     error::Result,
-    object_store::ObjectStore,
-    physical_expr::{PhysicalExpr, projection::ProjectionExprs},
-    physical_plan::{DisplayFormatType, metrics::ExecutionPlanMetricsSet},
+    object_store::{ObjectMeta, ObjectStore},
 };
-use futures::StreamExt;
 use ogee_memory::BufferManager;
 
-use super::{format::path_of, reader::Reader};
+use super::reader::{self, Reader};
+use crate::read_through::{BATCH_ROWS, Batches, ReadThrough, Scan};
 
-/// Rows that are handed on at once, of batches that have more.
-const BATCH_ROWS: usize = 8192;
-
-/// How the files of a table are scanned.
-#[derive(Clone)]
-pub(super) struct ArrowSource {
-    memory: Arc<BufferManager>,
-    table_schema: TableSchema,
-    projection: SplitProjection,
-    metrics: ExecutionPlanMetricsSet,
+/// How the files of a table are read: a batch as a whole, whose memory is reserved.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) memory: Arc<BufferManager>,
 }
 
-impl ArrowSource {
-    pub(super) fn new(memory: &Arc<BufferManager>, table_schema: TableSchema) -> Self {
-        Self {
-            memory: Arc::clone(memory),
-            projection: SplitProjection::unprojected(&table_schema),
-            table_schema,
-            metrics: ExecutionPlanMetricsSet::new(),
-        }
+/// Where a file is on this machine.
+fn path_of(file: &ObjectMeta) -> PathBuf {
+    Path::new("/").join(file.location.as_ref())
+}
+
+#[async_trait]
+impl ReadThrough for Reading {
+    const NAME: &'static str = "arrow";
+    type Reader = Pieces;
+
+    async fn schema(&self, _store: &Arc<dyn ObjectStore>, files: &[ObjectMeta]) -> Result<SchemaRef> {
+        let schema = |file| reader::schema(&path_of(file), &self.memory);
+        let schemas = files.iter().map(schema).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(Schema::try_merge(schemas)?))
     }
-}
 
-impl FileSource for ArrowSource {
-    fn create_file_opener(
+    async fn open(
         &self,
-        _store: Arc<dyn ObjectStore>,
-        _config: &FileScanConfig,
-        _partition: usize,
-    ) -> Result<Arc<dyn FileOpener>> {
-        let opener = ArrowOpener { memory: Arc::clone(&self.memory), columns: self.projection.file_indices.clone() };
-        ProjectionOpener::try_new(self.projection.clone(), Arc::new(opener), self.table_schema.file_schema())
+        scan: &Scan,
+        _store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+    ) -> Result<Option<Self::Reader>> {
+        let reader = Reader::open(&path_of(file), &self.memory, scan.columns().to_vec())?;
+        Ok(Some(Pieces { reader, batch: None }))
     }
+}
 
-    fn table_schema(&self) -> &TableSchema {
-        &self.table_schema
-    }
+/// The batches of a file, of which some have more rows than are handed on at once.
+pub(super) struct Pieces {
+    reader: Reader,
+    /// What is left of the last one.
+    batch: Option<RecordBatch>,
+}
 
-    fn with_batch_size(&self, _batch_size: usize) -> Arc<dyn FileSource> {
-        Arc::new(self.clone())
-    }
-
-    fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn FileSource>>> {
-        let merged = self.projection.source.try_merge(projection)?;
-        let projection = SplitProjection::new(self.table_schema.file_schema(), &merged);
-        Ok(Some(Arc::new(Self { projection, ..self.clone() })))
-    }
-
-    fn projection(&self) -> Option<&ProjectionExprs> {
-        Some(&self.projection.source)
-    }
-
-    fn metrics(&self) -> &ExecutionPlanMetricsSet {
-        &self.metrics
-    }
-
-    fn file_type(&self) -> &str {
-        "arrow"
-    }
-
-    fn supports_repartitioning(&self) -> bool {
-        // A batch is read as a whole, and its memory is reserved: one at a time.
-        false
-    }
-
-    fn fmt_extra(&self, _: DisplayFormatType, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Ok(())
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        let mut recursion = TreeNodeRecursion::Continue;
-        for projected in &self.projection.source {
-            recursion = f(&projected.expr)?;
-            if recursion == TreeNodeRecursion::Stop {
-                break;
-            }
+impl Batches for Pieces {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(batch) = self.batch.take().map_or_else(|| self.reader.batch(), |left| Ok(Some(left)))? else {
+            return Ok(None);
+        };
+        if batch.num_rows() <= BATCH_ROWS {
+            return Ok(Some(batch));
         }
-        Ok(recursion)
-    }
-}
-
-struct ArrowOpener {
-    memory: Arc<BufferManager>,
-    /// Of the file, those that are wanted.
-    columns: Vec<usize>,
-}
-
-impl FileOpener for ArrowOpener {
-    fn open(&self, file: PartitionedFile) -> Result<FileOpenFuture> {
-        let (memory, columns) = (Arc::clone(&self.memory), self.columns.clone());
-        Ok(Box::pin(async move {
-            let mut reader = Reader::open(&path_of(&file.object_meta), &memory, columns)?;
-            let mut batch: Option<RecordBatch> = None;
-            let mut failed = false;
-            let mut next = move || -> Result<Option<RecordBatch>> {
-                loop {
-                    if let Some(rows) = &mut batch {
-                        if rows.num_rows() > BATCH_ROWS {
-                            let first = rows.slice(0, BATCH_ROWS);
-                            *rows = rows.slice(BATCH_ROWS, rows.num_rows() - BATCH_ROWS);
-                            return Ok(Some(first));
-                        }
-                        return Ok(batch.take());
-                    }
-                    batch = reader.batch()?;
-                    if batch.is_none() {
-                        return Ok(None);
-                    }
-                }
-            };
-            let batches = std::iter::from_fn(move || {
-                // Nothing comes after an error.
-                let batch = if failed { None } else { next().transpose() };
-                failed = batch.as_ref().is_some_and(Result::is_err);
-                batch
-            });
-            Ok(futures::stream::iter(batches).boxed())
-        }))
+        self.batch = Some(batch.slice(BATCH_ROWS, batch.num_rows() - BATCH_ROWS));
+        Ok(Some(batch.slice(0, BATCH_ROWS)))
     }
 }

@@ -4,41 +4,31 @@
 
 use std::{collections::HashMap, fmt, io::Read, sync::Arc};
 
-use async_trait::async_trait;
 use datafusion::{
     arrow::datatypes::{Field, Schema, SchemaRef},
     catalog::Session,
     common::{
-        GetExt, Statistics,
+        GetExt,
         config::{ConfigFileType, CsvOptions},
         parsers::CompressionTypeVariant,
     },
-    datasource::{
-        file_format::{
-            FileFormat, FileFormatFactory,
-            csv::{CsvFormat as CsvWriter, CsvFormatFactory},
-            file_compression_type::FileCompressionType,
-        },
-        physical_plan::{FileScanConfig, FileScanConfigBuilder, FileSinkConfig, FileSource},
-        source::DataSourceExec,
-        table_schema::TableSchema,
+    datasource::file_format::{
+        FileFormat, FileFormatFactory,
+        csv::{CsvFormat as CsvWriter, CsvFormatFactory},
     },
     error::Result,
-    object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore, path::Path},
-    physical_expr::LexRequirement,
-    physical_plan::ExecutionPlan,
+    object_store::{ObjectMeta, ObjectStore, path::Path},
 };
 use ogee_memory::BufferManager;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    compression::decompressed,
     sniff::{Given, Look, SAMPLE_BYTES, SAMPLE_ROWS, look},
-    source::CsvSource,
     values::{Kind, Kinds},
 };
 use crate::{
     Error,
+    read_through::{Format, shown, text},
     text_memory::{Part, TextMemory},
 };
 
@@ -58,6 +48,7 @@ const SHORT_BYTES: usize = 256 << 10;
 const LOOKS_KEPT: usize = 1024;
 
 /// Makes formats of CSV files; one for each session.
+#[derive(Debug)]
 pub(crate) struct CsvFormats {
     looks: Arc<Looks>,
     memory: Arc<BufferManager>,
@@ -69,22 +60,16 @@ impl CsvFormats {
         Self { looks: Arc::default(), memory: Arc::clone(memory) }
     }
 
-    fn format(&self, options: CsvOptions, given: Given) -> CsvFormat {
+    fn format(&self, options: CsvOptions, given: Given) -> Format<Reading, CsvWriter> {
         let reading = Reading {
             given,
             compression: options.compression,
             found: Arc::default(),
             looks: Arc::clone(&self.looks),
             memory: Arc::clone(&self.memory),
+            has_null_regex: options.null_regex.is_some(),
         };
-        let has_null_regex = options.null_regex.is_some();
-        CsvFormat { writer: CsvWriter::default().with_options(options), reading, has_null_regex }
-    }
-}
-
-impl fmt::Debug for CsvFormats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CsvFormats")
+        Format { reading, writer: CsvWriter::default().with_options(options) }
     }
 }
 
@@ -138,7 +123,7 @@ struct Key {
 type Found = Vec<(String, Kind)>;
 
 /// How the files of a table are read.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) given: Given,
     pub(super) compression: CompressionTypeVariant,
@@ -146,19 +131,8 @@ pub(super) struct Reading {
     pub(super) found: Arc<RwLock<Option<Found>>>,
     looks: Arc<Looks>,
     memory: Arc<BufferManager>,
-}
-
-/// The format of the files of one table.
-pub(super) struct CsvFormat {
-    writer: CsvWriter,
-    reading: Reading,
-    has_null_regex: bool,
-}
-
-impl fmt::Debug for CsvFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.writer.fmt(f)
-    }
+    /// Asked for, and not supported.
+    pub(super) has_null_regex: bool,
 }
 
 impl Reading {
@@ -198,7 +172,7 @@ impl Reading {
             // Columns are told apart in the sample: it is here with the first record's fields.
             memory.set(Part::Text, most).map_err(|error| failed(&error))?;
             let mut sample = Vec::with_capacity(most);
-            let mut input = self.open(store, &file.location).await?.take(bytes as u64 + 1);
+            let mut input = text(store, &file.location, self.compression).await?.take(bytes as u64 + 1);
             input.read_to_end(&mut sample).map_err(|error| failed(&error))?;
             if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
                 let file = shown(&file.location);
@@ -221,44 +195,8 @@ impl Reading {
         Ok(found)
     }
 
-    /// The text of a file.
-    pub(super) async fn open(&self, store: &Arc<dyn ObjectStore>, location: &Path) -> Result<Box<dyn Read + Send>> {
-        let result = store.get_opts(location, GetOptions::default()).await?;
-        match result.payload {
-            GetResultPayload::File(file, _) => decompressed(file, self.compression, &shown(location)),
-            GetResultPayload::Stream(_) => {
-                let bytes = result.bytes().await?;
-                decompressed(std::io::Cursor::new(bytes), self.compression, &shown(location))
-            }
-        }
-    }
-}
-
-/// A file as users know it.
-pub(super) fn shown(location: &Path) -> String {
-    format!("/{location}")
-}
-
-#[async_trait]
-impl FileFormat for CsvFormat {
-    fn get_ext(&self) -> String {
-        self.writer.get_ext()
-    }
-
-    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        self.writer.get_ext_with_compression(compression)
-    }
-
-    fn compression_type(&self) -> Option<FileCompressionType> {
-        self.writer.compression_type()
-    }
-
-    async fn infer_schema(
-        &self,
-        _state: &dyn Session,
-        store: &Arc<dyn ObjectStore>,
-        objects: &[ObjectMeta],
-    ) -> Result<SchemaRef> {
+    /// Finds out which columns a table of `objects` has.
+    pub(super) async fn find(&self, store: &Arc<dyn ObjectStore>, objects: &[ObjectMeta]) -> Result<SchemaRef> {
         let mut columns: Vec<(String, Kinds)> = Vec::new();
         let mut first: Option<&ObjectMeta> = None;
         let mut files: Vec<&ObjectMeta> = objects.iter().collect();
@@ -271,7 +209,7 @@ impl FileFormat for CsvFormat {
                 break;
             }
             looked_at += file.size.min(SAMPLE_BYTES as u64);
-            let look = self.reading.look(store, file, false).await?;
+            let look = self.look(store, file, false).await?;
             if look.is_empty {
                 empty = Some(look);
                 continue;
@@ -295,42 +233,8 @@ impl FileFormat for CsvFormat {
         }
         let found: Found = columns.into_iter().map(|(name, kinds)| (name, kinds.kind())).collect();
         let fields: Vec<Field> = found.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect();
-        *self.reading.found.write() = Some(found);
+        *self.found.write() = Some(found);
         Ok(Arc::new(Schema::new(fields)))
-    }
-
-    async fn infer_stats(
-        &self,
-        _state: &dyn Session,
-        _store: &Arc<dyn ObjectStore>,
-        table_schema: SchemaRef,
-        _object: &ObjectMeta,
-    ) -> Result<Statistics> {
-        Ok(Statistics::new_unknown(&table_schema))
-    }
-
-    async fn create_physical_plan(&self, _state: &dyn Session, conf: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
-        if self.has_null_regex {
-            let why = "null_regex is not supported for reading; compare with nullif";
-            return Err(Error::Unsupported(why.to_owned()).into());
-        }
-        let config =
-            FileScanConfigBuilder::from(conf).with_file_compression_type(self.reading.compression.into()).build();
-        Ok(DataSourceExec::from_data_source(config))
-    }
-
-    async fn create_writer_physical_plan(
-        &self,
-        input: Arc<dyn ExecutionPlan>,
-        state: &dyn Session,
-        conf: FileSinkConfig,
-        order_requirements: Option<LexRequirement>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.writer.create_writer_physical_plan(input, state, conf, order_requirements).await
-    }
-
-    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
-        Arc::new(CsvSource::new(self.reading.clone(), table_schema))
     }
 }
 

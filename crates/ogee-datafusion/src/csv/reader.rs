@@ -144,14 +144,8 @@ impl<R: Read> Reader<R> {
             return Err(self.error(self.line, what).into());
         }
         let wanted = (2 * self.end).clamp(READ_BYTES, RECORD_BYTES_MAX);
-        if self.buffer.len() < wanted {
-            // While it grows it is there twice.
-            let grown = self.memory.set(Part::Text, self.buffer.len() + wanted);
-            grown.map_err(|error| self.too_long(self.line, &error))?;
-            self.buffer.reserve_exact(wanted - self.buffer.len());
-            self.buffer.resize(wanted, 0);
-            self.memory.set(Part::Text, wanted).map_err(Error::from)?;
-        }
+        let grown = self.memory.grow(&mut self.buffer, wanted);
+        grown.map_err(|error| self.too_long(self.line, &error))?;
         let before = self.end;
         while self.end < self.buffer.len() {
             match self.input.read(&mut self.buffer[self.end..]) {

@@ -5,10 +5,7 @@
 
 use std::{
     collections::HashSet,
-    fmt,
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -16,7 +13,10 @@ use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use datafusion::{
     arrow::{
-        datatypes::{Field, Schema},
+        datatypes::{
+            DECIMAL32_MAX_PRECISION, DECIMAL64_MAX_PRECISION, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION,
+            Field, Schema,
+        },
         ipc,
     },
     catalog::{Session, TableProvider, TableProviderFactory},
@@ -35,13 +35,10 @@ use super::{
     listing::{Found, list},
     partitions::NULL_VALUE,
 };
-use crate::Error;
+use crate::{Error, arrow_ipc::look_at_columns};
 
 /// Footers that are read at once.
 const AT_ONCE: usize = 32;
-
-/// Bytes of a description of columns that are believed.
-const SCHEMA_BYTES_MAX: usize = 64 << 20;
 
 /// Within each other; Arrow's own check allows 64.
 const DEPTH_MAX: usize = 64;
@@ -129,12 +126,12 @@ pub(super) fn with_nulls(schema: &Schema, columns: &HashSet<String>) -> Schema {
 }
 
 /// Looks at how Arrow files on this machine describe their columns. DataFusion reads them by their places.
-pub(super) fn arrow_files(files: &[ObjectMeta]) -> Result<()> {
+pub(super) fn arrow_files(memory: &Arc<BufferManager>, files: &[ObjectMeta]) -> Result<()> {
     let mut first: Option<(String, Vec<String>)> = None;
     for file in files {
         let path = format!("/{}", file.location);
         // What is no Arrow file is told by those who read it.
-        let Some(columns) = columns_in_arrow(&path) else { continue };
+        let Ok(Some(columns)) = look_at_columns(Path::new(&path), memory, described) else { continue };
         if let Some((column, Some(kind))) = columns.iter().find(|(_, kind)| kind.is_some()) {
             return Err(refusal(&path, column, kind).into());
         }
@@ -163,37 +160,6 @@ fn refusal(file: &str, column: &str, kind: &str) -> Error {
         "column \"{column}\" of '{file}' is of the type {kind}, which is not supported; \
          write the file with another, e.g. Int64 or Decimal"
     ))
-}
-
-/// The columns of an Arrow file.
-fn columns_in_arrow(path: &str) -> Option<Vec<Described>> {
-    let mut file = File::open(path).ok()?;
-    let mut first = [0; 8];
-    file.read_exact(&mut first).ok()?;
-    if first.starts_with(b"ARROW1") {
-        // A file ends with its description, four bytes that say how long it is, and six that are the same for all.
-        file.seek(SeekFrom::End(-10)).ok()?;
-        let length = length(&mut file)?;
-        file.seek(SeekFrom::End(-10 - i64::try_from(length).ok()?)).ok()?;
-        let footer = bytes(&mut file, length)?;
-        return described(ipc::root_as_footer(&footer).ok()?.schema()?);
-    }
-    // A stream begins with it.
-    file.seek(SeekFrom::Start(if first[..4] == [255; 4] { 4 } else { 0 })).ok()?;
-    let length = length(&mut file)?;
-    columns_in_message(&bytes(&mut file, length)?)
-}
-
-fn length(file: &mut File) -> Option<usize> {
-    let mut word = [0; 4];
-    file.read_exact(&mut word).ok()?;
-    usize::try_from(i32::from_le_bytes(word)).ok().filter(|length| *length <= SCHEMA_BYTES_MAX)
-}
-
-fn bytes(file: &mut File, length: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    file.read_exact(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// The column of a Parquet file whose Arrow type is unknown, and that type.
@@ -290,12 +256,13 @@ fn unknown(field: ipc::Field<'_>, depth: usize) -> Option<String> {
 
 /// Digits of a decimal of so many bits, at most.
 fn digits_max(bits: i32) -> i32 {
-    match bits {
-        32 => 9,
-        64 => 18,
-        128 => 38,
-        _ => 76,
-    }
+    let digits = match bits {
+        32 => DECIMAL32_MAX_PRECISION,
+        64 => DECIMAL64_MAX_PRECISION,
+        128 => DECIMAL128_MAX_PRECISION,
+        _ => DECIMAL256_MAX_PRECISION,
+    };
+    i32::from(digits)
 }
 
 fn unknown_integer(int: ipc::Int<'_>) -> Option<String> {
@@ -304,17 +271,12 @@ fn unknown_integer(int: ipc::Int<'_>) -> Option<String> {
 }
 
 /// Makes tables of `CREATE EXTERNAL TABLE`, after a look at their files.
+#[derive(Debug)]
 pub(crate) struct CheckedTables {
     /// Makes the tables.
     pub(crate) tables: Arc<dyn TableProviderFactory>,
     /// Where memory for reading footers is reserved.
     pub(crate) memory: Arc<BufferManager>,
-}
-
-impl fmt::Debug for CheckedTables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.tables.fmt(f)
-    }
 }
 
 #[async_trait]
@@ -347,7 +309,7 @@ impl TableProviderFactory for CheckedTables {
                 "parquet" => {
                     parquet_files(state, &self.memory, &files).await?;
                 }
-                "arrow" => arrow_files(&files)?,
+                "arrow" => arrow_files(&self.memory, &files)?,
                 _ => {}
             }
         }

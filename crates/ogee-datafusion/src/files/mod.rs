@@ -13,7 +13,6 @@ mod table;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::{Arc, OnceLock, Weak},
 };
 
@@ -39,15 +38,10 @@ pub(crate) use table::FileTable;
 use crate::Error;
 
 /// Makes tables of paths.
+#[derive(Debug)]
 pub(crate) struct FileTables {
     session: OnceLock<Weak<RwLock<SessionState>>>,
     memory: Arc<BufferManager>,
-}
-
-impl fmt::Debug for FileTables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FileTables")
-    }
 }
 
 impl FileTables {
@@ -118,7 +112,7 @@ async fn columns(
     let mut missing = HashSet::new();
     match kind.format {
         "parquet" => missing = checks::parquet_files(state, memory, files).await?,
-        "arrow" => checks::arrow_files(files)?,
+        "arrow" => checks::arrow_files(memory, files)?,
         _ => {}
     }
     let schema = format.infer_schema(state, &store, files).await?;

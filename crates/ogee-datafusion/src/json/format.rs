@@ -2,31 +2,22 @@
 //!
 //! Not here: reading (`source`).
 
-use std::{collections::HashMap, fmt, io::Read, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
-use async_trait::async_trait;
 use datafusion::{
     arrow::datatypes::{Field, Schema, SchemaRef},
     catalog::Session,
     common::{
-        GetExt, Statistics,
+        GetExt,
         config::{ConfigFileType, JsonOptions},
         parsers::CompressionTypeVariant,
     },
-    datasource::{
-        file_format::{
-            FileFormat, FileFormatFactory,
-            file_compression_type::FileCompressionType,
-            json::{JsonFormat as JsonWriter, JsonFormatFactory},
-        },
-        physical_plan::{FileScanConfig, FileScanConfigBuilder, FileSinkConfig, FileSource},
-        source::DataSourceExec,
-        table_schema::TableSchema,
+    datasource::file_format::{
+        FileFormat, FileFormatFactory,
+        json::{JsonFormat as JsonWriter, JsonFormatFactory},
     },
     error::Result,
-    object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore, path::Path},
-    physical_expr::LexRequirement,
-    physical_plan::ExecutionPlan,
+    object_store::{ObjectMeta, ObjectStore, path::Path},
 };
 use ogee_memory::BufferManager;
 use parking_lot::{Mutex, RwLock};
@@ -35,9 +26,12 @@ use super::{
     parse::Value,
     reader::{Values, WHOLE},
     shape::{Shape, merge},
-    source::JsonSource,
 };
-use crate::{Error, csv::compression::decompressed, text_memory::TextMemory};
+use crate::{
+    Error,
+    read_through::{Format, shown, text},
+    text_memory::TextMemory,
+};
 
 /// Objects looked at, at least, if there are as many (DuckDB's number).
 const SAMPLE_ROWS: usize = 20_480;
@@ -63,6 +57,7 @@ pub(super) struct Columns {
 }
 
 /// Makes formats of JSON files; one for each session.
+#[derive(Debug)]
 pub(crate) struct JsonFormats {
     shapes: Arc<Shapes>,
     memory: Arc<BufferManager>,
@@ -74,7 +69,7 @@ impl JsonFormats {
         Self { shapes: Arc::default(), memory: Arc::clone(memory) }
     }
 
-    fn format(&self, options: JsonOptions) -> JsonFormat {
+    fn format(&self, options: JsonOptions) -> Format<Reading, JsonWriter> {
         let reading = Reading {
             compression: options.compression,
             rows: options.schema_infer_max_rec,
@@ -82,13 +77,7 @@ impl JsonFormats {
             shapes: Arc::clone(&self.shapes),
             memory: Arc::clone(&self.memory),
         };
-        JsonFormat { writer: JsonWriter::default().with_options(options), reading }
-    }
-}
-
-impl fmt::Debug for JsonFormats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JsonFormats")
+        Format { reading, writer: JsonWriter::default().with_options(options) }
     }
 }
 
@@ -126,27 +115,15 @@ struct Key {
 }
 
 /// How the files of a table are read.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Reading {
-    compression: CompressionTypeVariant,
+    pub(super) compression: CompressionTypeVariant,
     /// Objects to look at, if said.
     rows: Option<usize>,
     /// The columns, if they were found out: otherwise the table was declared.
     pub(super) found: Arc<RwLock<Option<Columns>>>,
     shapes: Arc<Shapes>,
     memory: Arc<BufferManager>,
-}
-
-/// The format of the files of one table.
-pub(super) struct JsonFormat {
-    writer: JsonWriter,
-    reading: Reading,
-}
-
-impl fmt::Debug for JsonFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.writer.fmt(f)
-    }
 }
 
 impl Reading {
@@ -168,7 +145,7 @@ impl Reading {
         if let Some(known) = self.shapes.0.lock().get(&key) {
             return Ok(Arc::clone(known));
         }
-        let input = self.open(store, &file.location).await?;
+        let input = text(store, &file.location, self.compression).await?;
         let mut values = Values::new(input, shown(&file.location), self.memory());
         let (mut columns, mut whole, mut rows, mut bytes) = (Vec::new(), Shape::Nothing, 0, 0_u64);
         let mut are_objects = true;
@@ -207,44 +184,8 @@ impl Reading {
         Ok(columns)
     }
 
-    /// The text of a file.
-    pub(super) async fn open(&self, store: &Arc<dyn ObjectStore>, location: &Path) -> Result<Box<dyn Read + Send>> {
-        let result = store.get_opts(location, GetOptions::default()).await?;
-        match result.payload {
-            GetResultPayload::File(file, _) => decompressed(file, self.compression, &shown(location)),
-            GetResultPayload::Stream(_) => {
-                let bytes = result.bytes().await?;
-                decompressed(std::io::Cursor::new(bytes), self.compression, &shown(location))
-            }
-        }
-    }
-}
-
-/// A file as users know it.
-pub(super) fn shown(location: &Path) -> String {
-    format!("/{location}")
-}
-
-#[async_trait]
-impl FileFormat for JsonFormat {
-    fn get_ext(&self) -> String {
-        self.writer.get_ext()
-    }
-
-    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        self.writer.get_ext_with_compression(compression)
-    }
-
-    fn compression_type(&self) -> Option<FileCompressionType> {
-        self.writer.compression_type()
-    }
-
-    async fn infer_schema(
-        &self,
-        _state: &dyn Session,
-        store: &Arc<dyn ObjectStore>,
-        objects: &[ObjectMeta],
-    ) -> Result<SchemaRef> {
+    /// Finds out which columns a table of `objects` has.
+    pub(super) async fn find(&self, store: &Arc<dyn ObjectStore>, objects: &[ObjectMeta]) -> Result<SchemaRef> {
         let mut columns = Vec::new();
         let mut is_whole = None;
         let mut files: Vec<&ObjectMeta> = objects.iter().filter(|file| file.size > 0).collect();
@@ -253,7 +194,7 @@ impl FileFormat for JsonFormat {
         for file in files {
             let most_bytes = if looked_at < TABLE_BYTES { SAMPLE_BYTES } else { SHORT_BYTES };
             looked_at += file.size.min(most_bytes);
-            let found = self.reading.columns(store, file, most_bytes).await?;
+            let found = self.columns(store, file, most_bytes).await?;
             if *is_whole.get_or_insert(found.is_whole) != found.is_whole {
                 let file = shown(&file.location);
                 return Err(
@@ -268,37 +209,7 @@ impl FileFormat for JsonFormat {
         let is_whole = is_whole.unwrap_or(true);
         let fields: Vec<Field> =
             columns.iter().map(|(name, shape)| Field::new(name, shape.data_type(), true)).collect();
-        *self.reading.found.write() = Some(Columns { columns, is_whole });
+        *self.found.write() = Some(Columns { columns, is_whole });
         Ok(Arc::new(Schema::new(fields)))
-    }
-
-    async fn infer_stats(
-        &self,
-        _state: &dyn Session,
-        _store: &Arc<dyn ObjectStore>,
-        table_schema: SchemaRef,
-        _object: &ObjectMeta,
-    ) -> Result<Statistics> {
-        Ok(Statistics::new_unknown(&table_schema))
-    }
-
-    async fn create_physical_plan(&self, _state: &dyn Session, conf: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
-        let config =
-            FileScanConfigBuilder::from(conf).with_file_compression_type(self.reading.compression.into()).build();
-        Ok(DataSourceExec::from_data_source(config))
-    }
-
-    async fn create_writer_physical_plan(
-        &self,
-        input: Arc<dyn ExecutionPlan>,
-        state: &dyn Session,
-        conf: FileSinkConfig,
-        order_requirements: Option<LexRequirement>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.writer.create_writer_physical_plan(input, state, conf, order_requirements).await
-    }
-
-    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
-        Arc::new(JsonSource::new(self.reading.clone(), table_schema))
     }
 }

@@ -95,14 +95,8 @@ impl<R: Read> Values<R> {
             return Err(self.error(self.line, "a value of more than 256 MiB begins here").into());
         }
         let wanted = (2 * self.end).clamp(READ_BYTES, VALUE_BYTES_MAX);
-        if self.buffer.len() < wanted {
-            // While it grows it is there twice.
-            let grown = self.memory.set(Part::Text, self.buffer.len() + wanted);
-            grown.map_err(|error| self.too_long(&error))?;
-            self.buffer.reserve_exact(wanted - self.buffer.len());
-            self.buffer.resize(wanted, 0);
-            self.memory.set(Part::Text, wanted).map_err(Error::from)?;
-        }
+        let grown = self.memory.grow(&mut self.buffer, wanted);
+        grown.map_err(|error| self.too_long(&error))?;
         while self.end < self.buffer.len() {
             match self.input.read(&mut self.buffer[self.end..]) {
                 Ok(0) => {

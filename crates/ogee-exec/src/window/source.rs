@@ -228,8 +228,9 @@ impl WindowLocal {
         self.starts(by, &mut partitions);
         // SAFETY: the merge keeps the rows pinned.
         let chunk = unsafe { self.plan.gather_fixed(&self.rows)? };
+        let bytes = chunk_bytes(&chunk);
         if !range.ended {
-            let fitting = CHUNK_BYTES * self.rows.len() / chunk_bytes(&chunk).max(1);
+            let fitting = CHUNK_BYTES * self.rows.len() / bytes.max(1);
             self.chunk_rows = (2 * self.chunk_rows).min(fitting).clamp(1, self.ctx.settings.chunk_capacity);
         }
         let mut peers: Vec<(usize, Vec<usize>)> = Vec::with_capacity(1);
@@ -256,7 +257,7 @@ impl WindowLocal {
         self.last_row = self.rows.last().copied();
         range.read += self.rows.len();
         if !range.ended {
-            self.keep(&mut range, chunk, cancelled)?;
+            self.keep(&mut range, chunk, bytes, cancelled)?;
         }
         let waiting = match &range.waiting {
             Waiting::Kept { bytes, .. } => *bytes,
@@ -271,10 +272,16 @@ impl WindowLocal {
         Ok(())
     }
 
-    /// Keeps `chunk` until its values are known, if it is not to be read again.
-    fn keep(&self, range: &mut Range, chunk: Chunk, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
+    /// Keeps `chunk`, of `chunk_bytes` bytes, until its values are known, if it is not to be read again.
+    fn keep(
+        &self,
+        range: &mut Range,
+        chunk: Chunk,
+        chunk_bytes: usize,
+        cancelled: Cancelled<'_>,
+    ) -> Result<(), ExecError> {
         let Waiting::Kept { chunks, bytes } = &mut range.waiting else { return Ok(()) };
-        *bytes += chunk_bytes(&chunk);
+        *bytes += chunk_bytes;
         chunks.push_back(chunk);
         if *bytes > self.budget {
             let mut behind = range.merge.resume(&range.from)?;

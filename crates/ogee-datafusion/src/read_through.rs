@@ -1,0 +1,274 @@
+//! Files that are read through, from their beginning to their end, in DataFusion's terms: formats, scans, openers. CSV, JSON and Arrow are.
+//!
+//! A file has one reader: where a record begins is known only from the beginning on, or its memory is reserved for one reader at a time.
+//!
+//! Not here: the readers, and what files look like.
+
+use std::{
+    fmt::{self, Debug},
+    io::Read,
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::{array::RecordBatch, datatypes::SchemaRef},
+    catalog::Session,
+    common::{Statistics, parsers::CompressionTypeVariant, tree_node::TreeNodeRecursion},
+    datasource::{
+        file_format::{FileFormat, file_compression_type::FileCompressionType},
+        listing::PartitionedFile,
+        physical_plan::{
+            FileOpenFuture, FileOpener, FileScanConfig, FileScanConfigBuilder, FileSinkConfig, FileSource,
+        },
+        projection::{ProjectionOpener, SplitProjection},
+        source::DataSourceExec,
+        table_schema::TableSchema,
+    },
+    error::Result,
+    object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore, path::Path},
+    physical_expr::{LexRequirement, PhysicalExpr, projection::ProjectionExprs},
+    physical_plan::{DisplayFormatType, ExecutionPlan, metrics::ExecutionPlanMetricsSet},
+};
+use futures::StreamExt;
+
+use crate::csv::compression::decompressed;
+
+/// Rows of a batch unless told otherwise.
+pub(crate) const BATCH_ROWS: usize = 8192;
+
+/// How the files of a table are read.
+#[async_trait]
+pub(crate) trait ReadThrough: Clone + Debug + Send + Sync + Unpin + 'static {
+    /// What plans call it.
+    const NAME: &'static str;
+    /// Reads one file.
+    type Reader: Batches;
+
+    /// The columns of a table of `files`.
+    async fn schema(&self, store: &Arc<dyn ObjectStore>, files: &[ObjectMeta]) -> Result<SchemaRef>;
+
+    /// How files are compressed as a whole.
+    fn compression(&self) -> CompressionTypeVariant {
+        CompressionTypeVariant::UNCOMPRESSED
+    }
+
+    /// An error if files cannot be read as it was asked for.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// A reader of `file`; `None` if nothing is in it.
+    async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<Self::Reader>>;
+}
+
+/// What is in a file.
+pub(crate) trait Batches: Send + 'static {
+    /// The next batch; `None` behind the last.
+    fn next(&mut self) -> Result<Option<RecordBatch>>;
+}
+
+/// What is wanted of the files of a table.
+#[derive(Clone)]
+pub(crate) struct Scan {
+    table_schema: TableSchema,
+    projection: SplitProjection,
+    pub(crate) batch_rows: usize,
+}
+
+impl Scan {
+    /// The columns that the files have.
+    pub(crate) fn file_schema(&self) -> &SchemaRef {
+        self.table_schema.file_schema()
+    }
+
+    /// Those of them that are read, in the order that they have in a batch.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.projection.file_indices
+    }
+
+    /// The columns of a batch.
+    pub(crate) fn batch_schema(&self) -> Result<SchemaRef> {
+        Ok(Arc::new(self.file_schema().project(self.columns())?))
+    }
+}
+
+/// A file as users know it.
+pub(crate) fn shown(location: &Path) -> String {
+    format!("/{location}")
+}
+
+/// The text of a file, which may be compressed.
+pub(crate) async fn text(
+    store: &Arc<dyn ObjectStore>,
+    location: &Path,
+    compression: CompressionTypeVariant,
+) -> Result<Box<dyn Read + Send>> {
+    let result = store.get_opts(location, GetOptions::default()).await?;
+    match result.payload {
+        GetResultPayload::File(file, _) => decompressed(file, compression, &shown(location)),
+        GetResultPayload::Stream(_) => {
+            let bytes = result.bytes().await?;
+            decompressed(std::io::Cursor::new(bytes), compression, &shown(location))
+        }
+    }
+}
+
+/// The format of the files of one table; a format of DataFusion's writes.
+#[derive(Debug)]
+pub(crate) struct Format<R, W> {
+    pub(crate) reading: R,
+    pub(crate) writer: W,
+}
+
+#[async_trait]
+impl<R: ReadThrough, W: FileFormat> FileFormat for Format<R, W> {
+    fn get_ext(&self) -> String {
+        self.writer.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        self.writer.get_ext_with_compression(compression)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.writer.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        _state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        files: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        self.reading.schema(store, files).await
+    }
+
+    async fn infer_stats(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        _file: &ObjectMeta,
+    ) -> Result<Statistics> {
+        Ok(Statistics::new_unknown(&table_schema))
+    }
+
+    async fn create_physical_plan(&self, _state: &dyn Session, conf: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
+        self.reading.check()?;
+        let compression = self.reading.compression().into();
+        let config = FileScanConfigBuilder::from(conf).with_file_compression_type(compression).build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        conf: FileSinkConfig,
+        order: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.writer.create_writer_physical_plan(input, state, conf, order).await
+    }
+
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        let projection = SplitProjection::unprojected(&table_schema);
+        let scan = Scan { table_schema, projection, batch_rows: BATCH_ROWS };
+        Arc::new(Source { reading: self.reading.clone(), scan, metrics: ExecutionPlanMetricsSet::new() })
+    }
+}
+
+/// The files of a table, as they are scanned.
+#[derive(Clone)]
+struct Source<R> {
+    reading: R,
+    scan: Scan,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl<R: ReadThrough> FileSource for Source<R> {
+    fn create_file_opener(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        _config: &FileScanConfig,
+        _partition: usize,
+    ) -> Result<Arc<dyn FileOpener>> {
+        let opener = Opener { reading: self.reading.clone(), scan: Arc::new(self.scan.clone()), store };
+        ProjectionOpener::try_new(self.scan.projection.clone(), Arc::new(opener), self.scan.file_schema())
+    }
+
+    fn table_schema(&self) -> &TableSchema {
+        &self.scan.table_schema
+    }
+
+    fn with_batch_size(&self, batch_size: usize) -> Arc<dyn FileSource> {
+        let scan = Scan { batch_rows: batch_size, ..self.scan.clone() };
+        Arc::new(Self { scan, ..self.clone() })
+    }
+
+    fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn FileSource>>> {
+        let merged = self.scan.projection.source.try_merge(projection)?;
+        let projection = SplitProjection::new(self.scan.file_schema(), &merged);
+        let scan = Scan { projection, ..self.scan.clone() };
+        Ok(Some(Arc::new(Self { scan, ..self.clone() })))
+    }
+
+    fn projection(&self) -> Option<&ProjectionExprs> {
+        Some(&self.scan.projection.source)
+    }
+
+    fn metrics(&self) -> &ExecutionPlanMetricsSet {
+        &self.metrics
+    }
+
+    fn file_type(&self) -> &str {
+        R::NAME
+    }
+
+    fn supports_repartitioning(&self) -> bool {
+        false
+    }
+
+    fn fmt_extra(&self, _: DisplayFormatType, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let mut recursion = TreeNodeRecursion::Continue;
+        for projected in &self.scan.projection.source {
+            recursion = f(&projected.expr)?;
+            if recursion == TreeNodeRecursion::Stop {
+                break;
+            }
+        }
+        Ok(recursion)
+    }
+}
+
+struct Opener<R> {
+    reading: R,
+    scan: Arc<Scan>,
+    store: Arc<dyn ObjectStore>,
+}
+
+impl<R: ReadThrough> FileOpener for Opener<R> {
+    fn open(&self, file: PartitionedFile) -> Result<FileOpenFuture> {
+        let (reading, scan, store) = (self.reading.clone(), Arc::clone(&self.scan), Arc::clone(&self.store));
+        Ok(Box::pin(async move {
+            let Some(mut reader) = reading.open(&scan, &store, &file.object_meta).await? else {
+                return Ok(futures::stream::empty().boxed());
+            };
+            let mut failed = false;
+            let batches = std::iter::from_fn(move || {
+                // Nothing comes after an error.
+                let batch = if failed { None } else { reader.next().transpose() };
+                failed = batch.as_ref().is_some_and(Result::is_err);
+                batch
+            });
+            Ok(futures::stream::iter(batches).boxed())
+        }))
+    }
+}
