@@ -43,6 +43,12 @@ pub fn configure() {
         mi_option_set(ARENA_PURGE_MULTIPLIER, 1);
         mi_option_set(MINIMAL_PURGE_SIZE, 64);
     }
+    // The C library still allocates for itself, a few bytes a thread, for which it would map 128 MiB of addresses each: too much where these are limited.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: takes no pointer, and there is one thread.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1)
+    };
 }
 
 /// Gives back what the heap holds but nobody uses.
