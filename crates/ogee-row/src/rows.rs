@@ -13,6 +13,10 @@ use crate::{
 };
 use combining::WriteCombining;
 
+/// A row page that so many bytes of heap pages were begun for is followed by another, so that pinning a page of rows with long strings does not
+/// take unbounded memory: 16 pages of strings to one of rows.
+const HEAP_BYTES_MAX: usize = 16 * PAGE_SIZE;
+
 /// Where the next row of a partition goes.
 struct Cursor {
     /// The page being filled, and those filled before that are still retained.
@@ -26,6 +30,8 @@ struct Cursor {
     rows_left: usize,
     next_heap: *mut u8,
     heap_left: usize,
+    /// Bytes of the heap pages that strings of rows on the row page are on.
+    heap_bytes: usize,
 }
 
 impl Cursor {
@@ -39,7 +45,13 @@ impl Cursor {
             rows_left: 0,
             next_heap: std::ptr::null_mut(),
             heap_left: 0,
+            heap_bytes: 0,
         }
+    }
+
+    /// Has the next row begin another row page: this one has the rows that it has.
+    fn close_row_page(&mut self) {
+        self.page_rows -= std::mem::take(&mut self.rows_left);
     }
 
     /// Counts `rows` rows of `width` bytes that were just written to the page.
@@ -146,6 +158,11 @@ impl PartitionedRows {
     /// Rows of partition `partition`, but for those on the page being filled.
     pub fn full_rows(&self, partition: usize) -> usize {
         self.partitions[partition].rows
+    }
+
+    /// Row pages that were begun for rows that are not taken out.
+    pub fn row_pages(&self) -> usize {
+        self.partitions.iter().map(RowPartition::num_pages).sum()
     }
 
     /// Rows of one page, at most.
@@ -348,6 +365,9 @@ impl PartitionedRows {
                 prefetch_for_write(cursor.next_heap.wrapping_add(64));
             }
             self.extend_segment(partition, heap_bytes > 0);
+            if heap_bytes > PAGE_SIZE {
+                self.close_heap_page(partition);
+            }
             Ok(target)
         }
     }
@@ -365,9 +385,7 @@ impl PartitionedRows {
     ) -> Result<*mut u8, MemoryError> {
         let free = |cursor: &Cursor| cursor.strings as usize - cursor.next_row as usize;
         if self.cursors[partition].rows_left == 0 || free(&self.cursors[partition]) < width + heap_bytes {
-            let cursor = &mut self.cursors[partition];
-            // The page has the rows that it has.
-            cursor.page_rows -= std::mem::take(&mut cursor.rows_left);
+            self.cursors[partition].close_row_page();
             self.new_row_page(partition)?;
         }
         let target = self.next_row(partition)?;
@@ -421,6 +439,7 @@ impl PartitionedRows {
         cursor.next_row = page.as_ptr();
         cursor.page_rows = self.rows_per_page;
         cursor.rows_left = self.rows_per_page;
+        cursor.heap_bytes = cursor.heap_page.as_ref().map_or(0, PinnedPage::len);
         cursor.strings = page.as_ptr().wrapping_add(page.len());
         if self.with_strings {
             cursor.strings = cursor.strings.wrapping_sub(OWN_BASE_BYTES);
@@ -442,6 +461,10 @@ impl PartitionedRows {
             self.memory.allocate(self.consumer)?
         };
         let cursor = &mut self.cursors[partition];
+        if cursor.heap_bytes + page.len() > HEAP_BYTES_MAX {
+            cursor.close_row_page();
+        }
+        cursor.heap_bytes += page.len();
         cursor.next_heap = page.as_ptr();
         cursor.heap_left = page.len();
         self.allocated_bytes += page.len();
@@ -450,6 +473,16 @@ impl PartitionedRows {
             self.keep(partition, full);
         }
         Ok(())
+    }
+
+    /// The heap page of a row that has it alone need not stay pinned for others.
+    #[cold]
+    fn close_heap_page(&mut self, partition: usize) {
+        let cursor = &mut self.cursors[partition];
+        cursor.heap_left = 0;
+        if let Some(full) = cursor.heap_page.take() {
+            self.keep(partition, full);
+        }
     }
 
     fn keep(&mut self, partition: usize, full: PinnedPage) {

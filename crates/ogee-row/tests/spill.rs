@@ -207,6 +207,29 @@ fn rows_survive_eviction_and_reload_at_other_addresses() {
 }
 
 #[test]
+fn a_page_of_rows_has_bounded_strings() {
+    // Several of a heap page, and one that has a page of its own.
+    for (rows, long) in [(2_000, 20_000), (200, 700_000)] {
+        let memory = manager(32 << 20, false);
+        let mut columns = columns(rows, 0);
+        let text = |i: usize| (i % 10 != 0).then(|| vec![i as u8; long - i % 100]);
+        columns[7] = Arc::new((0..rows).map(text).collect::<BinaryViewArray>());
+        let layout = layout(&columns);
+        let mut written =
+            PartitionedRows::new(Arc::clone(&layout), Arc::clone(&memory), "test", RadixBits::new(1), false);
+        append(&mut written, &layout, &columns);
+        // A page of rows and, where it is not full, one of strings for each partition.
+        assert!(memory.stats().pinned <= 2 * 2 * PAGE_SIZE, "{} bytes stay pinned", memory.stats().pinned);
+        let mut partitions = written.into_partitions();
+        for partition in &partitions {
+            let most = (0..partition.num_pages()).map(|page| partition.page_bytes(page)).max().unwrap();
+            assert!(most <= 20 * PAGE_SIZE, "{most} bytes are pinned with a page");
+        }
+        check(&mut partitions, &layout, &columns);
+    }
+}
+
+#[test]
 fn rows_move_to_other_partitions_with_their_strings() {
     let memory = manager(64 << 20, true);
     let columns = columns(20_000, 300_000);

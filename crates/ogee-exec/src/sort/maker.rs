@@ -128,7 +128,7 @@ impl RunMaker {
         // While a run is being written, its rows, its entries and what it is written to are in memory.
         let spare = 4 * PAGE_SIZE;
         if self.rows.allocated_bytes() + rows * ENTRY_BYTES + spare >= self.grant
-            || self.rows.rows() / self.rows.rows_per_page() + 2 >= PAGES_MAX
+            || self.rows.row_pages() + 1 >= PAGES_MAX
         {
             return self.flush(cancelled);
         }

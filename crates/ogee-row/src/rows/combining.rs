@@ -182,8 +182,7 @@ impl PartitionedRows {
         }
         let mut first = (cursor.page_rows - cursor.rows_left) % BLOCK_ROWS;
         if cursor.rows_left < BLOCK_ROWS - first {
-            // The page has the rows that it has.
-            cursor.page_rows -= std::mem::take(&mut cursor.rows_left);
+            cursor.close_row_page();
             store_fence();
             self.new_row_page(partition)?;
             first = 0;
