@@ -117,6 +117,7 @@ use crate::{
     table::PagedTable,
     times,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
+    wide_lists,
     window_filters::WindowFilters,
 };
 
@@ -684,12 +685,12 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
     let mut beside = statement.clone();
     let mut in_two_places = None;
     if syntax::make_lateral_in_subqueries(&mut beside) {
-        match state.statement_to_plan(beside).await {
+        match wide_lists::plan(state, beside).await {
             Ok(plan) => return Ok(plan),
             Err(error) => in_two_places = unknown_column(&error),
         }
     }
-    let refused = match (state.statement_to_plan(statement.clone()).await, in_two_places) {
+    let refused = match (wide_lists::plan(state, statement.clone()).await, in_two_places) {
         (Ok(plan), None) => return Ok(plan),
         // DataFusion would take the outer query's, where it is the neighbour's.
         (Ok(_), Some(name)) => {
@@ -721,7 +722,7 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
             // What is wrong is told in the words of the statement as it was written.
             return Err(refused.into());
         }
-        match state.statement_to_plan(other.clone()).await {
+        match wide_lists::plan(state, other.clone()).await {
             Ok(plan) => return Ok(plan),
             Err(again) => error = Some(again),
         }

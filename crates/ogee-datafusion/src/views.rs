@@ -9,7 +9,7 @@
 //! Not here: what a statement means once its tables are known.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     future::Future,
     sync::{Arc, OnceLock, Weak},
 };
@@ -30,18 +30,20 @@ use datafusion::{
         sqlparser::ast::{CreateView, Ident, ObjectName, Query, Statement},
     },
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::{common_types::CommonTypes, names::normal_name, session::plan, stars};
 
 tokio::task_local! {
     /// The views whose queries are being planned, the innermost last; nothing outside of planning.
     static WITHIN: Vec<String>;
+    /// The tables that planning has made of files and of views: whatever is planned several times looks at them once.
+    static MADE: Mutex<HashMap<String, Arc<dyn TableProvider>>>;
 }
 
 /// Runs `planning`, in which views are what their queries say now.
 pub(crate) async fn bound<F: Future>(planning: F) -> F::Output {
-    WITHIN.scope(Vec::new(), planning).await
+    MADE.scope(Mutex::default(), WITHIN.scope(Vec::new(), planning)).await
 }
 
 /// A view, as the catalog has it.
@@ -257,11 +259,20 @@ impl SchemaProvider for ViewSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(found) = self.inner.table(name).await? else { return Ok(None) };
+        let full_name = format!("{}.{name}", self.name);
+        if let Ok(Some(made)) = MADE.try_with(|made| made.lock().get(&full_name).cloned()) {
+            return Ok(Some(made));
+        }
+        let Some(mut found) = self.inner.table(name).await? else { return Ok(None) };
+        let mut is_made = !self.inner.table_exist(name);
         if let Some(view) = found.downcast_ref::<View>()
-            && let Some(bound) = self.binder.bind(format!("{}.{name}", self.name), view).await?
+            && let Some(bound) = self.binder.bind(full_name.clone(), view).await?
         {
-            return Ok(Some(bound));
+            (found, is_made) = (bound, true);
+        }
+        if is_made {
+            // Nobody keeps them outside of planning.
+            let _ = MADE.try_with(|made| made.lock().insert(full_name, Arc::clone(&found)));
         }
         Ok(Some(found))
     }

@@ -13,3 +13,4 @@ mod mutations;
 mod oracles;
 mod planning;
 mod statements;
+mod wide;
