@@ -20,7 +20,7 @@ use super::Failure;
 use crate::random::Random;
 
 /// All that is counted.
-pub(super) const FEATURES: [&str; 41] = [
+pub(super) const FEATURES: [&str; 42] = [
     "bool",
     "i8",
     "i16",
@@ -62,6 +62,7 @@ pub(super) const FEATURES: [&str; 41] = [
     "version 1",
     "version 2",
     "page index",
+    "kept",
 ];
 
 const TYPES: usize = 23;

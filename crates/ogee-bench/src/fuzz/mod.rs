@@ -45,6 +45,12 @@ pub struct Arguments {
     /// Where files are kept that something is wrong with
     #[arg(long, default_value = "fuzz-found")]
     keep: PathBuf,
+    /// A directory of files that were kept; the others are made of them, at times
+    #[arg(long)]
+    kept: Option<PathBuf>,
+    /// Add files there for which the engine says what it says of none of them
+    #[arg(long, requires = "kept")]
+    collect: bool,
     /// Write the file of `seed`, and read it in this process
     #[arg(long)]
     only: bool,
@@ -59,18 +65,71 @@ const JUDGE: &str = "judge";
 /// A file that takes longer has the engine hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A file that takes Arrow's reader longer has no judge.
+const PATIENCE_WITH_JUDGE: Duration = Duration::from_secs(2);
+
 /// Of so many files one is left as it was written.
 const WHOLE: u64 = 50;
+/// Of so many files one is made of one that was kept.
+const AGAIN: u64 = 4;
+/// Bytes of all files that are kept, at most.
+const KEPT_BYTES: u64 = 4 << 20;
 
-/// The file of `seed`: what it is made of, and its bytes.
-fn file(seed: u64) -> Result<(Form, Vec<u8>, bool), Failure> {
+/// A file, and how it was made.
+struct Made {
+    form: String,
+    /// What is counted of it.
+    features: Vec<&'static str>,
+    bytes: Vec<u8>,
+    /// Nothing was done to it after it was written.
+    is_whole: bool,
+}
+
+/// The file of `seed`, with `kept` that of which there may be more.
+fn file(seed: u64, kept: &[Vec<u8>]) -> Result<Made, Failure> {
     let mut random = Random::new(seed);
+    if !kept.is_empty() && random.below(AGAIN) == 0 {
+        let number = random.below(kept.len() as u64) as usize;
+        let mut bytes = kept[number].clone();
+        if random.below(4) > 0 {
+            bytes = mutate::mutated(bytes, &mut random);
+        }
+        return Ok(Made { form: format!("kept file {number}"), features: vec!["kept"], bytes, is_whole: false });
+    }
     let form = Form::draw(&mut random);
     let bytes = form.write(&mut random)?;
-    if random.below(WHOLE) == 0 {
-        return Ok((form, bytes, true));
+    let is_whole = random.below(WHOLE) == 0;
+    let bytes = if is_whole { bytes } else { mutate::mutated(bytes, &mut random) };
+    Ok(Made { form: format!("{form:?}"), features: form.features().collect(), bytes, is_whole })
+}
+
+/// The files that were kept in `directory`, by name.
+fn kept_files(directory: Option<&Path>) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(directory) = directory.filter(|directory| directory.exists()) else { return Ok(Vec::new()) };
+    let mut paths = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Failure>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
+    paths.sort();
+    paths.iter().map(|path| Ok(fs::read(path)?)).collect()
+}
+
+/// Keeps `bytes` in `directory`, unless there is a file for which the engine says the same, but for numbers, or there are many.
+fn collect(directory: &Path, why: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let mut words: Vec<&str> = why.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).collect();
+    words.truncate(40);
+    let hash = words
+        .iter()
+        .flat_map(|word| word.bytes().chain([b' ']))
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    fs::create_dir_all(directory)?;
+    let path = directory.join(format!("{hash:016x}.parquet"));
+    let mut taken = bytes.len() as u64;
+    for entry in fs::read_dir(directory)? {
+        taken += entry?.metadata()?.len();
     }
-    Ok((form, mutate::mutated(bytes, &mut random), false))
+    if taken <= KEPT_BYTES && !path.exists() {
+        fs::write(path, bytes)?;
+    }
+    Ok(())
 }
 
 /// Reads files; whether nothing is wrong with any.
@@ -78,12 +137,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Failure> {
     match &arguments.child {
         Some(progress) => read_files(arguments, progress),
         None if arguments.only => {
-            let (form, bytes, is_whole) = file(arguments.seed)?;
+            let made = file(arguments.seed, &kept_files(arguments.kept.as_deref())?)?;
             fs::create_dir_all(&arguments.keep)?;
             let path = arguments.keep.join(format!("{}.parquet", arguments.seed));
-            fs::write(&path, bytes)?;
-            println!("{}: {form:?}, {}", path.display(), if is_whole { "whole" } else { "mutated" });
-            println!("{:?}", read::read(&path, &form, is_whole, || Ok(()))?);
+            fs::write(&path, made.bytes)?;
+            println!("{}: {}, {}", path.display(), made.form, if made.is_whole { "whole" } else { "mutated" });
+            println!("{:?}", read::read(&path, &made.form, made.is_whole, || Ok(()))?);
             Ok(true)
         }
         None => watch(arguments),
@@ -103,6 +162,12 @@ fn watch(arguments: &Arguments) -> Result<bool, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("fuzz").arg("--seed").arg(next.to_string()).arg("--files").arg((end - next).to_string());
         command.arg("--child").arg(&progress).arg("--keep").arg(&arguments.keep);
+        if let Some(directory) = &arguments.kept {
+            command.arg("--kept").arg(directory);
+        }
+        if arguments.collect {
+            command.arg("--collect");
+        }
         if let Some(left) = left {
             command.arg("--seconds").arg(left.to_string());
         }
@@ -123,7 +188,7 @@ fn watch(arguments: &Arguments) -> Result<bool, Failure> {
         }
         wrong += 1;
         println!("seed {seed}: {what}");
-        keep(&arguments.keep, seed, &what)?;
+        keep(arguments, seed, &what)?;
     }
     let count = |name: &str| totals.get(name).copied().unwrap_or(0);
     for feature in FEATURES {
@@ -143,11 +208,12 @@ fn watch(arguments: &Arguments) -> Result<bool, Failure> {
 }
 
 /// Keeps the file of `seed` and what is wrong with it.
-fn keep(directory: &Path, seed: u64, what: &str) -> Result<(), Failure> {
+fn keep(arguments: &Arguments, seed: u64, what: &str) -> Result<(), Failure> {
+    let directory = &arguments.keep;
     fs::create_dir_all(directory)?;
-    let (form, bytes, _) = file(seed)?;
-    fs::write(directory.join(format!("{seed}.parquet")), bytes)?;
-    fs::write(directory.join(format!("{seed}.txt")), format!("{what}\n{form:?}\n"))?;
+    let made = file(seed, &kept_files(arguments.kept.as_deref())?)?;
+    fs::write(directory.join(format!("{seed}.parquet")), made.bytes)?;
+    fs::write(directory.join(format!("{seed}.txt")), format!("{what}\n{}\n", made.form))?;
     Ok(())
 }
 
@@ -172,10 +238,13 @@ fn wait(mut child: Child, progress: &Path) -> Result<Option<String>, Failure> {
         let now = fs::read_to_string(progress).unwrap_or_default();
         if now != seen {
             (seen, since) = (now, Instant::now());
-        } else if since.elapsed() > PATIENCE {
+            continue;
+        }
+        let patience = if seen.lines().any(|line| line == JUDGE) { PATIENCE_WITH_JUDGE } else { PATIENCE };
+        if since.elapsed() > patience {
             child.kill()?;
             child.wait()?;
-            return Ok(Some(format!("nothing happened for {} s", PATIENCE.as_secs())));
+            return Ok(Some(format!("nothing happened for {} s", patience.as_secs())));
         }
     }
 }
@@ -185,6 +254,7 @@ fn read_files(arguments: &Arguments, progress: &Path) -> Result<bool, Failure> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("file.parquet");
     read::note_panics();
+    let kept = kept_files(arguments.kept.as_deref())?;
     let started = Instant::now();
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     for seed in arguments.seed..arguments.seed + arguments.files {
@@ -193,29 +263,32 @@ fn read_files(arguments: &Arguments, progress: &Path) -> Result<bool, Failure> {
         }
         let lines: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
         fs::write(progress, format!("{seed}\n{}\n", lines.join("\n")))?;
-        let (form, bytes, is_whole) = file(seed)?;
-        fs::write(&path, bytes)?;
+        let made = file(seed, &kept)?;
+        fs::write(&path, &made.bytes)?;
         let judges = || Ok(fs::write(progress, format!("{seed}\n{}\n{JUDGE}\n", lines.join("\n")))?);
-        let outcome = read::read(&path, &form, is_whole, judges);
+        let outcome = read::read(&path, &made.form, made.is_whole, judges);
         *counts.entry("files").or_default() += 1;
-        for feature in form.features() {
+        for feature in made.features {
             *counts.entry(feature).or_default() += 1;
         }
         match outcome {
             Ok(read::Outcome::Rows) => *counts.entry("read").or_default() += 1,
-            Ok(read::Outcome::Refused { gave_up }) => {
+            Ok(read::Outcome::Refused { why, gave_up }) => {
+                if let Some(directory) = arguments.kept.as_ref().filter(|_| arguments.collect) {
+                    collect(directory, &why, &made.bytes)?;
+                }
                 *counts.entry("refused").or_default() += 1;
                 *counts.entry("gave up").or_default() += u64::from(gave_up);
             }
             Ok(read::Outcome::Wrong(what)) => {
                 *counts.entry("wrong").or_default() += 1;
                 println!("seed {seed}: {what}");
-                keep(&arguments.keep, seed, &what)?;
+                keep(arguments, seed, &what)?;
             }
             Err(error) => {
                 *counts.entry("wrong").or_default() += 1;
                 println!("seed {seed}: {error}");
-                keep(&arguments.keep, seed, &error.to_string())?;
+                keep(arguments, seed, &error.to_string())?;
             }
         }
     }

@@ -19,7 +19,7 @@ use ogee_vector::{normalize_array, normalize_schema};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
-use super::{Failure, corpus::Form};
+use super::Failure;
 
 /// The limit that files are read at. They have some kilobytes.
 const LIMIT: usize = 64 << 20;
@@ -33,7 +33,7 @@ pub(super) enum Outcome {
     /// It was read; if somebody else could read it, too, with the same rows.
     Rows,
     /// It is damaged. `gave_up`: a library panicked, and the engine said so.
-    Refused { gave_up: bool },
+    Refused { why: String, gave_up: bool },
     /// What must not happen did.
     Wrong(String),
 }
@@ -61,7 +61,7 @@ fn without_panics(outcome: Outcome) -> Outcome {
 /// Reads the file at `path`, which was made as `form`. `is_whole`: nothing was done to it. `judges` is told when Arrow's reader begins, which may hang or take what it likes.
 pub(super) fn read(
     path: &Path,
-    form: &Form,
+    form: &str,
     is_whole: bool,
     judges: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
@@ -71,7 +71,7 @@ pub(super) fn read(
         return Ok(if is_whole {
             Outcome::Wrong("it has no footer".to_owned())
         } else {
-            Outcome::Refused { gave_up: false }
+            Outcome::Refused { why: "no footer".to_owned(), gave_up: false }
         });
     };
     let rows = listed.metadata().row_groups().iter().map(|group| group.num_rows()).fold(0i64, i64::wrapping_add);
@@ -91,9 +91,10 @@ pub(super) fn read(
     PANICS.lock().clear();
     forget_peak()?;
     Ok(match (found, expected) {
-        (Err(error), _) if is_whole => Outcome::Wrong(format!("{form:?} is refused: {error}")),
+        (Err(error), _) if is_whole => Outcome::Wrong(format!("{form} is refused: {error}")),
         (Err(error), _) if error.code().starts_with("OGEE_R") || error.code().starts_with("OGEE_M") => {
-            Outcome::Refused { gave_up: error.to_string().contains("the reader gave up") }
+            let why = error.to_string();
+            Outcome::Refused { gave_up: why.contains("the reader gave up"), why }
         }
         (Err(error), _) => Outcome::Wrong(format!("an error of another kind: [{}] {error}", error.code())),
         // A footer that lies about its rows is believed: what pages have beyond them is not read.
