@@ -222,7 +222,7 @@ bench-job: release $(VENV)/.done ## The 113 queries of the Join Order Benchmark 
 .PHONY: fuzz
 fuzz: ## Damaged Parquet files in a release build; those that something is wrong with are kept in fuzz-found (FUZZ_SECONDS, SEED)
 	$(CARGO) build --release -p ogee-bench
-	target/release/ogee-bench fuzz --seed $(SEED) --files 1000000000 --seconds $(FUZZ_SECONDS)
+	target/release/ogee-bench fuzz --kept tests/fuzz/kept --seed $(SEED) --files 1000000000 --seconds $(FUZZ_SECONDS)
 
 .PHONY: fuzz-files
 fuzz-files: $(VENV)/.done ## The same for Arrow, CSV and JSON files, and for footers of Parquet files, as the shell meets them (FUZZ_SECONDS, SEED, ARGS)

