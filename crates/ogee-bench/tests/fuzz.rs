@@ -7,7 +7,8 @@ use std::process::Command;
 fn damaged_files_are_read_or_refused() {
     let found = tempfile::tempdir().unwrap();
     let mut fuzz = Command::new(env!("CARGO_BIN_EXE_ogee-bench"));
-    fuzz.args(["fuzz", "--seed", "1", "--files", "5000", "--kept", "../../tests/fuzz/kept", "--keep"]).arg(found.path());
+    fuzz.args(["fuzz", "--seed", "1", "--files", "5000", "--kept", "../../tests/fuzz/kept", "--keep"])
+        .arg(found.path());
     let output = fuzz.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
