@@ -11,13 +11,12 @@ use datafusion::{
     sql::{
         parser::{CopyToSource, Statement as Parsed},
         sqlparser::ast::{
-            DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, NullTreatment, Visit,
-            Visitor,
+            DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, NullTreatment, Visitor,
         },
     },
 };
 
-use crate::{Error, Result, names::normal_name};
+use crate::{Error, Result, names::normal_name, visitors};
 
 /// Windows that may leave NULLs out.
 const IGNORING_NULLS: &[&str] = &["lag", "lead", "first_value", "last_value", "nth_value"];
@@ -32,10 +31,10 @@ const ONE_ARGUMENT: &[&str] = &["count", "first_value", "last_value", "any_value
 pub(crate) fn check(statement: &Parsed, state: &SessionState) -> Result<()> {
     let mut calls = Calls { state };
     let refused = match statement {
-        Parsed::Statement(statement) => statement.visit(&mut calls),
+        Parsed::Statement(statement) => visitors::visit(statement, &mut calls),
         Parsed::Explain(explain) => return check(&explain.statement, state),
         Parsed::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(&mut calls),
+            CopyToSource::Query(query) => visitors::visit(query, &mut calls),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),

@@ -17,13 +17,12 @@ use datafusion::{
     sql::{
         parser::Statement as Parsed,
         sqlparser::ast::{
-            BinaryOperator, Cte, Expr, Ident, ObjectName, Query, Select, SetExpr, Statement, TableFactor, Visit,
-            Visitor, With,
+            BinaryOperator, Cte, Expr, Ident, ObjectName, Query, Select, SetExpr, Statement, TableFactor, Visitor, With,
         },
     },
 };
 
-use crate::{island::expected_rows, session::parse};
+use crate::{island::expected_rows, session::parse, visitors};
 
 /// Rows that must be read for each that is kept, at least: writing one and reading it again costs about as much as scanning a few.
 const CONDENSED: u64 = 8;
@@ -60,7 +59,7 @@ fn cte(query: &Query, index: usize) -> Option<&Cte> {
 /// are named by there.
 fn reads(query: &Query, cte: &Cte, of_select: impl FnMut(&Select, &str)) -> usize {
     let mut reads = Reads { name: normalized(&cte.alias.name), count: 0, of_select };
-    let ControlFlow::Continue(()) = query.visit(&mut reads);
+    let ControlFlow::Continue(()) = visitors::visit(query, &mut reads);
     reads.count
 }
 

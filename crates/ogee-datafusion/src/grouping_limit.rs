@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, GroupByWithModifier, Select, Visit, Visitor};
 
-use crate::{Error, Result};
+use crate::{Error, Result, visitors};
 
 /// Grouping sets of one query: those of a `CUBE` of 12 keys.
 pub(crate) const GROUPING_SETS_MAX: u64 = 4096;
@@ -16,7 +16,7 @@ pub(crate) const GROUPING_SETS_MAX: u64 = 4096;
 /// # Errors
 /// [`Error::Unsupported`] if a query of `statement` has more grouping sets.
 pub(crate) fn check(statement: &impl Visit) -> Result<()> {
-    match statement.visit(&mut Queries) {
+    match visitors::visit(statement, &mut Queries) {
         ControlFlow::Break(sets) => Err(Error::Unsupported(format!(
             "GROUP BY makes {sets} grouping sets, {GROUPING_SETS_MAX} is the most; \
              CUBE of n keys makes 2^n of them: name those that you need with GROUPING SETS"

@@ -9,8 +9,10 @@ use std::{convert::Infallible, ops::ControlFlow};
 
 use datafusion::sql::{
     parser::Statement as Parsed,
-    sqlparser::ast::{Query, SetExpr, Statement, Visit, Visitor},
+    sqlparser::ast::{Query, SetExpr, Statement, Visitor},
 };
+
+use crate::visitors;
 
 /// The query of `statement` that is to be planned by itself.
 pub(crate) fn query_apart(statement: &mut Parsed) -> Option<&mut Box<Query>> {
@@ -21,7 +23,7 @@ pub(crate) fn query_apart(statement: &mut Parsed) -> Option<&mut Box<Query>> {
         _ => return None,
     };
     let mut values = HasValues { depth: 0, found: false };
-    let ControlFlow::Continue(()) = query.visit(&mut values);
+    let ControlFlow::Continue(()) = visitors::visit(query, &mut values);
     values.found.then_some(query)
 }
 

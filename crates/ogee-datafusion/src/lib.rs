@@ -108,6 +108,7 @@ mod table;
 mod text_memory;
 mod times;
 mod views;
+mod visitors;
 mod wide_lists;
 mod window_filters;
 

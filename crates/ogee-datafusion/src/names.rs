@@ -20,12 +20,12 @@ use datafusion::{
         sqlparser::ast::{
             CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
             GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-            Value, Visit, VisitMut, Visitor, VisitorMut,
+            Value, Visitor, VisitorMut,
         },
     },
 };
 
-use crate::{casts::NAMED_CAST, syntax};
+use crate::{casts::NAMED_CAST, syntax, visitors};
 
 /// Gives aliases to the outputs of `statement` that would have the same name.
 pub(crate) fn name_apart(statement: &mut Parsed) {
@@ -256,7 +256,7 @@ fn hides_casts_in(select: &Select) -> bool {
     casts.named.into_iter().any(|expr| {
         let text = expr.to_string();
         let mut bare = expr;
-        let visited = VisitMut::visit(&mut bare, &mut WithoutCasts);
+        let visited = visitors::visit_mut(&mut bare, &mut WithoutCasts);
         debug_assert!(visited.is_continue(), "the visitor never stops");
         *named.entry(bare.to_string()).or_insert_with(|| text.clone()) != text
     })
@@ -278,7 +278,7 @@ struct Casts {
 impl Casts {
     fn gather<'a>(&mut self, exprs: impl IntoIterator<Item = &'a Expr>) {
         for expr in exprs {
-            let visited = Visit::visit(expr, self);
+            let visited = visitors::visit(expr, self);
             debug_assert!(visited.is_continue(), "the visitor never stops");
         }
     }
@@ -332,10 +332,10 @@ impl VisitorMut for WithoutCasts {
 /// Gives every output of `statement` a name of its own, and what names leave out functions that count in them.
 pub(crate) fn name_all(statement: &mut Parsed) {
     let visited = match statement {
-        Parsed::Statement(statement) => statement.visit(&mut Names),
+        Parsed::Statement(statement) => visitors::visit_mut(statement, &mut Names),
         Parsed::Explain(explain) => return name_all(&mut explain.statement),
         Parsed::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Names),
+            CopyToSource::Query(query) => visitors::visit_mut(query, &mut Names),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),

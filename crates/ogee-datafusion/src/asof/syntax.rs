@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
     sqlparser::{
-        ast::{Expr, Join, JoinConstraint, JoinOperator, Select, TableFactor, Value, VisitMut, VisitorMut},
+        ast::{Expr, Join, JoinConstraint, JoinOperator, Select, TableFactor, Value, VisitorMut},
         keywords::Keyword,
         parser::ParserError,
         tokenizer::{Token, TokenWithSpan, Tokenizer},
@@ -18,7 +18,7 @@ use datafusion::sql::{
 };
 
 use super::logical::MARK;
-use crate::{Error, Result, dialect::OgeeDialect, names::call};
+use crate::{Error, Result, dialect::OgeeDialect, names::call, visitors};
 
 fn keyword(token: &Token) -> Keyword {
     match token {
@@ -78,10 +78,10 @@ pub(crate) fn mark<'a>(statements: impl Iterator<Item = &'a mut Parsed>, joins: 
 
 fn in_parsed(marks: &mut Marks, statement: &mut Parsed) -> ControlFlow<Error> {
     match statement {
-        Parsed::Statement(statement) => statement.visit(marks),
+        Parsed::Statement(statement) => visitors::visit_mut(statement, marks),
         Parsed::Explain(explain) => in_parsed(marks, &mut explain.statement),
         Parsed::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(marks),
+            CopyToSource::Query(query) => visitors::visit_mut(query, marks),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),

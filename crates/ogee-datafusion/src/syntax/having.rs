@@ -7,10 +7,13 @@
 
 use std::{collections::HashMap, ops::ControlFlow};
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SelectItem, Value, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SelectItem, Value, VisitorMut};
 
 use super::outer_aggregates::is_aggregate;
-use crate::names::{base_name, normal_name};
+use crate::{
+    names::{base_name, normal_name},
+    visitors,
+};
 
 /// Puts what outputs are where `HAVING` has their names.
 pub(super) fn in_select(select: &mut Select) {
@@ -29,7 +32,7 @@ pub(super) fn in_select(select: &mut Select) {
         }
     }
     if !outputs.is_empty() {
-        let visited = having.visit(&mut Names { outputs, within: 0 });
+        let visited = visitors::visit_mut(having, &mut Names { outputs, within: 0 });
         debug_assert!(visited.is_continue(), "the visitor never stops");
     }
 }

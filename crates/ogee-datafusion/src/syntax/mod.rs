@@ -64,7 +64,7 @@ use crate::{
     dialect::OgeeDialect,
     grouping_limit,
     names::{base_name, call, normal_name},
-    quantified, times,
+    quantified, times, visitors,
 };
 
 /// The keyword that `token` is.
@@ -104,7 +104,7 @@ fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Ex
         }
     }
 
-    let visited = clause.visit(&mut Outside { each, queries: 0 });
+    let visited = visitors::visit_mut(clause, &mut Outside { each, queries: 0 });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
@@ -200,10 +200,10 @@ pub(crate) fn translate(statement: &mut Parsed) {
 /// Shows `visitor` all of `statement`.
 pub(crate) fn visit<V: VisitorMut>(statement: &mut Parsed, visitor: &mut V) -> ControlFlow<V::Break> {
     match statement {
-        Parsed::Statement(statement) => statement.visit(visitor),
+        Parsed::Statement(statement) => visitors::visit_mut(statement, visitor),
         Parsed::Explain(explain) => visit(&mut explain.statement, visitor),
         Parsed::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(visitor),
+            CopyToSource::Query(query) => visitors::visit_mut(query, visitor),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),

@@ -7,8 +7,10 @@ use std::{collections::HashSet, ops::ControlFlow, sync::LazyLock};
 
 use datafusion::{
     functions_aggregate::all_default_aggregate_functions,
-    sql::sqlparser::ast::{Expr, Function, GroupByExpr, Query, SelectItem, SetExpr, Visit, Visitor},
+    sql::sqlparser::ast::{Expr, Function, GroupByExpr, Query, SelectItem, SetExpr, Visitor},
 };
+
+use crate::visitors;
 
 /// Names of aggregate functions.
 static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
@@ -42,7 +44,7 @@ pub(super) fn value_of(query: &Query) -> Option<Expr> {
         return None;
     };
     let mut aggregates = Aggregates::default();
-    let visited = expr.visit(&mut aggregates);
+    let visited = visitors::visit(expr, &mut aggregates);
     (visited.is_continue() && aggregates.found).then(|| Expr::Nested(Box::new(expr.clone())))
 }
 
@@ -113,7 +115,7 @@ pub(super) fn has_call(expr: &Expr, is_one: fn(&Function) -> bool) -> bool {
         }
     }
 
-    expr.visit(&mut Calls { depth: 0, is_one }).is_break()
+    visitors::visit(expr, &mut Calls { depth: 0, is_one }).is_break()
 }
 
 fn has_column(function: &Function) -> bool {
@@ -130,5 +132,5 @@ fn has_column(function: &Function) -> bool {
         }
     }
 
-    function.args.visit(&mut Columns).is_break()
+    visitors::visit(&function.args, &mut Columns).is_break()
 }

@@ -14,7 +14,7 @@ use datafusion::sql::{
         DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
         GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator, LimitClause, NullsDistinctOption, ObjectName,
         PipeOperator, Query, Select, Set, SetExpr, SetOperator, Statement, TableAlias, TableConstraint, TableFactor,
-        UnaryOperator, UniqueConstraint, Value, Visit, Visitor,
+        UnaryOperator, UniqueConstraint, Value, Visitor,
     },
 };
 
@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::{Token, TokenWithSpan},
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, visitors};
 
 /// Says what of `statement` is not supported, if anything is.
 ///
@@ -38,11 +38,11 @@ pub(crate) fn check(statement: &Parsed) -> Result<()> {
             {
                 refusals.into = Some(std::ptr::from_ref(select.as_ref()));
             }
-            statement.visit(&mut refusals)
+            visitors::visit(statement, &mut refusals)
         }
         Parsed::Explain(explain) => return check(&explain.statement),
         Parsed::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Refusals::default()),
+            CopyToSource::Query(query) => visitors::visit(query, &mut Refusals::default()),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::{
 };
 
 use super::using::{constraint, using};
-use crate::{dialect::OgeeDialect, names::normal_name};
+use crate::{dialect::OgeeDialect, names::normal_name, visitors};
 
 /// Instead of the names of columns that could not be told.
 pub(crate) const UNKNOWN: &str = "*";
@@ -47,7 +47,7 @@ pub(crate) fn sources(select: &mut Select) -> Vec<String> {
         None
     };
     let from = std::mem::take(&mut select.from);
-    let visited = select.visit(&mut Within { use_of: &mut use_of, scopes: Vec::new(), outer: true });
+    let visited = visitors::visit_mut(select, &mut Within { use_of: &mut use_of, scopes: Vec::new(), outer: true });
     debug_assert!(visited.is_continue(), "the visitor never stops");
     select.from = from;
     found
@@ -69,7 +69,7 @@ pub(super) fn write_out(clause: &mut impl VisitMut, sources: &Sources, column: i
         };
         if scopes.iter().any(is_own) { None } else { column(name) }
     };
-    let visited = clause.visit(&mut Within { use_of: &mut use_of, scopes: Vec::new(), outer: false });
+    let visited = visitors::visit_mut(clause, &mut Within { use_of: &mut use_of, scopes: Vec::new(), outer: false });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 

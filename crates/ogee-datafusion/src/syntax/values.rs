@@ -7,11 +7,11 @@
 use std::{fmt::Write, ops::ControlFlow};
 
 use datafusion::sql::sqlparser::{
-    ast::{Expr, Query, SetExpr, Values, Visit, Visitor},
+    ast::{Expr, Query, SetExpr, Values, Visitor},
     parser::Parser,
 };
 
-use crate::dialect::OgeeDialect;
+use crate::{dialect::OgeeDialect, visitors};
 
 /// Puts the lists of `query` in other words; not those of its subqueries.
 pub(super) fn in_query(query: &mut Query) {
@@ -53,7 +53,7 @@ fn is_constant(values: &Values) -> bool {
         }
     }
 
-    values.visit(&mut Constant).is_continue()
+    visitors::visit(values, &mut Constant).is_continue()
 }
 
 fn selects(values: &Values) -> Option<SetExpr> {

@@ -19,7 +19,7 @@ mod planner;
 mod zone_rule;
 mod zones;
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use datafusion::{
     arrow::{
@@ -36,6 +36,8 @@ use datafusion::{
     sql::sqlparser::ast::{self, Set},
 };
 use futures::TryStreamExt;
+
+use crate::visitors;
 
 pub(crate) use self::{
     instants::instant_texts,
@@ -115,14 +117,22 @@ pub(crate) fn averages_intervals(error: &DataFusionError) -> bool {
 
 /// Has all averages in `statement` be those of intervals.
 pub(crate) fn name_averages(statement: &mut ast::Statement) {
-    let visited = ast::visit_expressions_mut(statement, |expr| {
-        if let ast::Expr::Function(function) = expr
-            && function.name.to_string().eq_ignore_ascii_case("avg")
-        {
-            function.name = ast::ObjectName::from(vec![ast::Ident::new(extremum::INTERVAL_AVERAGE)]);
+    struct Averages;
+
+    impl ast::VisitorMut for Averages {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::Function(function) = expr
+                && function.name.to_string().eq_ignore_ascii_case("avg")
+            {
+                function.name = ast::ObjectName::from(vec![ast::Ident::new(extremum::INTERVAL_AVERAGE)]);
+            }
+            ControlFlow::Continue(())
         }
-        std::ops::ControlFlow::<()>::Continue(())
-    });
+    }
+
+    let visited = visitors::visit_mut(statement, &mut Averages);
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
