@@ -232,12 +232,22 @@ fn add_signed(counter: &AtomicUsize, change: isize) {
 
 /// Anonymous resident bytes: in `/proc/self/statm`, resident less shared pages, where shared are those of files and of shared memory.
 fn fast_anonymous() -> Option<usize> {
+    let (resident, shared) = statm()?;
+    Some(resident.saturating_sub(shared))
+}
+
+/// Resident bytes of files, and of shared memory. `None` where the system does not tell.
+pub(crate) fn file_bytes() -> Option<usize> {
+    Some(statm()?.1)
+}
+
+/// Resident bytes: all, and those of files and of shared memory.
+fn statm() -> Option<(usize, usize)> {
     let mut buffer = [0u8; 128];
     let text = read_small("/proc/self/statm", &mut buffer)?;
-    let mut fields = text.split_ascii_whitespace().skip(1);
-    let resident: usize = fields.next()?.parse().ok()?;
-    let shared: usize = fields.next()?.parse().ok()?;
-    Some(resident.saturating_sub(shared) * rustix::param::page_size())
+    let mut fields = text.split_ascii_whitespace().skip(1).map(|pages| pages.parse::<usize>().ok());
+    let page = rustix::param::page_size();
+    Some((fields.next()?? * page, fields.next()?? * page))
 }
 
 /// Anonymous and shared-memory resident bytes from `/proc/self/status`.

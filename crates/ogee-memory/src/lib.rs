@@ -58,6 +58,7 @@ mod allocator;
 mod background;
 mod backing;
 mod checksum;
+mod code_pages;
 mod compression;
 mod config;
 mod consumers;

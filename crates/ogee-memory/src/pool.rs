@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::account::process_account;
 use crate::background::Background;
 use crate::checksum::checksum;
+use crate::code_pages;
 use crate::compression::{Compression, Direction, Packed, Way, padded};
 use crate::config::{MemoryConfig, TempCompression};
 use crate::consumers::Consumers;
@@ -149,6 +150,10 @@ impl Pool {
         bytes: usize,
         take: impl Fn() -> io::Result<Option<T>>,
     ) -> Result<T, MemoryError> {
+        // Before it is full: what is resident then is the peak.
+        if self.ledger.counts_process() && 2 * self.ledger.used() > self.ledger.budget() {
+            code_pages::unmap_unused();
+        }
         match take() {
             Ok(Some(taken)) => Ok(taken),
             Ok(None) => {
