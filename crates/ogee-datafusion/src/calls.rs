@@ -9,14 +9,14 @@ use std::ops::ControlFlow;
 use datafusion::{
     execution::SessionState,
     sql::{
-        parser::{CopyToSource, Statement as Parsed},
+        parser::Statement as Parsed,
         sqlparser::ast::{
             DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, NullTreatment, Visitor,
         },
     },
 };
 
-use crate::{Error, Result, names::normal_name, visitors};
+use crate::{Error, Result, names::normal_name, syntax};
 
 /// Windows that may leave NULLs out.
 const IGNORING_NULLS: &[&str] = &["lag", "lead", "first_value", "last_value", "nth_value"];
@@ -29,17 +29,7 @@ const ONE_ARGUMENT: &[&str] = &["count", "first_value", "last_value", "any_value
 /// # Errors
 /// [`Error::Plan`] that names it.
 pub(crate) fn check(statement: &Parsed, state: &SessionState) -> Result<()> {
-    let mut calls = Calls { state };
-    let refused = match statement {
-        Parsed::Statement(statement) => visitors::visit(statement, &mut calls),
-        Parsed::Explain(explain) => return check(&explain.statement, state),
-        Parsed::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => visitors::visit(query, &mut calls),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
-    };
-    match refused {
+    match syntax::look(statement, &mut Calls { state }) {
         ControlFlow::Break(message) => Err(Error::Plan(message)),
         ControlFlow::Continue(()) => Ok(()),
     }

@@ -22,7 +22,7 @@ use datafusion::{
         parser::Statement as Parsed,
         sqlparser::ast::{
             Distinct as WrittenDistinct, Expr as Written, OrderByExpr, OrderByKind, OrderByOptions, Query, Select,
-            SelectItem, SetExpr, Statement, Value, VisitorMut,
+            SelectItem, SetExpr, Statement, Value, Visitor, VisitorMut,
         },
     },
 };
@@ -58,13 +58,15 @@ async fn marked(state: &SessionState, statement: &Parsed) -> Option<Parsed> {
     if makes_view(statement) {
         return None;
     }
-    let mut marked = statement.clone();
     let mut lists = Lists { any_star: false, longest: 0 };
-    let _: ControlFlow<()> = syntax::visit(&mut marked, &mut lists);
+    let looked = syntax::look(statement, &mut lists);
+    debug_assert!(looked.is_continue(), "the visitor never stops");
     if lists.longest < LONG && !(lists.any_star && reads_wide_table(state, statement).await) {
         return None;
     }
-    let _: ControlFlow<()> = syntax::visit(&mut marked, &mut Marks { seen: HashSet::new() });
+    let mut marked = statement.clone();
+    let visited = syntax::visit(&mut marked, &mut Marks { seen: HashSet::new() });
+    debug_assert!(visited.is_continue(), "the visitor never stops");
     Some(marked)
 }
 
@@ -97,10 +99,10 @@ struct Lists {
     longest: usize,
 }
 
-impl VisitorMut for Lists {
+impl Visitor for Lists {
     type Break = ();
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         self.any_star |= has_star(select);
         self.longest = self.longest.max(select.projection.len());
         ControlFlow::Continue(())

@@ -122,11 +122,14 @@ fn collect(directory: &Path, why: &str, bytes: &[u8]) -> Result<(), Failure> {
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     fs::create_dir_all(directory)?;
     let path = directory.join(format!("{hash:016x}.parquet"));
+    if path.exists() {
+        return Ok(());
+    }
     let mut taken = bytes.len() as u64;
     for entry in fs::read_dir(directory)? {
         taken += entry?.metadata()?.len();
     }
-    if taken <= KEPT_BYTES && !path.exists() {
+    if taken <= KEPT_BYTES {
         fs::write(path, bytes)?;
     }
     Ok(())

@@ -41,7 +41,7 @@ use datafusion::sql::{
             Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident,
             JoinOperator, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
             SetExpr, SetQuantifier, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-            UnaryOperator, Value, VisitMut, VisitorMut, helpers::attached_token::AttachedToken,
+            UnaryOperator, Value, VisitMut, Visitor, VisitorMut, helpers::attached_token::AttachedToken,
         },
         keywords::Keyword,
         parser::Parser,
@@ -204,6 +204,19 @@ pub(crate) fn visit<V: VisitorMut>(statement: &mut Parsed, visitor: &mut V) -> C
         Parsed::Explain(explain) => visit(&mut explain.statement, visitor),
         Parsed::CopyTo(copy) => match &mut copy.source {
             CopyToSource::Query(query) => visitors::visit_mut(query, visitor),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
+    }
+}
+
+/// Shows `visitor` all of `statement`, which stays as it is.
+pub(crate) fn look<V: Visitor>(statement: &Parsed, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Parsed::Statement(statement) => visitors::visit(statement, visitor),
+        Parsed::Explain(explain) => look(&explain.statement, visitor),
+        Parsed::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => visitors::visit(query, visitor),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
