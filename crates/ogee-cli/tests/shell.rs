@@ -341,6 +341,33 @@ fn what_does_not_fit_is_spilled() {
     assert_query_error(&child.wait_with_output().unwrap(), &["temp"]);
 }
 
+/// Of numbers, and of texts that are few.
+#[test]
+fn wide_tables_are_grouped_within_the_limit() {
+    const COLUMNS: usize = 2000;
+    const ROWS: usize = 1500;
+    const REPEATED: usize = 700;
+    let place = Place::new();
+    for (name, groups) in [("numbers.csv", ROWS), ("texts.csv", REPEATED)] {
+        let value = |row: usize, column: usize| match name {
+            "numbers.csv" => (row * 7919 + column).to_string(),
+            _ => ["a", "few", "texts that are longer than a view"][row % REPEATED / (1 + column % 11) % 3].to_owned(),
+        };
+        let line = |of: &dyn Fn(usize) -> String| (0..COLUMNS).map(of).collect::<Vec<_>>().join(",") + "\n";
+        let header = line(&|column| format!("c{column}"));
+        let rows: String = (0..ROWS).map(|row| line(&|column| value(row, column))).collect();
+        std::fs::write(place.path(name), header + &rows).unwrap();
+        let sql = format!("SELECT count(*) FROM (SELECT DISTINCT * FROM '{name}')");
+        let limit = ["--format", "csv", "--stats", "--memory-limit", "128MB", "-c"];
+        let output = place.run(&[&limit[..], &[&sql]].concat());
+        assert_success(&output);
+        assert_eq!(stdout(&output).lines().nth(1).unwrap(), groups.to_string());
+        let stats: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+        let excess = stats["peak_rss_bytes"].as_i64().unwrap() - 128_000_000;
+        assert!(excess < 64 << 20, "{name}: {excess} bytes beyond the limit");
+    }
+}
+
 #[test]
 fn a_limit_too_small_is_an_error_that_says_so() {
     let place = Place::new();

@@ -3,6 +3,8 @@
 //! Parquet has no dates in milliseconds and no times in seconds: Arrow's writer stores their integers, and says what
 //! they are in metadata of its own only (parquet's `arrow_to_parquet_type`).
 //!
+//! A writer of Parquet has a row group in memory, and something for each column: less of it where there is little (`within_limit`).
+//!
 //! DataFusion's writer takes the NULL of a column that names directories for 0 or an empty text; it gets a name of its
 //! own here.
 //!
@@ -12,10 +14,11 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit},
-    common::Column,
+    common::{Column, config::ParquetOptions},
     error::Result,
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when},
 };
+use ogee_vector::row_width;
 
 use crate::files::NULL_VALUE;
 
@@ -47,6 +50,40 @@ pub(crate) fn in_plain_types(plan: LogicalPlan) -> Result<LogicalPlan> {
     let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(copy.input)).project(columns)?.build()?;
     copy.input = Arc::new(input);
     Ok(LogicalPlan::Copy(copy))
+}
+
+/// The part of the memory limit that rows of a row group may take before they are encoded, and that the dictionaries of all columns may.
+const ROW_GROUP_SHARE: usize = 8;
+const DICTIONARIES_SHARE: usize = 16;
+
+/// Rows of a row group, at least.
+const ROW_GROUP_ROWS_MIN: usize = 256;
+
+/// Bytes that parquet's writer takes for the dictionary of a column before it has a value (its `Interner` begins with 4,096 places).
+const DICTIONARY_BYTES: usize = 80 << 10;
+
+/// `plan` with row groups that `limit` bytes of memory have room for, since the writer has all columns of one in memory, and without dictionaries if those of
+/// all columns do not fit. What the statement or the session says stays: `row_group_rows` are those that nobody has asked for.
+pub(crate) fn within_limit(
+    plan: LogicalPlan,
+    settings: &ParquetOptions,
+    row_group_rows: usize,
+    limit: usize,
+) -> LogicalPlan {
+    let LogicalPlan::Copy(mut copy) = plan else { return plan };
+    if copy.file_type.get_ext() != "parquet" {
+        return LogicalPlan::Copy(copy);
+    }
+    let schema = copy.input.schema().as_arrow();
+    let rows = (limit / ROW_GROUP_SHARE / row_width(schema).max(1)).max(ROW_GROUP_ROWS_MIN);
+    let columns = schema.fields().len();
+    if rows < row_group_rows && settings.max_row_group_size == row_group_rows {
+        copy.options.entry("format.max_row_group_size".to_owned()).or_insert_with(|| rows.to_string());
+    }
+    if columns * DICTIONARY_BYTES > limit / DICTIONARIES_SHARE {
+        copy.options.entry("format.dictionary_enabled".to_owned()).or_insert_with(|| "false".to_owned());
+    }
+    LogicalPlan::Copy(copy)
 }
 
 /// The type to write instead, unless `data_type` is one that all know.

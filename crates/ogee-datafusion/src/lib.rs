@@ -23,6 +23,7 @@ mod checked;
 mod checked_sum;
 mod checkpoint;
 mod choices;
+mod coalesce;
 mod columns_first;
 mod common_types;
 mod computed;

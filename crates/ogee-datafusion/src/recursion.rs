@@ -13,7 +13,6 @@ use std::{fmt, sync::Arc};
 use datafusion::{
     arrow::{
         array::{RecordBatch, RecordBatchOptions},
-        compute::BatchCoalescer,
         datatypes::{Schema, SchemaRef},
     },
     common::{
@@ -42,7 +41,7 @@ use parking_lot::RwLock;
 use crate::{
     island::table_properties,
     node::{Node, Work},
-    table::{BATCH_ROWS, BLOCK_ROWS, Block, BlockWriter, TableScan},
+    table::{BLOCK_ROWS, Block, BlockWriter, TableScan, coalescer},
 };
 
 /// Rows that change from one iteration to the next.
@@ -76,17 +75,17 @@ impl WorkTable {
             }
             let mut writer = BlockWriter::new(&self.schema, &self.memory);
             // Many small batches would take longer to read than their rows.
-            let mut coalescer = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
+            let mut coalescer = coalescer(&self.schema);
             for block in all.drain(first..).chain([Arc::clone(block)]) {
                 for batch in block.batches()? {
-                    coalescer.push_batch(batch?)?;
-                    while let Some(batch) = coalescer.next_completed_batch() {
+                    coalescer.push(&batch?)?;
+                    while let Some(batch) = coalescer.next() {
                         writer.write(&batch)?;
                     }
                 }
             }
-            coalescer.finish_buffered_batch()?;
-            while let Some(batch) = coalescer.next_completed_batch() {
+            coalescer.finish()?;
+            while let Some(batch) = coalescer.next() {
                 writer.write(&batch)?;
             }
             all.extend(writer.finish()?);

@@ -58,7 +58,7 @@ use crate::{
     common_types::CommonTypes,
     computed::ComputedKeys,
     constants_last::ConstantsLast,
-    copy::in_plain_types,
+    copy::{in_plain_types, within_limit},
     csv::CsvFormats,
     ctes,
     deep_expressions::{self, DeepExpressions},
@@ -556,7 +556,9 @@ impl Session {
                 Ok(Outcome::Rows(self.start(&state, plan).await?))
             }
             LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => {
-                let plan = in_plain_types(plan)?;
+                let settings = &state.config().options().execution.parquet;
+                let limit = self.engine.memory().limit();
+                let plan = within_limit(in_plain_types(plan)?, settings, ROW_GROUP_ROWS, limit);
                 Ok(Outcome::Done(affected(&drain(self.start(&state, &plan).await?).await?)))
             }
             plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),
@@ -685,9 +687,15 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
     let mut beside = statement.clone();
     let mut in_two_places = None;
     if syntax::make_lateral_in_subqueries(&mut beside) {
-        match wide_lists::plan(state, beside).await {
-            Ok(plan) => return Ok(plan),
-            Err(error) => in_two_places = unknown_column(&error),
+        for _ in 0..REWRITES {
+            match wide_lists::plan(state, beside.clone()).await {
+                Ok(plan) => return Ok(plan),
+                Err(error) => in_two_places = unknown_column(&error),
+            }
+            let Some(name) = &in_two_places else { break };
+            if !write_out_neighbours(state, &mut beside, name).await {
+                break;
+            }
         }
     }
     let refused = match (wide_lists::plan(state, statement.clone()).await, in_two_places) {
@@ -742,14 +750,34 @@ async fn write_out_alias(state: &SessionState, statement: &mut ParsedStatement, 
     syntax::write_out_alias(statement, &name, &columns)
 }
 
+/// Says which neighbour's column `name` is that queries in `FROM` use; false if it is none's.
+async fn write_out_neighbours(state: &SessionState, statement: &mut ParsedStatement, name: &str) -> bool {
+    let mut having = syntax::Having::new();
+    for from in syntax::sources_beside(statement, name) {
+        let has = match select_column(state, &from, name).await {
+            Some(Ok(_)) => Some(true),
+            Some(Err(error)) if unknown_column(&error).is_some_and(|missing| missing == name) => Some(false),
+            _ => None,
+        };
+        having.insert(from, has);
+    }
+    syntax::write_out_neighbours(statement, name, &having)
+}
+
 /// Whether what is selected from has a column of this name, as far as it can be told by itself.
 async fn has_column(state: &SessionState, from: &str, name: &str) -> bool {
+    select_column(state, from, name).await.is_some_and(|plan| plan.is_ok())
+}
+
+/// The plan of a query of that column alone, or why it cannot be planned; `None` if there is no such text.
+async fn select_column(
+    state: &SessionState,
+    from: &str,
+    name: &str,
+) -> Option<std::result::Result<LogicalPlan, DataFusionError>> {
     let column = Ident::with_quote('"', name);
-    let select = parse(&format!("SELECT {column} FROM {from}")).ok().and_then(|mut parsed| parsed.pop());
-    match select {
-        Some(select) => state.statement_to_plan(select.0).await.is_ok(),
-        None => false,
-    }
+    let select = parse(&format!("SELECT {column} FROM {from}")).ok()?.pop()?;
+    Some(state.statement_to_plan(select.0).await)
 }
 
 fn is_unknown_column(error: &DataFusionError) -> bool {

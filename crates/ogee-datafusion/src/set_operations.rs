@@ -17,6 +17,7 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
+    functions::core::expr_fn::r#struct,
     logical_expr::{
         Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, cast,
         type_coercion::binary::type_union_coercion,
@@ -25,6 +26,10 @@ use datafusion::{
 };
 
 use crate::{mixed_types::common_beside, ranks::row_number};
+
+/// Columns of a row by which its copies are numbered one by one. Those of wider rows are fields of one key: DataFusion looks at all orders of the keys of a window
+/// (`window_equivalence_properties`), which takes seconds from some hundred on.
+const KEYS_MAX: usize = 32;
 
 /// Makes set operations with `ALL` count.
 #[derive(Debug, Default)]
@@ -127,7 +132,8 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 /// `plan` with one more column `name`: which copy of its row a row is.
 fn numbered(plan: &LogicalPlan, row: Vec<Expr>, name: &str) -> Result<(LogicalPlan, Expr)> {
-    let number = row_number().partition_by(row).build()?;
+    let keys = if row.len() > KEYS_MAX { vec![r#struct(row)] } else { row };
+    let number = row_number().partition_by(keys).build()?;
     let column = Expr::Column(Column::from_name(number.schema_name().to_string()));
     let columns = plan.schema().columns().into_iter().map(Expr::Column);
     let numbered = LogicalPlanBuilder::from(plan.clone()).window([number])?;

@@ -19,9 +19,8 @@ use std::{
 use async_trait::async_trait;
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions},
-        compute::BatchCoalescer,
-        datatypes::{DataType, FieldRef, SchemaRef},
+        array::{Array, RecordBatch},
+        datatypes::{FieldRef, SchemaRef},
         ipc::{reader::StreamReader, writer::StreamWriter},
     },
     catalog::{Session, TableProvider},
@@ -43,13 +42,14 @@ use ogee_vector::{Chunk, normalize_array, normalize_schema};
 use parking_lot::RwLock;
 
 use crate::{
+    coalesce::{Coalescer, bytes_of, dense},
     keys::Keys,
     node::{Node, Work},
     page_chain::{ChainReader, PageChain},
 };
 
 /// Rows of a batch in a block: what decodes well.
-pub(crate) const BATCH_ROWS: usize = 8192;
+const BATCH_ROWS: usize = 8192;
 
 /// A block is closed at about the rows of a morsel, or before, so that wide tables have morsels of bounded size.
 pub(crate) const BLOCK_ROWS: usize = 15 * BATCH_ROWS;
@@ -57,6 +57,11 @@ const BLOCK_BYTES: usize = 16 << 20;
 
 /// Bytes of a batch, unless a row has more.
 const BATCH_BYTES: usize = 4 << 20;
+
+/// Puts rows of `schema` together into batches of a block.
+pub(crate) fn coalescer(schema: &SchemaRef) -> Coalescer {
+    Coalescer::new(schema, BATCH_ROWS, BATCH_BYTES)
+}
 
 /// Where blocks are to be shared out, one is closed at this part of the rows before it, if it fills a page: a small table has some for each thread too.
 const BLOCK_PART: usize = 8;
@@ -221,8 +226,7 @@ impl DataSink for PagedSink {
 
     async fn write_all(&self, mut rows: SendableRecordBatchStream, _context: &Arc<TaskContext>) -> Result<u64> {
         let mut writer = BlockWriter::sharing_out(&self.schema, &self.memory);
-        let mut coalescer = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
-        let mut buffered = 0;
+        let mut coalescer = coalescer(&self.schema);
         let mut keys = self.keys.as_ref().map(Keys::begin);
         while let Some(batch) = rows.next().await.transpose()? {
             // The input's field names and nullability may differ from the table's.
@@ -236,20 +240,13 @@ impl DataSink for PagedSink {
             if let Some(keys) = &mut keys {
                 keys.add(&batch)?;
             }
-            let bytes = bytes_of(&batch);
-            coalescer.push_batch(batch)?;
-            buffered += bytes;
-            if buffered >= BATCH_BYTES {
-                // Few long rows are a batch as well.
-                coalescer.finish_buffered_batch()?;
-            }
-            while let Some(batch) = coalescer.next_completed_batch() {
+            coalescer.push(&batch)?;
+            while let Some(batch) = coalescer.next() {
                 writer.write(&batch)?;
-                buffered = 0;
             }
         }
-        coalescer.finish_buffered_batch()?;
-        while let Some(batch) = coalescer.next_completed_batch() {
+        coalescer.finish()?;
+        while let Some(batch) = coalescer.next() {
             writer.write(&batch)?;
         }
         let new = writer.finish()?;
@@ -267,30 +264,6 @@ impl DataSink for PagedSink {
         }
         Ok(count)
     }
-}
-
-/// Bytes of the values of `batch`, of strings only those that it has.
-fn bytes_of(batch: &RecordBatch) -> usize {
-    let of = |array: &ArrayRef| match array.data_type() {
-        DataType::Utf8View => array.as_string_view().total_buffer_bytes_used(),
-        DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used(),
-        _ => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
-    };
-    batch.columns().iter().map(of).sum()
-}
-
-/// `batch` without the strings that belong to other rows of its buffers.
-fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
-    let of = |array: &ArrayRef| -> ArrayRef {
-        match array.data_type() {
-            DataType::Utf8View => Arc::new(array.as_string_view().gc()),
-            DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
-            _ => Arc::clone(array),
-        }
-    };
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = batch.columns().iter().map(of).collect();
-    Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
 }
 
 /// Writes rows into blocks.
@@ -336,7 +309,7 @@ impl BlockWriter {
                 // Some rows are much longer than others.
                 self.write(&piece)?;
             } else {
-                self.write_whole(&compact(&piece)?)?;
+                self.write_whole(&dense(&piece)?)?;
             }
         }
         Ok(())
@@ -353,7 +326,7 @@ impl BlockWriter {
         };
         block.stream.write(batch)?;
         block.rows += batch.num_rows();
-        block.batch_bytes = block.batch_bytes.max(batch.get_array_memory_size());
+        block.batch_bytes = block.batch_bytes.max(bytes_of(batch));
         let bytes = block.bytes.len();
         let is_share = self.shares_out && bytes >= PAGE_SIZE && block.rows >= self.rows / BLOCK_PART;
         let full = is_share || block.rows >= BLOCK_ROWS || bytes >= BLOCK_BYTES;
@@ -596,9 +569,9 @@ fn read_error(error: datafusion::arrow::error::ArrowError) -> ExecError {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use datafusion::arrow::{
-        array::StringViewArray,
+        array::{ArrayRef, AsArray, StringViewArray},
         compute::concat_batches,
-        datatypes::{Field, Schema},
+        datatypes::{DataType, Field, Schema},
     };
     use ogee_memory::MemoryConfig;
 

@@ -9,6 +9,13 @@ use ogee_memory::{BufferManager, MemoryShare};
 use ogee_vector::HashSeed;
 use parking_lot::Mutex;
 
+/// Bytes of the values of a chunk, as far as each has its place in a row: a chunk is there in a source, evaluated, staged and gathered, once
+/// for each lane, and none of that is reserved.
+const CHUNK_BYTES: usize = 2 << 20;
+
+/// Rows of a chunk of however wide rows, at least.
+const CHUNK_ROWS_MIN: usize = 16;
+
 /// Settings that operators obey. The answer of a query depends on none of them.
 #[derive(Clone, Debug)]
 pub struct ExecSettings {
@@ -125,5 +132,37 @@ impl ExecContext {
             pending_builds: Arc::default(),
             takes_times: false,
         }
+    }
+
+    /// Has chunks of fewer rows, as far as no operator has rows of more than `width` bytes, so that each takes a few megabytes.
+    pub fn expect_rows_of(&mut self, width: usize) {
+        let rows = (CHUNK_BYTES / width.max(1)).max(CHUNK_ROWS_MIN);
+        if rows < self.settings.chunk_capacity {
+            self.settings = Arc::new(ExecSettings { chunk_capacity: rows, ..(*self.settings).clone() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use ogee_memory::MemoryConfig;
+
+    use super::*;
+
+    #[test]
+    fn chunks_of_wide_rows_have_fewer() {
+        let rows = |width: usize, chunk_capacity: usize| {
+            let memory = BufferManager::new(MemoryConfig { counts_process: false, ..MemoryConfig::default() }).unwrap();
+            let mut ctx = ExecContext::new(memory, ExecSettings { chunk_capacity, ..ExecSettings::default() });
+            ctx.expect_rows_of(width);
+            ctx.settings.chunk_capacity
+        };
+        assert_eq!(rows(0, 2048), 2048);
+        assert_eq!(rows(1024, 2048), 2048);
+        assert_eq!(rows(16_000, 2048), 131);
+        assert_eq!(rows(1 << 30, 2048), CHUNK_ROWS_MIN);
+        assert_eq!(rows(1 << 30, 3), 3);
     }
 }

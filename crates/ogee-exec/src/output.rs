@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal,
-    waiting::{Waiting, chunk_bytes},
+    waiting::{SHARE, Waiting, chunk_bytes},
 };
 
 /// Chunks of one range of an ordered pipeline.
@@ -106,9 +106,6 @@ struct Shared {
     memory: Arc<BufferManager>,
     state: Mutex<State>,
 }
-
-/// Of the memory limit, an output may keep one part in so many, beside a chunk for each lane.
-const SHARE: usize = 16;
 
 /// Bytes of rows that an output takes at a time, unless a row has more.
 const PIECE_BYTES: usize = 1 << 20;

@@ -15,7 +15,10 @@ use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep, waiting::Waiting};
+use crate::{
+    ExecContext, ExecError, Source, SourceLocal, SourceStep,
+    waiting::{SHARE, Waiting},
+};
 
 /// Chunks that are at hand.
 pub struct ChunksSource {
@@ -129,7 +132,8 @@ impl Channel {
             if state.stopped {
                 return Poll::Ready(false);
             }
-            if state.chunks.len() >= capacity {
+            let bytes: usize = state.chunks.iter().map(|waiting| waiting.bytes).sum();
+            if state.chunks.len() >= capacity || bytes >= self.memory.limit() / SHARE && bytes > 0 {
                 state.sender = Some(cx.waker().clone());
                 return Poll::Pending;
             }
@@ -151,8 +155,8 @@ pub struct ChannelSource {
 }
 
 impl ChannelSource {
-    /// A source of a query in `ctx` and the sender that feeds it; at most `capacity` chunks wait in between, or one where there is no memory for
-    /// more.
+    /// A source of a query in `ctx` and the sender that feeds it; at most `capacity` chunks wait in between, or fewer of many bytes, or one where there
+    /// is no memory for more.
     pub fn new(name: &str, schema: SchemaRef, capacity: usize, ctx: &ExecContext) -> (Arc<Self>, ChannelSender) {
         let channel = Arc::new(Channel {
             name: name.to_owned(),

@@ -10,6 +10,9 @@ use arrow_schema::DataType;
 use ogee_memory::{BufferManager, Reservation};
 use ogee_vector::{Chunk, ColumnRef};
 
+/// Of the memory limit, what waits in one place may keep one part in so many, beside a chunk for each lane.
+pub(crate) const SHARE: usize = 16;
+
 /// Bytes of `values`: of what they refer to, the rest is somebody else's, such as that of the pages that they are slices of.
 pub fn value_bytes(values: &ArrayRef) -> usize {
     match values.data_type() {

@@ -15,6 +15,8 @@ use crate::RowView;
 
 /// Codes that one byte can tell apart.
 const CODES: usize = 256;
+/// Dictionaries of one layout, at most: none of what lanes keep of them is reserved, some hundred kilobytes each.
+pub const DICTIONARIES_MAX: usize = 32;
 /// Bytes of a value, at most, so that a dictionary stays below 64 KiB.
 const VALUE_BYTES: usize = 255;
 
@@ -105,12 +107,15 @@ impl Hasher for ValueHasher {
     fn write_usize(&mut self, _: usize) {}
 }
 
+/// Codes by value.
+type Known = HashMap<Box<[u8]>, u8, BuildHasherDefault<ValueHasher>>;
+
 /// What a lane keeps of a dictionary, so that a value costs a few cycles.
 #[derive(Debug, Default)]
 pub struct CodeCache {
-    /// Codes by value.
-    known: HashMap<Box<[u8]>, u8, BuildHasherDefault<ValueHasher>>,
-    short: Short,
+    known: Known,
+    /// Made with the first values that are encoded: most columns have no dictionary.
+    short: Option<Short>,
     /// Values that are not in their views: a view means a value only within one array.
     long: Vec<Seen>,
     /// Number of the array at hand, from 1.
@@ -227,30 +232,32 @@ impl CodeCache {
     /// The codes of `array`, a view array; NULLs stay NULL. `None` if the dictionary has no room for all values.
     pub(crate) fn encode(&mut self, dictionary: &Dictionary, array: &ArrayRef) -> Option<ArrayRef> {
         let (views, buffers) = view_parts(array);
-        self.long.resize(LONG, Seen::default());
-        self.array += 1;
+        let Self { known, short, long, array: number, .. } = self;
+        let short = short.get_or_insert_with(Short::default);
+        long.resize(LONG, Seen::default());
+        *number += 1;
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
         let mut codes = vec![0u8; views.len()];
         for (block, (views, codes)) in views.chunks(BLOCK).zip(codes.chunks_mut(BLOCK)).enumerate() {
-            if self.short.encode(views, codes) {
+            if short.encode(views, codes) {
                 continue;
             }
             for (row, (&view, code)) in views.iter().zip(codes).enumerate() {
                 let row = block * BLOCK + row;
                 if RowView(view).is_long() {
-                    let seen = self.long[slot(view, LONG)];
-                    if seen.view == view && seen.array == self.array {
+                    let seen = &mut long[slot(view, LONG)];
+                    if seen.view == view && seen.array == *number {
                         *code = seen.code;
                     } else if is_valid(row) {
-                        *code = self.look_up(dictionary, view, buffers)?;
-                        self.long[slot(view, LONG)] = Seen { view, array: self.array, code: *code };
+                        *code = look_up(known, dictionary, view, buffers)?;
+                        *seen = Seen { view, array: *number, code: *code };
                     }
-                } else if let Some(known) = self.short.find(view) {
-                    *code = known;
+                } else if let Some(found) = short.find(view) {
+                    *code = found;
                 } else if is_valid(row) {
-                    *code = self.look_up(dictionary, view, buffers)?;
-                    self.short.insert(view, *code);
+                    *code = look_up(known, dictionary, view, buffers)?;
+                    short.insert(view, *code);
                 }
             }
         }
@@ -310,7 +317,8 @@ impl CodeCache {
                 let position = position as usize;
                 if self.selected.codes[position] == UNSEEN {
                     let is_valid = nulls.is_none_or(|nulls| nulls.is_valid(position));
-                    let new = if is_valid { self.look_up(dictionary, views[position], buffers)? } else { 0 };
+                    let new =
+                        if is_valid { look_up(&mut self.known, dictionary, views[position], buffers)? } else { 0 };
                     self.selected.codes[position] = u16::from(new);
                 }
                 *code = self.selected.codes[position] as u8;
@@ -318,25 +326,6 @@ impl CodeCache {
         }
         let nulls = nulls.map(|nulls| positions.iter().map(|&position| nulls.is_valid(position as usize)).collect());
         Some(Arc::new(UInt8Array::new(ScalarBuffer::from(codes), nulls)))
-    }
-
-    /// The code of a value that was not seen lately.
-    #[cold]
-    fn look_up(&mut self, dictionary: &Dictionary, view: u128, buffers: &[Buffer]) -> Option<u8> {
-        let inline = RowView(view);
-        let value = if inline.is_long() {
-            let start = (view >> 96) as usize;
-            &buffers[(view >> 64) as u32 as usize][start..start + inline.len()]
-        } else {
-            // SAFETY: the bytes of a short value are in the view itself, which lives here.
-            unsafe { inline.bytes() }
-        };
-        if let Some(&code) = self.known.get(value) {
-            return Some(code);
-        }
-        let code = dictionary.code(value)?;
-        self.known.insert(value.into(), code);
-        Some(code)
     }
 
     /// The values of `codes` as a view array of type `data_type`.
@@ -388,6 +377,25 @@ impl CodeCache {
             self.views.push(0);
         }
     }
+}
+
+/// The code of a value that was not seen lately.
+#[cold]
+fn look_up(known: &mut Known, dictionary: &Dictionary, view: u128, buffers: &[Buffer]) -> Option<u8> {
+    let inline = RowView(view);
+    let value = if inline.is_long() {
+        let start = (view >> 96) as usize;
+        &buffers[(view >> 64) as u32 as usize][start..start + inline.len()]
+    } else {
+        // SAFETY: the bytes of a short value are in the view itself, which lives here.
+        unsafe { inline.bytes() }
+    };
+    if let Some(&code) = known.get(value) {
+        return Some(code);
+    }
+    let code = dictionary.code(value)?;
+    known.insert(value.into(), code);
+    Some(code)
 }
 
 /// Where a view is looked for first, of `places`, a power of two.

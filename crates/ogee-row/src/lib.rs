@@ -32,7 +32,7 @@ mod stage;
 mod strings;
 mod view;
 
-pub use dictionary::{CodeCache, Dictionary};
+pub use dictionary::{CodeCache, DICTIONARIES_MAX, Dictionary};
 pub use equal::{keys_equal, keys_equal_words, row_hash};
 pub use gather::{gather_column, gather_column_from, rows_of_chunk};
 pub use layout::{RowColumn, RowLayout, RowLayoutBuilder};

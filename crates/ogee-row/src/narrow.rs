@@ -103,8 +103,8 @@ impl Narrowing {
     #[must_use]
     pub fn coded(&self) -> Option<Self> {
         let is_view = matches!(self.data_type, DataType::Utf8View | DataType::BinaryView);
-        let form = Form::Code(Arc::new(Dictionary::default()));
-        (is_view && matches!(self.form, Form::Plain)).then(|| Self { form, ..self.clone() })
+        let form = || Form::Code(Arc::new(Dictionary::default()));
+        (is_view && matches!(self.form, Form::Plain)).then(|| Self { form: form(), ..self.clone() })
     }
 
     /// A form that the values that did not fit go into.

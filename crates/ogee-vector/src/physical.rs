@@ -121,6 +121,12 @@ pub fn normalize_type(data_type: &DataType) -> DataType {
     }
 }
 
+/// Bytes of a row of `schema`, without its long strings; columns of types that the engine does not have count nothing.
+pub fn row_width(schema: &Schema) -> usize {
+    let of = |field: &Arc<Field>| PhysicalType::of(&normalize_type(field.data_type()));
+    schema.fields().iter().map(|field| of(field).map_or(0, PhysicalType::row_width)).sum()
+}
+
 /// `schema` with normalized types.
 pub fn normalize_schema(schema: &Schema) -> SchemaRef {
     let fields: Vec<Field> =

@@ -39,7 +39,7 @@ const READ_BYTES: usize = 1 << 20;
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Values of a batch, at most, unless that is less than [`BATCH_ROWS_MIN`] rows: each takes 16 bytes before it is known.
-const BATCH_VALUES: usize = 1 << 19;
+const BATCH_VALUES: usize = 1 << 18;
 
 /// Rows of a batch, at least, however many columns there are: an array takes some hundred bytes, whatever is in it.
 const BATCH_ROWS_MIN: usize = 16;
@@ -221,7 +221,7 @@ impl<R: Read> Reader<R> {
         let look = Arc::clone(&self.look);
         let width = look.names.len();
         let mut builders: Vec<Builder> =
-            self.columns.iter().map(|column| Builder::new(column, self.batch_rows)).collect();
+            self.columns.iter().map(|column| Builder::new(column, self.batch_rows, self.columns.len())).collect();
         let (mut rows, mut taken) = (0, 0);
         // Where the rows are, for those whose values are cast.
         let mut lines = Vec::new();
@@ -330,9 +330,22 @@ enum Builder {
     Text(StringViewBuilder),
 }
 
+/// So many columns share out what their long texts take.
+const MANY_COLUMNS: usize = 64;
+
+/// Bytes of a piece of the long texts of one of `columns` columns: Arrow takes 16 KiB with the first of them, and twice as much each time.
+fn block_bytes(columns: usize) -> u32 {
+    (BATCH_BYTES / columns).next_power_of_two().max(256) as u32
+}
+
 impl Builder {
-    fn new(column: &Column, rows: usize) -> Self {
-        let Some(kind) = column.kind else { return Self::Text(StringViewBuilder::with_capacity(rows)) };
+    /// For `rows` rows of `column`, one of `columns`.
+    fn new(column: &Column, rows: usize, columns: usize) -> Self {
+        let texts = || match columns {
+            0..MANY_COLUMNS => StringViewBuilder::with_capacity(rows),
+            _ => StringViewBuilder::with_capacity(rows).with_fixed_block_size(block_bytes(columns)),
+        };
+        let Some(kind) = column.kind else { return Self::Text(texts()) };
         match kind {
             Kind::Boolean => Self::Boolean(BooleanBuilder::with_capacity(rows)),
             Kind::Time => Self::Time(Time64MicrosecondBuilder::with_capacity(rows)),
@@ -345,7 +358,7 @@ impl Builder {
                 Self::LargeInteger(Decimal128Builder::with_capacity(rows).with_data_type(kind.data_type()))
             }
             Kind::Double => Self::Double(Float64Builder::with_capacity(rows)),
-            Kind::Text => Self::Text(StringViewBuilder::with_capacity(rows)),
+            Kind::Text => Self::Text(texts()),
         }
     }
 

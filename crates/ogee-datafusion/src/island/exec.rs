@@ -13,7 +13,7 @@ use std::{
 use datafusion::{
     arrow::{
         array::{ArrayRef, RecordBatch, RecordBatchOptions},
-        compute::{BatchCoalescer, cast},
+        compute::cast,
         datatypes::SchemaRef,
     },
     common::{Statistics, assert_eq_or_internal_err, internal_err, tree_node::TreeNodeRecursion},
@@ -28,13 +28,14 @@ use datafusion::{
     },
 };
 use futures::{FutureExt, Stream, StreamExt};
-use ogee_exec::{ChannelSender, ExecError, OutputStream, Query, QueryCounters, value_bytes};
+use ogee_exec::{ChannelSender, ExecError, OutputStream, Query, QueryCounters};
 use ogee_vector::{Chunk, normalize_array};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::operator::{self, Feed, OperatorExec};
 use crate::{
+    coalesce::Coalescer,
     engine::{Engine, LiveIsland, StatementContext},
     error::{to_datafusion, to_exec},
 };
@@ -150,11 +151,10 @@ impl ExecutionPlan for IslandExec {
         let rows = context.session_config().batch_size();
         // Batches that only count rows have nothing to compact.
         let compactor =
-            (self.feeds && !schema.fields().is_empty()).then(|| BatchCoalescer::new(Arc::clone(&schema), rows));
+            (self.feeds && !schema.fields().is_empty()).then(|| Coalescer::new(&schema, rows, COMPACTED_BYTES));
         Ok(Box::pin(IslandStream {
             schema,
             compactor,
-            compacted: 0,
             metrics: BaselineMetrics::new(&self.metrics, partition),
             spilled: MetricBuilder::new(&self.metrics).counter("spilled_bytes", partition),
             elapsed: MetricBuilder::new(&self.metrics).subset_time("elapsed", partition),
@@ -197,9 +197,7 @@ struct IslandStream {
     schema: SchemaRef,
     /// Makes larger batches of chunks, with buffers of their own: DataFusion's operators account for all of the buffers that a batch
     /// refers to, and a chunk may refer to a few strings of each of many pages.
-    compactor: Option<BatchCoalescer>,
-    /// Bytes of the rows that wait in it.
-    compacted: usize,
+    compactor: Option<Coalescer>,
     metrics: BaselineMetrics,
     spilled: Count,
     /// From the first poll to the end.
@@ -211,6 +209,7 @@ struct IslandStream {
 impl Start {
     fn start(self, engine: &Arc<Engine>) -> Result<Run, ExecError> {
         let mut ctx = engine.context();
+        ctx.expect_rows_of(operator::widest_row(&self.root));
         let statement = self.context.session_config().get_extension::<StatementContext>();
         ctx.takes_times = statement.as_ref().is_some_and(|statement| statement.analyzes());
         let live = statement.map_or_else(LiveIsland::unattended, |statement| statement.register(&ctx.counters));
@@ -270,31 +269,21 @@ impl IslandStream {
             }
         }
         loop {
-            if let Some(batch) = self.compactor.as_mut().and_then(BatchCoalescer::next_completed_batch) {
+            if let Some(batch) = self.compactor.as_mut().and_then(Coalescer::next) {
                 return Poll::Ready(Some(Ok(batch)));
             }
             let batch = match ready!(self.poll_chunk(cx)) {
                 Some(Ok(batch)) => batch,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => match &mut self.compactor {
-                    Some(compactor) if !compactor.is_empty() => {
-                        compactor.finish_buffered_batch()?;
-                        continue;
+                None => {
+                    if let Some(compactor) = &mut self.compactor {
+                        compactor.finish()?;
                     }
-                    _ => return Poll::Ready(None),
-                },
+                    return Poll::Ready(self.compactor.as_mut().and_then(Coalescer::next).map(Ok));
+                }
             };
             match &mut self.compactor {
-                Some(compactor) => {
-                    self.compacted += batch.columns().iter().map(value_bytes).sum::<usize>();
-                    compactor.push_batch(batch)?;
-                    if compactor.is_empty() {
-                        self.compacted = 0;
-                    } else if self.compacted >= COMPACTED_BYTES {
-                        compactor.finish_buffered_batch()?;
-                        self.compacted = 0;
-                    }
-                }
+                Some(compactor) => compactor.push(&batch)?,
                 None => return Poll::Ready(Some(Ok(batch))),
             }
         }

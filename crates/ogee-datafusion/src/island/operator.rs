@@ -29,7 +29,7 @@ use ogee_exec::{
     ChannelSender, ChannelSource, Counts, ExecError, OpenPipeline, Operator, OperatorProfile, Project, Query,
     RowsExpected, ScalarSink, UnionSource,
 };
-use ogee_vector::normalize_schema;
+use ogee_vector::{normalize_schema, row_width};
 
 use super::{
     aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series, sort::Sort, unnest::Unnest, window::Window,
@@ -186,6 +186,13 @@ pub(super) struct Feed {
 
 /// Chunks that may wait between a DataFusion node and the island it feeds. Few, since they are heap memory.
 const FEED_CAPACITY: usize = 8;
+
+/// Bytes of the widest row that `node`, an operator below it, or a node that feeds these gives, without long strings.
+pub(super) fn widest_row(node: &Arc<dyn ExecutionPlan>) -> usize {
+    let own = row_width(&node.schema());
+    let inputs = node.downcast_ref::<OperatorExec>().map_or(&[][..], |operator| &operator.inputs);
+    inputs.iter().map(widest_row).fold(own, usize::max)
+}
 
 /// Adds the pipelines of `node` and everything below it to `query`; what is left open is the one that ends in `node`.
 pub(super) fn open(

@@ -76,7 +76,7 @@ struct Queries {
     depth: Option<usize>,
 }
 
-fn is_subquery(expr: &Expr) -> bool {
+pub(super) fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
 }
 

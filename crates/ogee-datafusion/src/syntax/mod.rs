@@ -18,6 +18,7 @@ mod grouping;
 mod having;
 mod laterals;
 mod literals;
+mod neighbours;
 mod order_names;
 mod ordered;
 mod outer_aggregates;
@@ -53,6 +54,7 @@ pub(crate) use self::{
     aliases::{alias_sources, write_out_alias},
     laterals::{make_lateral, make_lateral_in_subqueries, name_queries},
     literals::in_tokens,
+    neighbours::{Having, sources_beside, write_out_neighbours},
     order_names::{has_shared_names, tell_apart as tell_outputs_apart},
     outer_aggregates::has_aggregate,
     struct_fields::{unnested, write_out_fields},

@@ -69,27 +69,34 @@ pub(super) fn write_out(clause: &mut impl VisitMut, sources: &Sources, column: i
         };
         if scopes.iter().any(is_own) { None } else { column(name) }
     };
-    let visited = visitors::visit_mut(clause, &mut Within { use_of: &mut use_of, scopes: Vec::new(), outer: false });
+    let visited = visitors::visit_mut(clause, &mut Within::queries(&mut use_of));
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
 /// A query around a place, or a `SELECT` with what it selects from.
-struct Scope {
+pub(super) struct Scope {
     /// The place is in a query that this selects from, and not `LATERAL`: of its columns it may see those before it, if any.
     beside: bool,
-    source: Option<String>,
-    aliases: HashSet<String>,
+    /// What it selects from.
+    pub(super) source: Option<String>,
+    /// Names of outputs.
+    pub(super) aliases: HashSet<String>,
 }
 
 /// Shows names in the `SELECT`s of subqueries.
-struct Within<'a> {
+pub(super) struct Within<'a> {
     use_of: &'a mut dyn FnMut(&Ident, &[Scope]) -> Option<Expr>,
     scopes: Vec<Scope>,
     /// The next `SELECT` is the one whose subqueries they are.
     outer: bool,
 }
 
-impl Within<'_> {
+impl<'a> Within<'a> {
+    /// Shows `use_of` the names in a query, with the queries within which they are; what it gives is put in their place.
+    pub(super) fn queries(use_of: &'a mut dyn FnMut(&Ident, &[Scope]) -> Option<Expr>) -> Self {
+        Self { use_of, scopes: Vec::new(), outer: false }
+    }
+
     fn set_beside(&mut self, factor: &TableFactor, beside: bool) {
         if let (TableFactor::Derived { lateral: false, .. }, Some(scope)) = (factor, self.scopes.last_mut()) {
             scope.beside = beside;

@@ -15,7 +15,7 @@ use std::{
 
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::DataType;
-use ogee_row::{CodeCache, Misfit, Narrowing, PartitionedRows, RowPartition, RowStage};
+use ogee_row::{CodeCache, DICTIONARIES_MAX, Misfit, Narrowing, PartitionedRows, RowPartition, RowStage};
 use ogee_vector::{ColumnRef, Domain};
 use parking_lot::Mutex;
 
@@ -88,12 +88,16 @@ impl Generations {
         if !state.sampled {
             state.sampled = true;
             let plan = &state.latest;
+            let mut dictionaries = 0;
             let columns: Vec<Narrowing> = plan
                 .narrowings
                 .iter()
                 .zip(plan.values(first))
-                .map(|(narrowing, column)| match narrowing.coded() {
-                    Some(coded) if has_few_values(&column.flatten()?) => Ok(coded),
+                .map(|(narrowing, column)| match narrowing.coded().filter(|_| dictionaries < DICTIONARIES_MAX) {
+                    Some(coded) if has_few_values(&column.flatten()?) => {
+                        dictionaries += 1;
+                        Ok(coded)
+                    }
                     _ => Ok(narrowing.clone()),
                 })
                 .collect::<Result<_, ExecError>>()?;
@@ -219,7 +223,9 @@ pub(crate) fn turn(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use arrow_array::StringViewArray;
     use arrow_schema::{Field, Schema};
+    use ogee_vector::Chunk;
 
     use super::*;
     use crate::{
@@ -259,5 +265,28 @@ mod tests {
             Arc::ptr_eq(&wide, &generations.widen(&short, &guesses).unwrap()),
             "another lane finds it wide already"
         );
+    }
+
+    #[test]
+    fn of_many_columns_of_few_texts_only_some_are_codes() {
+        const COLUMNS: usize = DICTIONARIES_MAX + 8;
+        let key = |column| GroupKey { expr: Expr::Column(column), data_type: DataType::Utf8View };
+        let fields: Vec<Field> =
+            (0..COLUMNS).map(|column| Field::new(format!("c{column}"), DataType::Utf8View, true)).collect();
+        let spec = AggregateSpec {
+            keys: (0..COLUMNS).map(key).collect(),
+            grouping_sets: None,
+            aggregates: Vec::new(),
+            collected: None,
+            mode: AggregateMode::Single,
+            schema: Arc::new(Schema::new(fields)),
+        };
+        let generations = Generations::new(spec, &vec![Domain::UNKNOWN; COLUMNS]).unwrap();
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["one"; 100]));
+        let chunk = Chunk::new(vec![texts; COLUMNS], 100);
+        let mut evaluated = Evaluated::default();
+        generations.latest().evaluate(&chunk, &mut evaluated).unwrap();
+        let plan = generations.begin(&evaluated).unwrap();
+        assert_eq!(plan.narrowings.iter().filter(|form| form.dictionary().is_some()).count(), DICTIONARIES_MAX);
     }
 }

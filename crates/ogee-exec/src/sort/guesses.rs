@@ -4,12 +4,12 @@
 //! spill and to read again goes by its bytes. A lane that meets a value which does not fit has a wider plan made and goes on with that; what it has
 //! is runs of an earlier plan, which are written anew in the end. So no result depends on a guess.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, IntervalUnit, SchemaRef};
 use ogee_memory::BufferManager;
-use ogee_row::{Narrowing, RowStage};
+use ogee_row::{DICTIONARIES_MAX, Narrowing, RowStage};
 use ogee_vector::{Chunk, Domain, HashSeed, PhysicalType};
 use parking_lot::Mutex;
 
@@ -19,7 +19,7 @@ use super::{
     plan::{Codes, Forms, Guess, KeyScratch, Misfits, SortPlan},
     run::{Run, RunWriter},
 };
-use crate::{ExecError, aggregate::has_few_values};
+use crate::{ExecError, Expr, aggregate::has_few_values};
 
 /// Rows that are written anew at a time.
 const TURNED_ROWS: usize = 2048;
@@ -103,19 +103,24 @@ impl SortPlans {
         if !state.sampled {
             state.sampled = true;
             let mut forms = state.latest.forms().clone();
-            let mut changed = false;
+            let of_key = |key: &SortKey| match key.expr {
+                Expr::Column(column) => Some(column),
+                _ => None,
+            };
+            let keys: HashSet<usize> = self.keys.iter().filter_map(of_key).collect();
+            let mut dictionaries = 0;
             for (column, form) in forms.columns.iter_mut().enumerate() {
                 // Keys are told apart by the strings themselves.
-                let is_key = self.keys.iter().any(|key| matches!(key.expr, crate::Expr::Column(of) if of == column));
-                if !is_key
+                if dictionaries < DICTIONARIES_MAX
+                    && !keys.contains(&column)
                     && let Some(coded) = form.coded()
                     && has_few_values(&chunk.column(column).flatten()?)
                 {
                     *form = coded;
-                    changed = true;
+                    dictionaries += 1;
                 }
             }
-            if changed {
+            if dictionaries > 0 {
                 state.latest = self.plan(forms)?;
             }
         }

@@ -203,6 +203,11 @@ impl Divided {
     pub(super) unsafe fn append(&mut self, sources: impl Iterator<Item = *const u8>) -> Result<(), ExecError> {
         // SAFETY: the caller vouches for the rows.
         unsafe { self.rows.scatter(sources)? };
+        Ok(())
+    }
+
+    /// Decides how many parts there are to be, once there are many rows.
+    fn settle(&mut self, cancelled: Cancelled<'_>) -> Result<(), ExecError> {
         if self.settled.is_none() && self.rows.rows() >= SETTLE_ROWS {
             let radix = *self.shared.radix.get_or_init(|| {
                 let bytes = self.rows_expected.saturating_mul(self.plan.layout.width() as u64);
@@ -212,7 +217,7 @@ impl Divided {
             self.settled = Some(radix);
             if radix != self.rows.radix() {
                 let few = std::mem::replace(&mut self.rows, open(&self.plan, &self.ctx, RadixBits::new(0)));
-                self.rows = redivided(&self.plan, &self.ctx, few.into_partitions(), radix, &|| false)?;
+                self.rows = redivided(&self.plan, &self.ctx, few.into_partitions(), radix, cancelled)?;
             }
         }
         Ok(())
@@ -226,7 +231,7 @@ struct DivideLocal {
 }
 
 impl SinkLocal for DivideLocal {
-    fn consume(&mut self, chunk: Chunk, _task: &TaskContext) -> Result<Flow, ExecError> {
+    fn consume(&mut self, chunk: Chunk, task: &TaskContext) -> Result<Flow, ExecError> {
         let Self { divided, firsts, scratch: Scratch { keys, stage, selected } } = self;
         let plan = Arc::clone(&divided.plan);
         plan.evaluate(&chunk, divided.ctx.settings.hash, keys)?;
@@ -242,6 +247,7 @@ impl SinkLocal for DivideLocal {
                 None => divided.append((0..rows).map(|row| stage.row(row)))?,
             }
         }
+        divided.settle(&|| task.is_cancelled())?;
         Ok(Flow::Continue)
     }
 
