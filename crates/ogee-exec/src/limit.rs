@@ -49,7 +49,7 @@ struct LimitLocal {
 }
 
 impl OperatorLocal for LimitLocal {
-    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+    fn begin(&mut self, chunk: Chunk, _cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
         let LimitRange { offset, end, seen } = &*self.range;
         let rows = chunk.len() as u64;
         // This chunk's rows are numbers first .. first + rows of the whole.

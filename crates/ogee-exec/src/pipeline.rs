@@ -230,11 +230,11 @@ pub enum OperatorStep {
 /// Between two calls the lane may be parked for as long as it pleases the consumer of the rows, or dropped; other lanes go on meanwhile. What is kept
 /// from one call to the next is a chunk and a place in it, whatever becomes of the chunk in the end.
 pub trait OperatorLocal: Send {
-    /// Takes `chunk`, which has rows. Called only when all that became of the chunk before was given.
+    /// Takes `chunk`, which has rows. Called only when all that became of the chunk before was given. What may take long asks whether it is `cancelled`.
     ///
     /// # Errors
     /// As evaluation fails.
-    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError>;
+    fn begin(&mut self, chunk: Chunk, cancelled: &dyn Fn() -> bool) -> Result<(), ExecError>;
 
     /// The next rows of what becomes of the chunk.
     ///
@@ -278,7 +278,7 @@ impl<M: Map + 'static> Mapped<M> {
 }
 
 impl<M: Map> OperatorLocal for Mapped<M> {
-    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+    fn begin(&mut self, chunk: Chunk, _cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
         self.step = Some(self.map.map(chunk)?);
         Ok(())
     }

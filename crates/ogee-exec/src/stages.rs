@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ExecContext, ExecError, Operator, OperatorLocal, OperatorProfile, OperatorStep, Source, SourceLocal, SourceStep,
+    cancel::Cancelled,
     parts::Parts,
     profile::{LaneProfile, Marks, Part},
 };
@@ -175,7 +176,7 @@ impl StagesLocal {
                 match self.profile.timed(Part::Operator(last), || self.operators[last].next())? {
                     OperatorStep::Chunk(chunk) => chunk,
                     OperatorStep::Done => {
-                        if !self.begin(last, None)? {
+                        if !self.begin(last, None, task)? {
                             self.open = last;
                         }
                         continue;
@@ -209,22 +210,23 @@ impl StagesLocal {
             if chunk.is_empty() || self.open == self.operators.len() {
                 return Ok(Moved::Chunk(chunk));
             }
-            self.begin(self.open, Some(chunk))?;
+            self.begin(self.open, Some(chunk), task)?;
             self.open += 1;
         }
     }
 
     /// Has operator `at` begin with `chunk`, or with the next part of the chunk that came before. False if no part is left.
-    fn begin(&mut self, at: usize, chunk: Option<Chunk>) -> Result<bool, ExecError> {
+    fn begin(&mut self, at: usize, chunk: Option<Chunk>, task: &TaskContext) -> Result<bool, ExecError> {
+        let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         let (operator, profile) = (&mut self.operators[at], &mut self.profile);
         let Some(parts) = &mut self.parts[at] else {
             let Some(chunk) = chunk else { return Ok(false) };
-            return profile.timed(Part::Operator(at), || operator.begin(chunk)).map(|()| true);
+            return profile.timed(Part::Operator(at), || operator.begin(chunk, cancelled)).map(|()| true);
         };
         if let Some(chunk) = chunk {
             parts.begin(chunk);
         }
-        profile.timed(Part::Operator(at), || Ok(parts.take(|part| operator.begin(part))?.is_some()))
+        profile.timed(Part::Operator(at), || Ok(parts.take(|part| operator.begin(part, cancelled))?.is_some()))
     }
 
     /// Of the chunks that operators from number `end` on have begun with, nothing more is wanted.

@@ -192,7 +192,7 @@ fn taken(values: &ArrayRef, elements: &[Option<u64>]) -> Result<ArrayRef, ExecEr
 }
 
 impl OperatorLocal for UnnestLocal {
-    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+    fn begin(&mut self, chunk: Chunk, _cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
         (self.chunk, self.row) = (chunk, 0);
         self.rows.clear();
         self.elements.iter_mut().for_each(Vec::clear);
@@ -303,7 +303,7 @@ mod tests {
     fn run(operator: &dyn Operator, chunk: Chunk, capacity: usize) -> Vec<Vec<Option<i32>>> {
         let mut rows = Vec::new();
         let mut local = operator.local(&context(capacity));
-        local.begin(chunk).unwrap();
+        local.begin(chunk, &|| false).unwrap();
         while let OperatorStep::Chunk(chunk) = local.next().unwrap() {
             assert!(!chunk.is_empty() && chunk.len() <= capacity);
             let flat = chunk.flatten().unwrap();
@@ -368,7 +368,7 @@ mod tests {
         let list = FixedSizeListArray::new(field, 1_000_000, Arc::clone(&values), None);
         let mut local = Unnest::new(vec![0], EmptyLists::Drop).local(&context(2048));
         let (mut rows, first) = (0, values.to_data().buffers()[0].as_ptr());
-        local.begin(Chunk::new(vec![Arc::new(list)], 1)).unwrap();
+        local.begin(Chunk::new(vec![Arc::new(list)], 1), &|| false).unwrap();
         while let OperatorStep::Chunk(chunk) = local.next().unwrap() {
             let at = first.wrapping_add(rows * size_of::<i32>());
             assert_eq!(chunk.column(0).array.to_data().buffers()[0].as_ptr(), at, "nothing is copied");

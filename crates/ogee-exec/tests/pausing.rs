@@ -354,10 +354,10 @@ struct OvertakenLocal {
 }
 
 impl OperatorLocal for OvertakenLocal {
-    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+    fn begin(&mut self, chunk: Chunk, cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
         let (turns, changed) = &*self.turns;
         let mut turns = turns.lock().unwrap();
-        self.limit.begin(chunk)?;
+        self.limit.begin(chunk, cancelled)?;
         turns.begun += 1;
         if turns.begun == 1 {
             drop(changed.wait_while(turns, |turns| !turns.is_over).unwrap());

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Error,
-    text_memory::{Part, TextMemory},
+    text_memory::{Part, TextMemory, text_block_bytes},
 };
 
 /// Bytes read at a time. The buffer grows if a record is longer.
@@ -333,17 +333,12 @@ enum Builder {
 /// So many columns share out what their long texts take.
 const MANY_COLUMNS: usize = 64;
 
-/// Bytes of a piece of the long texts of one of `columns` columns: Arrow takes 16 KiB with the first of them, and twice as much each time.
-fn block_bytes(columns: usize) -> u32 {
-    (BATCH_BYTES / columns).next_power_of_two().max(256) as u32
-}
-
 impl Builder {
     /// For `rows` rows of `column`, one of `columns`.
     fn new(column: &Column, rows: usize, columns: usize) -> Self {
         let texts = || match columns {
             0..MANY_COLUMNS => StringViewBuilder::with_capacity(rows),
-            _ => StringViewBuilder::with_capacity(rows).with_fixed_block_size(block_bytes(columns)),
+            _ => StringViewBuilder::with_capacity(rows).with_fixed_block_size(text_block_bytes(columns)),
         };
         let Some(kind) = column.kind else { return Self::Text(texts()) };
         match kind {

@@ -88,8 +88,9 @@ pub(super) enum Misfit {
 }
 
 impl Builder {
-    /// For values of `shape`.
-    pub(super) fn of(shape: &Shape) -> Self {
+    /// For values of `shape`, with long texts in pieces of `block` bytes.
+    pub(super) fn of(shape: &Shape, block: u32) -> Self {
+        let texts = || StringViewBuilder::new().with_fixed_block_size(block);
         match shape {
             Shape::Boolean => Self::Boolean(BooleanBuilder::new()),
             Shape::Integer => Self::Integer(Int64Builder::new()),
@@ -103,39 +104,40 @@ impl Builder {
                 Kind::Timestamp(_, false) => Self::Timestamp(TimestampMicrosecondBuilder::new()),
                 Kind::Timestamp(_, true) => Self::Nanoseconds(TimestampNanosecondBuilder::new()),
                 Kind::Instant => Self::Instant(TimestampMicrosecondBuilder::new().with_timezone(UTC)),
-                _ => Self::Text(StringViewBuilder::new()),
+                _ => Self::Text(texts()),
             },
-            Shape::Nothing | Shape::Json => Self::Json(StringViewBuilder::new()),
+            Shape::Nothing | Shape::Json => Self::Json(texts()),
             Shape::List(items) => {
                 let DataType::List(field) = shape.data_type() else { unreachable!("a list's type") };
-                Self::list(field, Self::of(items))
+                Self::list(field, Self::of(items, block))
             }
             Shape::Object(keys) => {
                 if let (Some(values), DataType::Map(entries, _)) = (keys.values(), shape.data_type()) {
-                    let values = Box::new(Self::of(&values));
+                    let values = Box::new(Self::of(&values, block));
                     let (ends, valid) = (vec![0], NullBufferBuilder::new(0));
                     return Self::Map { entries, ends, valid, keys: StringBuilder::new(), values };
                 }
                 let DataType::Struct(names) = shape.data_type() else { unreachable!("a struct's type") };
-                let fields = keys.fields.iter().map(|(_, shape)| Self::of(shape)).collect();
+                let fields = keys.fields.iter().map(|(_, shape)| Self::of(shape, block)).collect();
                 Self::object(names, fields)
             }
         }
     }
 
-    /// For values of a type that was declared.
-    pub(super) fn declared(data_type: &DataType) -> Self {
+    /// For values of a type that was declared, with long texts in pieces of `block` bytes.
+    pub(super) fn declared(data_type: &DataType, block: u32) -> Self {
+        let texts = || StringViewBuilder::new().with_fixed_block_size(block);
         match data_type {
             DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
             DataType::Int64 => Self::Integer(Int64Builder::new()),
             DataType::Float64 => Self::Double(Float64Builder::new()),
-            DataType::Utf8View => Self::Text(StringViewBuilder::new()),
-            DataType::List(field) => Self::list(Arc::clone(field), Self::declared(field.data_type())),
+            DataType::Utf8View => Self::Text(texts()),
+            DataType::List(field) => Self::list(Arc::clone(field), Self::declared(field.data_type(), block)),
             DataType::Struct(names) => {
-                let fields = names.iter().map(|field| Self::declared(field.data_type())).collect();
+                let fields = names.iter().map(|field| Self::declared(field.data_type(), block)).collect();
                 Self::object(names.clone(), fields)
             }
-            other => Self::Cast(StringViewBuilder::new(), other.clone()),
+            other => Self::Cast(texts(), other.clone()),
         }
     }
 
@@ -374,4 +376,24 @@ fn append_fields(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::text_memory::text_block_bytes;
+
+    #[test]
+    fn texts_take_as_much_in_the_last_batch_as_in_the_first() {
+        let mut builder = Builder::declared(&DataType::Utf8View, text_block_bytes(1000));
+        let text = b"\"a text that is longer than a view\"";
+        for _ in 0..30 {
+            let item = Item { value: Value::Text("a text that is longer than a view".into()), text };
+            (0..10).for_each(|_| builder.append(&item).unwrap());
+            let bytes = builder.finish().unwrap().get_array_memory_size();
+            assert!(bytes < 32 << 10, "{bytes} bytes for ten short texts");
+        }
+    }
 }

@@ -10,7 +10,10 @@ use std::{
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::{array::RecordBatch, datatypes::SchemaRef},
+    arrow::{
+        array::RecordBatch,
+        datatypes::{DataType, SchemaRef},
+    },
     common::parsers::CompressionTypeVariant,
     error::Result,
     object_store::{ObjectMeta, ObjectStore},
@@ -22,7 +25,19 @@ use super::{
     reader::{Column, Reader, Values},
     shape::Shape,
 };
-use crate::read_through::{Batches, ReadThrough, Scan, shown, text};
+use crate::{
+    read_through::{Batches, ReadThrough, Scan, shown, text},
+    text_memory::text_block_bytes,
+};
+
+/// Values within one of `data_type` that have arrays of their own.
+fn leaves(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(|field| leaves(field.data_type())).sum(),
+        DataType::List(field) | DataType::Map(field, _) => leaves(field.data_type()),
+        _ => 1,
+    }
+}
 
 impl Reading {
     /// The columns that the files have, those that are read in the order in which they are wanted.
@@ -31,14 +46,15 @@ impl Reading {
         let found = self.found.read();
         let shapes: HashMap<&str, &Shape> =
             found.iter().flat_map(|found| &found.columns).map(|(name, shape)| (name.as_str(), shape)).collect();
+        let read: HashSet<usize> = scan.columns().iter().copied().collect();
+        let block = text_block_bytes(read.iter().map(|&index| leaves(schema.field(index).data_type())).sum());
         let builder = |index: usize| {
             let field = schema.field(index);
             match shapes.get(field.name().as_str()).filter(|shape| shape.data_type() == *field.data_type()) {
-                Some(shape) => Builder::of(shape),
-                None => Builder::declared(field.data_type()),
+                Some(shape) => Builder::of(shape, block),
+                None => Builder::declared(field.data_type(), block),
             }
         };
-        let read: HashSet<usize> = scan.columns().iter().copied().collect();
         let mut columns: Vec<Column> = schema
             .fields()
             .iter()

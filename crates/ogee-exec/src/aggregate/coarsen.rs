@@ -110,7 +110,7 @@ struct CoarsenLocal {
 }
 
 impl OperatorLocal for CoarsenLocal {
-    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+    fn begin(&mut self, chunk: Chunk, cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
         for (taken, expand) in self.takes.iter().zip(&mut self.expand) {
             taken.is.select(&chunk, &mut self.rows)?;
             if self.rows.is_empty() {
@@ -119,13 +119,13 @@ impl OperatorLocal for CoarsenLocal {
             let groups = self.groups.get_or_insert_with(|| self.sink.lane(&self.ctx));
             let rows = if self.rows.len() == chunk.len() { chunk.clone() } else { chunk.select(&self.rows) };
             let Some(expand) = expand else {
-                groups.add(&rows, &|| false)?;
+                groups.add(&rows, cancelled)?;
                 continue;
             };
             // The lane's own tables take all of it at once.
-            expand.begin(rows)?;
+            expand.begin(rows, cancelled)?;
             while let OperatorStep::Chunk(rows) = expand.next()? {
-                groups.add(&rows, &|| false)?;
+                groups.add(&rows, cancelled)?;
             }
         }
         self.passes = Some(chunk);

@@ -97,7 +97,7 @@ struct ExpandLocal {
 }
 
 impl OperatorLocal for ExpandLocal {
-    fn begin(&mut self, chunk: Chunk) -> Result<(), ExecError> {
+    fn begin(&mut self, chunk: Chunk, _cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
         self.zeroes.resize(chunk.len(), 0);
         self.values.clear();
         for column in &*self.appended {

@@ -166,7 +166,7 @@ impl ProbeLocal {
 }
 
 impl OperatorLocal for ProbeLocal {
-    fn begin(&mut self, mut chunk: Chunk) -> Result<(), ExecError> {
+    fn begin(&mut self, mut chunk: Chunk, _cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
         let built = Arc::clone(self.built.get_or_insert_with(|| self.state.built()));
         let spec = &self.state.plan.spec;
         self.state.plan.probe.evaluate(&chunk, self.state.ctx.settings.hash, &mut self.keys)?;
