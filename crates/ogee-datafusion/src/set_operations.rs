@@ -19,8 +19,8 @@ use datafusion::{
     config::ConfigOptions,
     functions::core::expr_fn::r#struct,
     logical_expr::{
-        Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, cast,
-        type_coercion::binary::type_union_coercion,
+        Distinct, Expr, ExprFunctionExt, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection,
+        cast, type_coercion::binary::type_union_coercion,
     },
     optimizer::AnalyzerRule,
 };
@@ -130,10 +130,28 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Projection(kept)))
 }
 
+/// What the copies of `row`, of `plan`, are numbered by.
+fn keys(plan: &LogicalPlan, row: Vec<Expr>) -> Result<Vec<Expr>> {
+    if row.len() <= KEYS_MAX {
+        return Ok(row);
+    }
+    let (mut keys, mut fields) = (Vec::new(), Vec::new());
+    for column in row {
+        // Those within a struct do not compare.
+        match column.get_type(plan.schema())? {
+            DataType::Interval(_) => keys.push(column),
+            _ => fields.push(column),
+        }
+    }
+    if !fields.is_empty() {
+        keys.push(r#struct(fields));
+    }
+    Ok(keys)
+}
+
 /// `plan` with one more column `name`: which copy of its row a row is.
 fn numbered(plan: &LogicalPlan, row: Vec<Expr>, name: &str) -> Result<(LogicalPlan, Expr)> {
-    let keys = if row.len() > KEYS_MAX { vec![r#struct(row)] } else { row };
-    let number = row_number().partition_by(keys).build()?;
+    let number = row_number().partition_by(keys(plan, row)?).build()?;
     let column = Expr::Column(Column::from_name(number.schema_name().to_string()));
     let columns = plan.schema().columns().into_iter().map(Expr::Column);
     let numbered = LogicalPlanBuilder::from(plan.clone()).window([number])?;
