@@ -72,6 +72,17 @@ fn remapped(expr: &Arc<dyn PhysicalExpr>, map: &[usize]) -> Option<Arc<dyn Physi
     moved.data().ok()
 }
 
+/// The longest order of `functions`: one node may have some without any, and some that are ordered by keys of their partitions.
+fn longest_order(functions: &[Arc<dyn WindowExpr>]) -> &[PhysicalSortExpr] {
+    functions.iter().map(|function| function.order_by()).max_by_key(|order| order.len()).unwrap_or_default()
+}
+
+/// Whether the orders of all `functions` are what one of them begins with.
+fn has_one_order(functions: &[Arc<dyn WindowExpr>]) -> bool {
+    let longest = longest_order(functions);
+    functions.iter().all(|function| longest.starts_with(function.order_by()))
+}
+
 /// The functions of one node of DataFusion's.
 struct Level<'p> {
     functions: Functions<'p>,
@@ -85,7 +96,7 @@ impl Level<'_> {
     }
 
     fn order_by(&self) -> Option<Vec<PhysicalSortExpr>> {
-        let sorts = self.functions[0].order_by().iter();
+        let sorts = longest_order(self.functions).iter();
         sorts
             .map(|sort| Some(PhysicalSortExpr { expr: remapped(&sort.expr, &self.map)?, options: sort.options }))
             .collect()
@@ -102,7 +113,7 @@ impl Level<'_> {
         };
         self.functions.iter().all(reads_input)
             && partition_by == lower[0].partition_by()
-            && order_by.iter().zip(lower[0].order_by()).all(|(a, b)| a == b)
+            && order_by.iter().zip(longest_order(lower)).all(|(a, b)| a == b)
     }
 }
 
@@ -158,7 +169,7 @@ impl Window {
     /// What `plan` computes, the columns of that which it gives out (all, in order, if `None`), and the input that it does it to; `None` if it
     /// is no window, or the engine cannot keep its rows.
     pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<(Self, Option<Vec<usize>>, Input<'_>)> {
-        let (top, mut input) = functions(plan)?;
+        let (top, mut input) = functions(plan).filter(|(functions, _)| has_one_order(functions))?;
         let width = input.schema().fields().len();
         // Several nodes over one sort are one window.
         let mut levels = vec![Level { functions: top, map: (0..width).collect() }];
@@ -178,7 +189,7 @@ impl Window {
                     map: level.map.iter().map(|&column| columns.get(column).copied().unwrap_or(usize::MAX)).collect(),
                 })
                 .collect();
-            if !moved.iter().all(|level| level.shares_sort(lower, width)) {
+            if !has_one_order(lower) || !moved.iter().all(|level| level.shares_sort(lower, width)) {
                 break;
             }
             for slot in &mut slots {
@@ -209,7 +220,7 @@ impl Window {
             })
             .collect();
         let whole = columns.iter().copied().eq(0..end);
-        let longest = levels.iter().max_by_key(|level| level.functions[0].order_by().len())?;
+        let longest = levels.iter().max_by_key(|level| longest_order(level.functions).len())?;
         let (partition_by, mut order_by) = (longest.partition_by()?, longest.order_by()?);
         let mut makes_order = false;
         if partition_by.is_empty()
