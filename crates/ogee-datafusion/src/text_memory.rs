@@ -15,13 +15,13 @@ const FREE: usize = 4 << 20;
 /// Reservations grow in steps.
 const STEP: usize = 1 << 20;
 
-/// Bytes of the texts of a batch.
-const TEXTS: usize = 4 << 20;
+/// A batch ends with the record that brings its texts, or all of its values, to so many bytes.
+pub(crate) const BATCH_BYTES: usize = 4 << 20;
 
 /// Bytes of a piece of the long texts of one of `columns` columns, which share out what a batch takes: Arrow takes 16 KiB with the first of them, twice as much each
 /// time, and that for each column.
 pub(crate) fn text_block_bytes(columns: usize) -> u32 {
-    (TEXTS / columns.max(1)).next_power_of_two().clamp(256, 256 << 10) as u32
+    (BATCH_BYTES / columns.max(1)).next_power_of_two().clamp(256, 256 << 10) as u32
 }
 
 /// What a reader takes memory for.

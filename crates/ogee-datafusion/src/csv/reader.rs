@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Error,
-    text_memory::{Part, TextMemory, text_block_bytes},
+    text_memory::{BATCH_BYTES, Part, TextMemory, text_block_bytes},
 };
 
 /// Bytes read at a time. The buffer grows if a record is longer.
@@ -46,9 +46,6 @@ const BATCH_ROWS_MIN: usize = 16;
 
 /// A longer record is reserved for by itself.
 const LONG_RECORD: usize = 1 << 20;
-
-/// A batch ends with the row that brings its texts to so many bytes.
-const BATCH_BYTES: usize = 4 << 20;
 
 /// How a column of the table comes from a file.
 #[derive(Clone, Debug)]
@@ -330,16 +327,10 @@ enum Builder {
     Text(StringViewBuilder),
 }
 
-/// So many columns share out what their long texts take.
-const MANY_COLUMNS: usize = 64;
-
 impl Builder {
     /// For `rows` rows of `column`, one of `columns`.
     fn new(column: &Column, rows: usize, columns: usize) -> Self {
-        let texts = || match columns {
-            0..MANY_COLUMNS => StringViewBuilder::with_capacity(rows),
-            _ => StringViewBuilder::with_capacity(rows).with_fixed_block_size(text_block_bytes(columns)),
-        };
+        let texts = || StringViewBuilder::with_capacity(rows).with_fixed_block_size(text_block_bytes(columns));
         let Some(kind) = column.kind else { return Self::Text(texts()) };
         match kind {
             Kind::Boolean => Self::Boolean(BooleanBuilder::with_capacity(rows)),

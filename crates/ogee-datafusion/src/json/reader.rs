@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Error,
-    text_memory::{Part, TextMemory},
+    text_memory::{BATCH_BYTES, Part, TextMemory},
 };
 
 /// Bytes read at a time. The buffer grows if a value is longer.
@@ -30,9 +30,6 @@ const READ_BYTES: usize = 1 << 20;
 
 /// A longer value is refused.
 const VALUE_BYTES_MAX: usize = 256 << 20;
-
-/// A batch ends with the value that brings it to so many bytes.
-const BATCH_BYTES: usize = 4 << 20;
 
 /// Bytes that the parts of a value may take before more are asked for.
 const PARTS_BYTES: usize = 1 << 20;

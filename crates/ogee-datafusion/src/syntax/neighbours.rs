@@ -59,7 +59,7 @@ fn alias_of(factor: &TableFactor) -> Option<Ident> {
 }
 
 impl Beside<'_> {
-    /// The names of the tables before `factor`, and their texts.
+    /// Asks about, or writes out, the name where `factor` uses it; `before` are the tables before it: what their columns may be called by, and their texts.
     fn look_into(&mut self, factor: &mut TableFactor, before: &[(Option<Ident>, String)]) {
         let TableFactor::Derived { lateral: true, subquery, .. } = factor else { return };
         if before.is_empty() {

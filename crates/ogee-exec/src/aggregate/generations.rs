@@ -88,18 +88,12 @@ impl Generations {
         if !state.sampled {
             state.sampled = true;
             let plan = &state.latest;
-            let mut dictionaries = 0;
+            let mut coding = Coding::default();
             let columns: Vec<Narrowing> = plan
                 .narrowings
                 .iter()
                 .zip(plan.values(first))
-                .map(|(narrowing, column)| match narrowing.coded().filter(|_| dictionaries < DICTIONARIES_MAX) {
-                    Some(coded) if has_few_values(&column.flatten()?) => {
-                        dictionaries += 1;
-                        Ok(coded)
-                    }
-                    _ => Ok(narrowing.clone()),
-                })
+                .map(|(form, column)| Ok(coding.coded(form, column.as_ref())?.unwrap_or_else(|| form.clone())))
                 .collect::<Result<_, ExecError>>()?;
             if columns.iter().zip(&plan.narrowings).any(|(a, b)| !a.is_same(b)) {
                 let forms = Forms { columns, ..state.forms.clone() };
@@ -149,8 +143,29 @@ impl Generations {
     }
 }
 
+/// Which strings of a layout are stored as codes, column after column: of each there is a dictionary, and of these not too many.
+#[derive(Default)]
+pub(crate) struct Coding {
+    dictionaries: usize,
+}
+
+impl Coding {
+    /// `form` as codes, if it is of strings of which the first rows of `column` have few.
+    pub(crate) fn coded(&mut self, form: &Narrowing, column: ColumnRef<'_>) -> Result<Option<Narrowing>, ExecError> {
+        if self.dictionaries == DICTIONARIES_MAX {
+            return Ok(None);
+        }
+        let Some(coded) = form.coded() else { return Ok(None) };
+        if !has_few_values(&column.flatten()?) {
+            return Ok(None);
+        }
+        self.dictionaries += 1;
+        Ok(Some(coded))
+    }
+}
+
 /// Whether `array` of strings has few distinct values, judged by its first rows.
-pub(crate) fn has_few_values(array: &ArrayRef) -> bool {
+fn has_few_values(array: &ArrayRef) -> bool {
     let rows = array.len().min(ogee_vector::CHUNK_CAPACITY);
     let mut distinct: HashSet<&[u8]> = HashSet::new();
     for row in (0..rows).filter(|&row| array.is_valid(row)) {

@@ -37,7 +37,7 @@ mod totals;
 
 use std::sync::Arc;
 
-pub(crate) use self::generations::has_few_values;
+pub(crate) use self::generations::Coding;
 pub use self::{
     accumulators::average_of_decimals,
     function::{

@@ -9,7 +9,7 @@ use std::{collections::HashSet, sync::Arc};
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, IntervalUnit, SchemaRef};
 use ogee_memory::BufferManager;
-use ogee_row::{DICTIONARIES_MAX, Narrowing, RowStage};
+use ogee_row::{Narrowing, RowStage};
 use ogee_vector::{Chunk, Domain, HashSeed, PhysicalType};
 use parking_lot::Mutex;
 
@@ -19,7 +19,7 @@ use super::{
     plan::{Codes, Forms, Guess, KeyScratch, Misfits, SortPlan},
     run::{Run, RunWriter},
 };
-use crate::{ExecError, Expr, aggregate::has_few_values};
+use crate::{ExecError, Expr, aggregate::Coding};
 
 /// Rows that are written anew at a time.
 const TURNED_ROWS: usize = 2048;
@@ -108,19 +108,17 @@ impl SortPlans {
                 _ => None,
             };
             let keys: HashSet<usize> = self.keys.iter().filter_map(of_key).collect();
-            let mut dictionaries = 0;
+            let (mut coding, mut changed) = (Coding::default(), false);
             for (column, form) in forms.columns.iter_mut().enumerate() {
                 // Keys are told apart by the strings themselves.
-                if dictionaries < DICTIONARIES_MAX
-                    && !keys.contains(&column)
-                    && let Some(coded) = form.coded()
-                    && has_few_values(&chunk.column(column).flatten()?)
+                if !keys.contains(&column)
+                    && let Some(coded) = coding.coded(form, chunk.column(column))?
                 {
                     *form = coded;
-                    dictionaries += 1;
+                    changed = true;
                 }
             }
-            if dictionaries > 0 {
+            if changed {
                 state.latest = self.plan(forms)?;
             }
         }
