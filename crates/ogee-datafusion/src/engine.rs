@@ -6,21 +6,18 @@ use std::{
     io,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
-use ogee_exec::{ExecContext, ExecSettings, QueryCounters};
+use ogee_exec::{ExecContext, ExecSettings};
+use ogee_functions::Result;
 use ogee_memory::BufferManager;
 use ogee_scheduler::Scheduler;
-use parking_lot::{Mutex, RwLock};
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::watch,
-};
-
-use crate::{Error, Result, large_stack::StatementThreads};
+use ogee_sql::{StatementThreads, no_thread};
+use parking_lot::RwLock;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Threads of the runtime on which DataFusion's own operators run.
 const RUNTIME_THREADS: usize = 2;
@@ -28,18 +25,11 @@ const RUNTIME_THREADS: usize = 2;
 /// Bytes of the stack of one.
 const RUNTIME_STACK: usize = 8 << 20;
 
-/// The error of a thread that the system refuses.
-pub(crate) fn no_thread(error: &io::Error) -> Error {
-    Error::Resources(format!(
-        "no thread for the statement: {error}; the number of threads (ulimit -u), or the addresses of the process (ulimit -v), are limited"
-    ))
-}
-
 /// The pool, the workers and the settings of a handle.
 pub struct Engine {
     memory: Arc<BufferManager>,
     scheduler: Arc<Scheduler>,
-    settings: RwLock<ExecSettings>,
+    settings: Arc<RwLock<ExecSettings>>,
     release: Option<fn()>,
     runtime: OnceLock<Runtime>,
     statements: Arc<StatementThreads>,
@@ -50,7 +40,7 @@ impl Engine {
     /// `release`, if there is one, makes the allocator give memory back that nobody uses.
     pub fn new(memory: Arc<BufferManager>, settings: ExecSettings, release: Option<fn()>) -> Arc<Self> {
         let scheduler = Scheduler::new(settings.threads);
-        let (settings, runtime, statements) = (RwLock::new(settings), OnceLock::new(), Arc::default());
+        let (settings, runtime, statements) = (Arc::new(RwLock::new(settings)), OnceLock::new(), Arc::default());
         Arc::new(Self { memory, scheduler, settings, release, runtime, statements })
     }
 
@@ -72,6 +62,11 @@ impl Engine {
     /// The settings as they are now.
     pub fn settings(&self) -> ExecSettings {
         self.settings.read().clone()
+    }
+
+    /// The settings as they will be whenever somebody looks.
+    pub(crate) fn shared_settings(&self) -> &Arc<RwLock<ExecSettings>> {
+        &self.settings
     }
 
     /// Sets the number of workers; queries that run obey at their next morsels.
@@ -102,7 +97,6 @@ impl Engine {
                 // Files are written by blocking tasks; more of them would only add memory.
                 .max_blocking_threads(2 * RUNTIME_THREADS)
                 .thread_name_fn(|| {
-                    use std::sync::atomic::AtomicUsize;
                     static NUMBER: AtomicUsize = AtomicUsize::new(0);
                     format!("ogee-df-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
                 })
@@ -141,97 +135,5 @@ impl Drop for Engine {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// One statement in execution: its islands report to it.
-#[derive(Debug)]
-pub struct StatementContext {
-    islands: Mutex<Vec<Arc<QueryCounters>>>,
-    /// How many islands still hold memory.
-    live: Arc<watch::Sender<usize>>,
-    interrupted: AtomicBool,
-    analyzes: AtomicBool,
-}
-
-impl Default for StatementContext {
-    fn default() -> Self {
-        Self {
-            islands: Mutex::default(),
-            live: Arc::new(watch::Sender::new(0)),
-            interrupted: AtomicBool::new(false),
-            analyzes: AtomicBool::new(false),
-        }
-    }
-}
-
-/// Held for as long as an island runs.
-pub(crate) struct LiveIsland {
-    live: Option<Arc<watch::Sender<usize>>>,
-}
-
-impl Drop for LiveIsland {
-    fn drop(&mut self) {
-        if let Some(live) = &self.live {
-            live.send_modify(|islands| *islands -= 1);
-        }
-    }
-}
-
-impl LiveIsland {
-    /// An island that nobody waits for.
-    pub(crate) fn unattended() -> Self {
-        Self { live: None }
-    }
-}
-
-impl StatementContext {
-    pub(crate) fn register(&self, counters: &Arc<QueryCounters>) -> LiveIsland {
-        self.islands.lock().push(Arc::clone(counters));
-        self.live.send_modify(|islands| *islands += 1);
-        LiveIsland { live: Some(Arc::clone(&self.live)) }
-    }
-
-    /// The statement is `EXPLAIN ANALYZE`: operators are to be timed.
-    pub(crate) fn analyze(&self) {
-        self.analyzes.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn analyzes(&self) -> bool {
-        self.analyzes.load(Ordering::Relaxed)
-    }
-
-    /// Nobody waits for the statement any more: planning ends where it asks.
-    pub fn interrupt(&self) {
-        self.interrupted.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
-    }
-
-    /// Waits until every island of the statement has given its memory back, also those that were left in the middle. Only a lane
-    /// in the middle of a chunk is ever waited for.
-    pub async fn settled(&self) {
-        let settled = self.live.subscribe().wait_for(|islands| *islands == 0).await.is_ok();
-        assert!(settled, "the sender is in this context");
-    }
-
-    /// Rows that pipelines of the engine began with so far.
-    pub fn rows_scanned(&self) -> u64 {
-        self.islands.lock().iter().map(|counters| counters.rows_scanned.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Decisions that the operators took so far, e.g. the strategies of aggregations.
-    pub fn strategies(&self) -> Vec<String> {
-        let mut strategies = Vec::new();
-        for counters in self.islands.lock().iter() {
-            for decision in counters.strategies() {
-                if !strategies.contains(&decision) {
-                    strategies.push(decision);
-                }
-            }
-        }
-        strategies
     }
 }

@@ -1,6 +1,6 @@
 //! `EXPLAIN` of statements whose common table expressions are computed once: these are shown before the query that reads their rows.
 //!
-//! Not here: how a plan is shown (DataFusion), which are computed (`ctes`).
+//! Not here: how a plan is shown (DataFusion), which are computed (`ogee_sql::ctes`, `ctes`).
 
 use std::{fmt::Write, sync::Arc};
 

@@ -7,7 +7,7 @@
 //! 2. A key with a NULL in it is not compared, and a primary key has none.
 //! 3. The optimizer is not told: DataFusion would take what depends on a key for granted behind outer joins too.
 //!
-//! Not here: foreign keys and checks, which are refused (`syntax::refusals`).
+//! Not here: foreign keys and checks, which are refused (`ogee_sql`).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -182,7 +182,7 @@ impl NewRows {
 
 /// Has `held` be for `bytes` at least.
 fn hold(memory: &Arc<BufferManager>, held: &mut Option<Reservation>, bytes: usize) -> Result<()> {
-    let failed = |error| DataFusionError::External(Box::new(crate::Error::Memory(error)));
+    let failed = |error| DataFusionError::External(Box::new(ogee_functions::Error::Memory(error)));
     match held {
         Some(held) if held.bytes() >= bytes => Ok(()),
         Some(held) => held.resize(bytes.next_multiple_of(STEP_BYTES)).map_err(failed),

@@ -36,13 +36,11 @@ use datafusion::{
 };
 use futures::{StreamExt, stream::try_unfold};
 use ogee_memory::BufferManager;
+use ogee_planner::node::{Node, Work, properties};
+use ogee_planner::table::BlockScan;
 use parking_lot::RwLock;
 
-use crate::{
-    island::table_properties,
-    node::{Node, Work},
-    table::{BLOCK_ROWS, Block, BlockWriter, TableScan, coalescer},
-};
+use crate::table::{BLOCK_ROWS, Block, BlockWriter, PagedScan, coalescer};
 
 /// Rows that change from one iteration to the next.
 #[derive(Debug)]
@@ -104,9 +102,9 @@ pub(crate) struct WorkTableScan {
 
 impl WorkTableScan {
     /// The scan of the rows that are there now.
-    pub(crate) fn now(&self) -> TableScan {
+    pub(crate) fn now(&self) -> PagedScan {
         let blocks = self.table.blocks.read().clone().into();
-        TableScan::new(blocks, self.projection.clone(), Arc::clone(&self.schema), Arc::clone(&self.table.memory))
+        PagedScan::new(blocks, self.projection.clone(), Arc::clone(&self.schema), Arc::clone(&self.table.memory))
     }
 }
 
@@ -227,7 +225,7 @@ impl RecursionExec {
             terms: [recursion.first, recursion.term],
             rows: recursion.rows,
             seen: recursion.seen,
-            properties: table_properties(schema),
+            properties: properties(schema),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }

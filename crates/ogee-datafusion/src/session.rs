@@ -3,7 +3,7 @@
 //! Not here: settings of the engine, results as users see them (crate `ogee`).
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,11 +17,10 @@ use datafusion::{
     },
     catalog::DynamicFileCatalog,
     common::{
-        SchemaError, TableReference,
+        TableReference,
         config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
     },
     datasource::{TableType, ViewTable},
-    error::DataFusionError,
     execution::{
         SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
         cache::cache_manager::CacheManagerConfig, disk_manager::DiskManagerBuilder, memory_pool::MemoryPool,
@@ -30,95 +29,45 @@ use datafusion::{
     logical_expr::{
         CreateMemoryTable, CreateView, DdlStatement, Deallocate, LogicalPlan, Statement as PlannedStatement,
     },
-    optimizer::Analyzer,
     physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
     },
     prelude::{SessionConfig, SessionContext},
     sql::{
-        parser::{DFParserBuilder, Statement as ParsedStatement},
-        planner::object_name_to_table_reference,
-        sqlparser::ast::{Ident, Statement as SqlStatement},
+        parser::Statement as ParsedStatement, planner::object_name_to_table_reference,
+        sqlparser::ast::Statement as SqlStatement,
     },
 };
 use futures::TryStreamExt;
+use ogee_files::{
+    ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, FileTables, JsonFormats,
+    copy::{in_plain_types, within_limit},
+};
+use ogee_functions::{Error, Result};
+use ogee_planner::{
+    join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
+    known_aggregates::KnownAggregates,
+    order::{Checked, ClearOrderings, LimitsOnSorts, Requirements},
+    projections::Projections,
+    replanned,
+    scan_filters::ScanFilters,
+};
+use ogee_sql::{
+    Statement, StatementContext, calls, checkpoint, ctes, inserted, name_apart, parse,
+    prepared::{self, Prepared},
+    rules, stars, times,
+    views::{self, Binder, ViewCatalogs, ViewText, name_columns},
+};
 
 use crate::{
-    Error, Result, abs,
-    arrow_ipc::ArrowFormats,
     asof,
-    averages::average,
-    bits::Bits,
-    calls,
-    casts::{NamedCasts, named_cast},
-    checked::CheckedArithmetic,
-    checked_sum::checked_sum,
-    checkpoint, choices,
-    common_types::CommonTypes,
-    computed::ComputedKeys,
-    constants_last::ConstantsLast,
-    copy::{in_plain_types, within_limit},
-    csv::CsvFormats,
-    ctes,
-    deep_expressions::{self, DeepExpressions},
-    dependencies::with_dependencies,
-    depth,
-    dialect::OgeeDialect,
-    distinct_arguments::DistinctArguments,
-    engine::{Engine, StatementContext},
-    equal_windows::with_single_windows,
+    ctes::condenses,
+    engine::Engine,
     explain::Explanation,
-    failing_casts::FailingCasts,
-    files::{CaughtFormats, CheckedTables, FileTables},
-    filter_pushdown::with_filters_above_groups,
-    floats::FloatOrder,
-    fresh_schemas::with_fresh_schemas,
-    functions::functions,
-    grouping_keys::GroupingKeys,
-    growing,
-    guarded_rules::guarded,
-    implicit_keys,
-    in_lists::InLists,
-    inserted,
     island::{OgeeRule, expected_rows, is_one_island},
-    join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
-    joined_texts::TextOrders,
-    json::JsonFormats,
-    known_aggregates::KnownAggregates,
-    letters, list_functions,
-    lists::{self, ListOperators},
-    maps::{self, MapAccess},
-    median,
-    names::{hides_casts, is_clash, name_all, name_apart},
-    nested_order::NestedOrder,
-    null_equality::optimizer_rules,
-    numbers,
-    order::{Checked, ClearOrderings, LimitsOnSorts, Requirements},
-    ordered_mode, pairs,
     pool::{OgeePool, PoolFiles},
-    prepared::{self, Prepared},
-    projections::Projections,
-    quantified,
-    quotients::Quotients,
-    range_offsets::RangeOffsets,
-    ranks,
-    recursive_reads::RecursiveReads,
-    repeated_orders::{RepeatedOrders, with_single_keys},
-    replacements, replanned, rounding,
-    scan_filters::ScanFilters,
-    series,
-    set_operations::CountCopies,
-    sliding_frames::SlidingFrames,
-    sorted_rows::SortedRows,
-    stars,
-    subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
-    syntax,
     table::PagedTable,
-    times,
-    views::{self, Binder, ViewCatalogs, ViewText, name_columns},
-    wide_lists,
-    window_filters::WindowFilters,
 };
 
 /// Bytes of Parquet footers that listing may keep between statements; heap memory outside the pool.
@@ -133,12 +82,6 @@ const BATCH_ROWS: usize = 8192;
 
 /// What a sort of DataFusion's keeps for merging its runs, where the limit is large.
 const SORT_RESERVATION: usize = 10 << 20;
-
-/// How often a statement is put in other words, one output a time, before it is refused.
-const REWRITES: usize = 32;
-
-/// Calls of the parser's within one another: some for each of the levels that are let in, which [`depth::check`] counts.
-const PARSER_DEPTH_MAX: usize = 4 * depth::DEPTH_MAX;
 
 /// Rows of a row group that `COPY` writes: a morsel for those who read it, and what the writer holds at a time.
 const ROW_GROUP_ROWS: usize = 122_880;
@@ -164,46 +107,6 @@ impl Drop for Computed<'_> {
         // Nobody else knows the name.
         drop(self.context.deregister_table(self.name.as_str()));
     }
-}
-
-/// One parsed statement.
-#[derive(Clone, Debug)]
-pub struct Statement(pub(crate) ParsedStatement);
-
-impl std::fmt::Display for Statement {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Statement {
-    /// The parsed form, for those who treat some statements themselves.
-    pub fn parsed(&self) -> &ParsedStatement {
-        &self.0
-    }
-}
-
-/// The statements of a script.
-///
-/// # Errors
-/// [`Error::Parse`], also if only a later statement is wrong.
-pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    let (tokens, asof_joins) = asof::tokens(sql)?;
-    syntax::refusals::check_words(&tokens)?;
-    let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
-    let mut tokens = syntax::samples::in_usual_words(tokens)?;
-    syntax::number_placeholders(&mut tokens);
-    depth::check(&tokens)?;
-    let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
-    let mut statements = parser.build()?.parse_statements()?;
-    statements.iter_mut().try_for_each(syntax::tidy)?;
-    statements.iter().try_for_each(syntax::refusals::check)?;
-    statements.iter().try_for_each(syntax::check_limits)?;
-    statements.iter_mut().try_for_each(syntax::schemas::tell_apart)?;
-    statements.iter_mut().for_each(syntax::fields::write_out);
-    statements.iter_mut().for_each(syntax::translate);
-    asof::mark(statements.iter_mut(), asof_joins)?;
-    Ok(statements.into_iter().map(Statement).collect())
 }
 
 /// What a statement gives.
@@ -234,63 +137,45 @@ impl Session {
             )
             .build_arc()?;
 
-        let mut rules = PhysicalOptimizer::new().rules;
+        let mut physical_rules = PhysicalOptimizer::new().rules;
         // Filters that are made while a statement runs are for DataFusion's own scans.
-        rules.retain(|rule| rule.name() != "FilterPushdown(Post)");
+        physical_rules.retain(|rule| rule.name() != "FilterPushdown(Post)");
         let footers = runtime.cache_manager.get_file_metadata_cache();
-        let samples = Arc::new(Samples::new(Arc::clone(&engine), footers));
-        for rule in rules.iter_mut().filter(|rule| rule.name() == "join_selection") {
+        let samples = Arc::new(Samples::new(Arc::clone(memory), Arc::clone(engine.shared_settings()), footers));
+        for rule in physical_rules.iter_mut().filter(|rule| rule.name() == "join_selection") {
             *rule = Arc::new(JoinOrder::new(Arc::clone(&samples)));
         }
-        for rule in rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
+        for rule in physical_rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
             *rule = Arc::new(ScanFilters::new(Arc::clone(rule)));
         }
-        for rule in rules.iter_mut().filter(|rule| rule.name() == "ProjectionPushdown") {
+        for rule in physical_rules.iter_mut().filter(|rule| rule.name() == "ProjectionPushdown") {
             *rule = Arc::new(Projections::new(Arc::clone(rule)));
         }
-        for rule in rules.iter_mut().filter(|rule| rule.name() == "aggregate_statistics") {
+        for rule in physical_rules.iter_mut().filter(|rule| rule.name() == "aggregate_statistics") {
             *rule = Arc::new(KnownAggregates::new(Arc::clone(rule)));
         }
-        for rule in rules.iter_mut().filter(|rule| rule.name() == "EnsureRequirements") {
+        for rule in physical_rules.iter_mut().filter(|rule| rule.name() == "EnsureRequirements") {
             *rule = Arc::new(Requirements::new(Arc::clone(rule)));
         }
-        for rule in rules.iter_mut().filter(|rule| rule.name() == "SanityCheckPlan") {
+        for rule in physical_rules.iter_mut().filter(|rule| rule.name() == "SanityCheckPlan") {
             *rule = Arc::new(Checked::new(Arc::clone(rule)));
         }
-        rules.insert(0, Arc::new(LimitsOnSorts));
-        rules.insert(0, Arc::new(ClearOrderings));
-        rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), Arc::clone(&samples))));
+        physical_rules.insert(0, Arc::new(LimitsOnSorts));
+        physical_rules.insert(0, Arc::new(ClearOrderings));
+        physical_rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), Arc::clone(&samples))));
 
-        let mut analyzer_rules = Analyzer::new().rules;
-        analyzer_rules.insert(0, Arc::new(CommonTypes));
-        analyzer_rules.insert(1, Arc::new(times::IntervalWindows));
-        analyzer_rules.insert(0, Arc::new(GroupingKeys));
-        analyzer_rules.insert(0, Arc::new(SortedRows));
-        analyzer_rules.insert(0, Arc::new(RangeOffsets));
-        analyzer_rules.insert(0, Arc::new(SubqueriesBelow));
-        analyzer_rules.insert(0, Arc::new(quantified::QueriesOfLists));
-        let pieces = deep_expressions::Planner::default();
-        analyzer_rules.insert(0, Arc::new(DeepExpressions::new(pieces.clone())));
-        let logical_rules = with_filters_above_groups(asof::with_left_filters(optimizer_rules()));
-        let logical_rules =
-            guarded(with_dependencies(with_single_windows(with_single_keys(with_fresh_schemas(logical_rules)))));
+        let pieces = rules::PiecePlanner::default();
         let state = SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime)
-            .with_expr_planners(vec![
-                Arc::new(times::TimePlanner),
-                Arc::new(Quotients),
-                Arc::new(Bits),
-                Arc::new(ListOperators),
-                Arc::new(MapAccess),
-            ])
-            .with_type_planner(Arc::new(times::TimeTypes))
+            .with_expr_planners(rules::expr_planners())
+            .with_type_planner(rules::type_planner())
             .with_default_features()
-            .with_analyzer_rules(analyzer_rules)
-            .with_optimizer_rules(logical_rules)
+            .with_analyzer_rules(rules::analyzer_rules(pieces.clone()))
+            .with_optimizer_rules(rules::optimizer_rules())
             .with_query_planner(Arc::new(asof::Planner))
-            .with_relation_planners(vec![Arc::new(syntax::samples::SamplePlanner), Arc::new(series::SeriesPlanner)])
-            .with_physical_optimizer_rules(rules)
+            .with_relation_planners(rules::relation_planners())
+            .with_physical_optimizer_rules(physical_rules)
             .build();
         let files = Arc::new(FileTables::new(engine.memory()));
         let catalogs = Arc::new(DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&files) as _));
@@ -310,52 +195,8 @@ impl Session {
         files.serve(context.state_weak_ref());
         pieces.serve(context.state_weak_ref());
         binder.serve(context.state_weak_ref());
-        context.register_udaf(Arc::unwrap_or_clone(checked_sum()));
-        context.register_udaf(average());
-        context.register_udaf(median::function());
-        functions().into_iter().for_each(|function| context.register_udaf(function));
-        context.register_udaf(ordered_mode::function());
-        pairs::functions().into_iter().for_each(|function| context.register_udaf(function));
-        ranks::functions().for_each(|function| context.register_udwf(function));
-        series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
-        context.register_udf(asof::marker());
-        context.register_udf(abs::function());
-        context.register_udf(choices::coalesce());
-        context.register_udf(named_cast());
-        context.register_udf(quantified::function());
-        context.register_udf(replacements::function(engine.memory()));
-        context.register_udf(maps::map_extract());
-        let scalar_functions = numbers::functions()
-            .into_iter()
-            .chain(rounding::functions())
-            .chain(lists::functions())
-            .chain(list_functions::functions())
-            .chain(letters::functions())
-            .chain(times::functions());
-        scalar_functions.for_each(|function| context.register_udf(function));
-        growing::register(&context, engine.memory())?;
-        times::aggregates().into_iter().for_each(|function| context.register_udaf(function));
-        context.add_analyzer_rule(Arc::new(OuterTypes));
-        context.add_analyzer_rule(Arc::new(RecursiveReads));
-        context.add_analyzer_rule(Arc::new(RepeatedOrders));
-        context.add_analyzer_rule(Arc::new(NamedCasts));
-        context.add_analyzer_rule(Arc::new(times::ZoneRule));
-        context.add_analyzer_rule(Arc::new(asof::AsofJoins));
-        // As long as set operations are the only joins of their kind.
-        context.add_analyzer_rule(Arc::new(CountCopies));
-        context.add_analyzer_rule(Arc::new(Subqueries));
-        context.add_analyzer_rule(Arc::new(FloatOrder));
-        context.add_analyzer_rule(Arc::new(CheckedArithmetic));
-        context.add_analyzer_rule(Arc::new(WindowFilters));
-        context.add_analyzer_rule(Arc::new(times::IntervalOrder));
-        context.add_analyzer_rule(Arc::new(NestedOrder));
-        context.add_analyzer_rule(Arc::new(ConstantsLast));
-        context.add_analyzer_rule(Arc::new(InLists));
-        context.add_analyzer_rule(Arc::new(DistinctArguments));
-        context.add_analyzer_rule(Arc::new(TextOrders));
-        context.add_analyzer_rule(Arc::new(SlidingFrames));
-        context.add_analyzer_rule(Arc::new(FailingCasts));
-        context.add_analyzer_rule(Arc::new(ComputedKeys));
+        ogee_functions::register(&context, engine.memory())?;
+        rules::register_markers(&context);
         Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
     }
 
@@ -395,7 +236,7 @@ impl Session {
             let inserted = self.plan_inserted(&state, &mut statement.0).await?;
             let mut tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
             tables.extend(inserted);
-            Ok::<_, Error>((tables, plan(&state, statement.0).await?))
+            Ok::<_, Error>((tables, ogee_sql::plan(&state, statement.0).await?))
         })
         .await?;
         checkpoint::check()?;
@@ -435,7 +276,7 @@ impl Session {
             }
             let Some(body) = ctes::body(query, index) else { continue };
             // What is wrong with it is told where it is used.
-            let Ok(plan) = self::plan(state, body).await else { continue };
+            let Ok(plan) = ogee_sql::plan(state, body).await else { continue };
             let mut names = std::collections::HashSet::new();
             let worthwhile = ctes::is_worthwhile(&plan) || ctes::is_volatile(&plan);
             if !worthwhile && !ctes::is_read_whole(query, index)
@@ -448,11 +289,11 @@ impl Session {
                 .and_then(|(wanted, body)| ctes::part(query, index, body, wanted));
             let plan = match part {
                 // What is wrong with a condition is told where it is.
-                Some(part) => self::plan(state, part).await.unwrap_or(plan),
+                Some(part) => ogee_sql::plan(state, part).await.unwrap_or(plan),
                 None => plan,
             };
             let physical = self.physical_plan(state, &plan).await?;
-            if !worthwhile && !ctes::condenses(&physical) {
+            if !worthwhile && !condenses(&physical) {
                 continue;
             }
             let physical = single_partition(physical);
@@ -488,7 +329,7 @@ impl Session {
     ) -> Result<Option<Computed<'_>>> {
         let Some(query) = inserted::query_apart(statement) else { return Ok(None) };
         let source = ParsedStatement::Statement(Box::new(SqlStatement::Query(query.clone())));
-        let planned = name_columns(plan(state, source).await?, &[])?;
+        let planned = name_columns(ogee_sql::plan(state, source).await?, &[])?;
         let name = format!("ogee_inserted_{}", self.computed.fetch_add(1, Ordering::Relaxed));
         let all = parse(&format!("SELECT * FROM {name}"))?.pop().map(|statement| statement.0);
         let Some(ParsedStatement::Statement(all)) = all else { return Ok(None) };
@@ -522,7 +363,7 @@ impl Session {
                 if let Some(mut written) = kept.get(&name).cloned() {
                     let again = views::bound(async {
                         stars::write_out(&state, &mut written).await?;
-                        self::plan(&state, written).await
+                        ogee_sql::plan(&state, written).await
                     })
                     .await?;
                     let gone = LogicalPlan::Statement(PlannedStatement::Deallocate(Deallocate { name }));
@@ -662,136 +503,6 @@ impl Session {
         // Asked of the catalog itself: a file of that name is no obstacle.
         let table = name.table().to_owned();
         Ok(self.context.state().schema_for_ref(name.clone())?.table_exist(&table))
-    }
-}
-
-/// The plan of `statement`, whose groupings have the keys that are written.
-pub(crate) async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
-    let mut marked = statement.clone();
-    let plan = in_other_words(state, statement).await?;
-    if !implicit_keys::may_have_any(&plan)? {
-        return Ok(plan);
-    }
-    implicit_keys::mark(&mut marked);
-    let plan = in_other_words(state, marked).await?;
-    Ok(implicit_keys::without_marks(plan)?)
-}
-
-/// The plan of `statement`, put in other words where DataFusion refuses it as it is.
-async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
-    let mut statement = statement;
-    let mut named = hides_casts(&mut statement);
-    if named {
-        name_all(&mut statement);
-    }
-    let mut beside = statement.clone();
-    let mut in_two_places = None;
-    if syntax::make_lateral_in_subqueries(&mut beside) {
-        for _ in 0..REWRITES {
-            match wide_lists::plan(state, beside.clone()).await {
-                Ok(plan) => return Ok(plan),
-                Err(error) => in_two_places = unknown_column(&error),
-            }
-            let Some(name) = &in_two_places else { break };
-            if !write_out_neighbours(state, &mut beside, name).await {
-                break;
-            }
-        }
-    }
-    let refused = match (wide_lists::plan(state, statement.clone()).await, in_two_places) {
-        (Ok(plan), None) => return Ok(plan),
-        // DataFusion would take the outer query's, where it is the neighbour's.
-        (Ok(_), Some(name)) => {
-            return Err(Error::Plan(format!(
-                "column '{name}' of a query in FROM may be of a table before it, and of the outer query: write which table's it is"
-            )));
-        }
-        (Err(error), _) => error,
-    };
-    let (mut other, mut averaged, mut lateral, mut queries_named, mut error) = (statement, false, false, false, None);
-    // Outputs may be of outputs, but of themselves without end.
-    for _ in 0..REWRITES {
-        let why = error.as_ref().unwrap_or(&refused);
-        if is_clash(why) && !named {
-            name_all(&mut other);
-            named = true;
-        } else if is_clash(why) && !queries_named && syntax::name_queries(&mut other) {
-            queries_named = true;
-        } else if let (true, false, ParsedStatement::Statement(statement)) =
-            (times::averages_intervals(why), averaged, &mut other)
-        {
-            times::name_averages(statement);
-            averaged = true;
-        } else if write_out_alias(state, &mut other, why).await {
-            // Outputs go before tables on the left.
-        } else if !lateral && is_unknown_column(why) && syntax::make_lateral(&mut other) {
-            lateral = true;
-        } else {
-            // What is wrong is told in the words of the statement as it was written.
-            return Err(refused.into());
-        }
-        match wide_lists::plan(state, other.clone()).await {
-            Ok(plan) => return Ok(plan),
-            Err(again) => error = Some(again),
-        }
-    }
-    Err(refused.into())
-}
-
-/// Puts an output in the place of its name, which `why` says is no column's; false if it is no output's.
-async fn write_out_alias(state: &SessionState, statement: &mut ParsedStatement, why: &DataFusionError) -> bool {
-    let Some(name) = unknown_column(why) else { return false };
-    let mut columns = HashSet::new();
-    for from in syntax::alias_sources(statement, &name) {
-        if has_column(state, &from, &name).await {
-            columns.insert(from);
-        }
-    }
-    syntax::write_out_alias(statement, &name, &columns)
-}
-
-/// Says which neighbour's column `name` is that queries in `FROM` use; false if it is none's.
-async fn write_out_neighbours(state: &SessionState, statement: &mut ParsedStatement, name: &str) -> bool {
-    let mut having = syntax::Having::new();
-    for from in syntax::sources_beside(statement, name) {
-        let has = match select_column(state, &from, name).await {
-            Some(Ok(_)) => Some(true),
-            Some(Err(error)) if unknown_column(&error).is_some_and(|missing| missing == name) => Some(false),
-            _ => None,
-        };
-        having.insert(from, has);
-    }
-    syntax::write_out_neighbours(statement, name, &having)
-}
-
-/// Whether what is selected from has a column of this name, as far as it can be told by itself.
-async fn has_column(state: &SessionState, from: &str, name: &str) -> bool {
-    select_column(state, from, name).await.is_some_and(|plan| plan.is_ok())
-}
-
-/// The plan of a query of that column alone, or why it cannot be planned; `None` if there is no such text.
-async fn select_column(
-    state: &SessionState,
-    from: &str,
-    name: &str,
-) -> Option<std::result::Result<LogicalPlan, DataFusionError>> {
-    let column = Ident::with_quote('"', name);
-    let select = parse(&format!("SELECT {column} FROM {from}")).ok()?.pop()?;
-    Some(state.statement_to_plan(select.0).await)
-}
-
-fn is_unknown_column(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::SchemaError(error, _) if matches!(**error, SchemaError::FieldNotFound { .. }))
-}
-
-/// The name without a table's that stands for no column.
-fn unknown_column(error: &DataFusionError) -> Option<String> {
-    match error.find_root() {
-        DataFusionError::SchemaError(error, _) => match &**error {
-            SchemaError::FieldNotFound { field, .. } if field.relation.is_none() => Some(field.name.clone()),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

@@ -37,6 +37,7 @@ use datafusion::{
 use futures::StreamExt;
 use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 use ogee_memory::{BufferManager, PAGE_SIZE, Reservation};
+use ogee_planner::table::{Batches, BlockScan, TableExec, TableScan};
 use ogee_scheduler::TaskContext as WorkerContext;
 use ogee_vector::{Chunk, normalize_array, normalize_schema};
 use parking_lot::RwLock;
@@ -44,7 +45,6 @@ use parking_lot::RwLock;
 use crate::{
     coalesce::{Coalescer, bytes_of, dense},
     keys::Keys,
-    node::{Node, Work},
     page_chain::{ChainReader, PageChain},
 };
 
@@ -181,11 +181,11 @@ impl TableProvider for PagedTable {
             Some(columns) => (Arc::new(self.schema.project(columns)?), columns.clone()),
             None => (Arc::clone(&self.schema), (0..self.schema.fields().len()).collect()),
         };
-        let scan = TableScan {
+        let scan = PagedScan {
             cte: self.cte.clone(),
-            ..TableScan::new(blocks, projection, Arc::clone(&schema), Arc::clone(&self.memory))
+            ..PagedScan::new(blocks, projection, Arc::clone(&schema), Arc::clone(&self.memory))
         };
-        Ok(Arc::new(TableExec::new(scan, Vec::new(), schema)))
+        Ok(Arc::new(TableExec::new(TableScan(Arc::new(scan)), Vec::new(), schema)))
     }
 
     async fn insert_into(
@@ -355,7 +355,7 @@ impl BlockWriter {
 
 /// Some columns of the rows that a table had when the scan was planned.
 #[derive(Clone)]
-pub(crate) struct TableScan {
+pub(crate) struct PagedScan {
     blocks: Arc<[Arc<Block>]>,
     projection: Vec<usize>,
     schema: SchemaRef,
@@ -363,7 +363,7 @@ pub(crate) struct TableScan {
     cte: Option<Arc<Cte>>,
 }
 
-impl TableScan {
+impl PagedScan {
     /// Columns `projection`, which are those of `schema`, of the rows in `blocks`.
     pub(crate) fn new(
         blocks: Arc<[Arc<Block>]>,
@@ -374,52 +374,8 @@ impl TableScan {
         Self { blocks, projection, schema, memory, cte: None }
     }
 
-    /// Its rows outside of an island.
-    pub(crate) fn stream(&self) -> SendableRecordBatchStream {
-        let scan = self.clone();
-        let blocks: Vec<_> = scan.blocks.iter().cloned().collect();
-        let batches = blocks.into_iter().flat_map(move |block| match scan.reader(&block) {
-            Ok(reader) => boxed(reader.map(|batch| batch.map_err(DataFusionError::from))),
-            Err(error) => boxed(std::iter::once(Err(error))),
-        });
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
-    }
-
     fn rows(&self) -> usize {
         self.blocks.iter().map(|block| block.rows).sum()
-    }
-
-    /// Rows that are expected of what is explained and not run.
-    pub(crate) fn planned_rows(&self) -> Option<f64> {
-        self.cte.as_ref()?.planned_rows
-    }
-
-    /// A source of its rows.
-    pub(crate) fn source(&self) -> Arc<dyn Source> {
-        Arc::new(TableSource {
-            scan: self.clone(),
-            schema: normalize_schema(&self.schema),
-            next: Arc::default(),
-            stopped: Arc::default(),
-        })
-    }
-
-    /// The number of each block, which no other block ever has, and its rows.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.blocks.iter().map(|block| (block.number, block.rows as u64))
-    }
-
-    /// Bytes of block `block`.
-    pub(crate) fn block_bytes(&self, block: usize) -> u64 {
-        self.blocks[block].bytes.len() as u64
-    }
-
-    /// Some columns, found by name, of the batches of block `block`; also columns that the scan does not read.
-    pub(crate) fn batches(&self, block: usize, fields: &[FieldRef]) -> Result<StreamReader<ChainReader>> {
-        let block = &self.blocks[block];
-        let schema = block.batches()?.schema();
-        let columns = fields.iter().map(|field| schema.index_of(field.name())).collect::<Result<_, _>>()?;
-        block.reader(Some(columns))
     }
 
     fn reader(&self, block: &Block) -> Result<StreamReader<ChainReader>> {
@@ -427,13 +383,13 @@ impl TableScan {
     }
 }
 
-impl fmt::Debug for TableScan {
+impl fmt::Debug for PagedScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TableScan({self})")
+        write!(f, "PagedScan({self})")
     }
 }
 
-impl fmt::Display for TableScan {
+impl fmt::Display for PagedScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
         if let Some(cte) = &self.cte {
@@ -446,18 +402,43 @@ impl fmt::Display for TableScan {
     }
 }
 
-/// The scan as a node of a plan. Where no island takes it over, it runs by itself.
-pub(crate) type TableExec = Node<TableScan>;
-
-impl Work for TableScan {
-    const NAME: &'static str = "TableExec";
-
-    fn known_rows(&self) -> Option<usize> {
-        self.planned_rows().is_none().then(|| self.rows())
+impl BlockScan for PagedScan {
+    fn blocks(&self) -> Vec<(u64, u64)> {
+        self.blocks.iter().map(|block| (block.number, block.rows as u64)).collect()
     }
 
-    fn run(&self) -> Result<SendableRecordBatchStream> {
-        Ok(self.stream())
+    fn block_bytes(&self, block: usize) -> u64 {
+        self.blocks[block].bytes.len() as u64
+    }
+
+    fn batches(&self, block: usize, fields: &[FieldRef]) -> Result<Batches<'_>> {
+        let block = &self.blocks[block];
+        let schema = block.batches()?.schema();
+        let columns = fields.iter().map(|field| schema.index_of(field.name())).collect::<Result<_, _>>()?;
+        Ok(Box::new(block.reader(Some(columns))?))
+    }
+
+    fn planned_rows(&self) -> Option<f64> {
+        self.cte.as_ref()?.planned_rows
+    }
+
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::new(TableSource {
+            scan: self.clone(),
+            schema: normalize_schema(&self.schema),
+            next: Arc::default(),
+            stopped: Arc::default(),
+        })
+    }
+
+    fn stream(&self) -> SendableRecordBatchStream {
+        let scan = self.clone();
+        let blocks: Vec<_> = scan.blocks.iter().cloned().collect();
+        let batches = blocks.into_iter().flat_map(move |block| match scan.reader(&block) {
+            Ok(reader) => boxed(reader.map(|batch| batch.map_err(DataFusionError::from))),
+            Err(error) => boxed(std::iter::once(Err(error))),
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
     }
 }
 
@@ -468,7 +449,7 @@ fn boxed(
 }
 
 struct TableSource {
-    scan: TableScan,
+    scan: PagedScan,
     schema: SchemaRef,
     /// The first block that no lane has taken.
     next: Arc<AtomicUsize>,
@@ -510,7 +491,7 @@ impl Source for TableSource {
 }
 
 struct TableLocal {
-    scan: TableScan,
+    scan: PagedScan,
     next: Arc<AtomicUsize>,
     stopped: Arc<AtomicBool>,
     capacity: usize,
@@ -556,7 +537,7 @@ impl SourceLocal for TableLocal {
             }
             // The batch and the bytes that it is decoded from.
             self.reservation = Some(self.scan.memory.reserve("table scan", 2 * block.batch_bytes)?);
-            self.block = Some(self.scan.reader(block).map_err(crate::error::to_exec)?);
+            self.block = Some(self.scan.reader(block).map_err(ogee_functions::error::to_exec)?);
         }
     }
 }

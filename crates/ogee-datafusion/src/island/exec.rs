@@ -29,16 +29,14 @@ use datafusion::{
 };
 use futures::{FutureExt, Stream, StreamExt};
 use ogee_exec::{ChannelSender, ExecError, OutputStream, Query, QueryCounters};
+use ogee_functions::error::{to_datafusion, to_exec};
+use ogee_sql::{LiveIsland, StatementContext};
 use ogee_vector::{Chunk, normalize_array};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::operator::{self, Feed, OperatorExec};
-use crate::{
-    coalesce::Coalescer,
-    engine::{Engine, LiveIsland, StatementContext},
-    error::{to_datafusion, to_exec},
-};
+use crate::{coalesce::Coalescer, engine::Engine};
 
 /// Runs the operators below it as one query of the engine.
 #[derive(Debug)]

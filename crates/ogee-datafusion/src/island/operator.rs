@@ -17,11 +17,10 @@ use datafusion::{
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
     logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex},
-    physical_expr::{EquivalenceProperties, PhysicalExpr, expressions::Column},
+    physical_expr::{PhysicalExpr, expressions::Column},
     physical_plan::{
-        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-        ReplaceChildrenOptions, apply_expression_roots,
-        execution_plan::{Boundedness, EmissionType},
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        apply_expression_roots,
         metrics::{Count, Metric, MetricValue, MetricsSet, Time},
     },
 };
@@ -29,19 +28,16 @@ use ogee_exec::{
     ChannelSender, ChannelSource, Counts, ExecError, OpenPipeline, Operator, OperatorProfile, Project, Query,
     RowsExpected, ScalarSink, UnionSource,
 };
-use ogee_vector::{normalize_schema, row_width};
-
-use super::{
-    aggregate::Aggregate, join::Join, scan::ParquetScan, series::Series, sort::Sort, unnest::Unnest, window::Window,
-};
-use crate::{
-    asof::Asof,
+use ogee_planner::{
     expr::{translate, translate_predicate},
     join_order::Expected,
-    node::Work,
-    recursion::WorkTableScan,
-    table::TableScan,
+    node::{Work, properties},
+    operators::{Aggregate, Join, ParquetScan, Series, Sort, Unnest, Window},
+    table::{BlockScan, TableScan},
 };
+use ogee_vector::{normalize_schema, row_width};
+
+use crate::{asof::Asof, recursion::WorkTableScan};
 
 /// What an operator of an island does.
 #[derive(Debug)]
@@ -108,21 +104,6 @@ pub(crate) struct OperatorExec {
     profile: Arc<OperatorProfile>,
     /// Rows of a join's probe side that were dropped before they came to it, in all runs.
     rows_dropped: Arc<AtomicU64>,
-}
-
-/// One partition, no order.
-pub(crate) fn properties(schema: SchemaRef) -> Arc<PlanProperties> {
-    properties_of(EquivalenceProperties::new(schema))
-}
-
-/// One partition, and `equivalences`, orders included.
-pub(crate) fn properties_of(equivalences: EquivalenceProperties) -> Arc<PlanProperties> {
-    Arc::new(PlanProperties::new(
-        equivalences,
-        Partitioning::UnknownPartitioning(1),
-        EmissionType::Incremental,
-        Boundedness::Bounded,
-    ))
 }
 
 impl OperatorExec {
@@ -211,10 +192,10 @@ pub(super) fn open(
 
 fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Feed>) -> Result<OpenPipeline, ExecError> {
     let declared = || operator.inputs[0].schema();
-    let planned = crate::error::to_exec;
+    let planned = ogee_functions::error::to_exec;
     match &*operator.op {
         Op::Scan(scan) => scan.open(query.ctx()),
-        Op::Table(scan) => Ok(OpenPipeline::new(scan.source())),
+        Op::Table(scan) => Ok(OpenPipeline::new(scan.0.source())),
         Op::WorkTable(scan) => Ok(OpenPipeline::new(scan.now().source())),
         Op::Series(series) => Ok(OpenPipeline::new(series.source(normalize_schema(&operator.schema())))),
         Op::Filter { predicate, projection } => {
@@ -327,7 +308,7 @@ fn scalar(results: ScalarSubqueryResults, index: SubqueryIndex, data_type: DataT
             Some(array) => ScalarValue::try_from_array(&cast(&array, &data_type)?, 0),
             None => ScalarValue::try_from(&data_type),
         };
-        value.and_then(|value| results.set(index, value)).map_err(crate::error::to_exec)
+        value.and_then(|value| results.set(index, value)).map_err(ogee_functions::error::to_exec)
     })
 }
 

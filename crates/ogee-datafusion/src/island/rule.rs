@@ -27,28 +27,24 @@ use datafusion::{
         unnest::UnnestExec,
     },
 };
+use ogee_functions::{floats::in_one_form, growing};
+use ogee_planner::{
+    eager::{StepExec, with_step_below},
+    join_order::{Estimates, Samples},
+    node::{properties, properties_of},
+    operators::{Aggregate, Join, ParquetScan, Series, Sort, Unnest, Window, upper_bounds},
+    order::{is_ordered, take_asked},
+    table::TableExec,
+};
 
 use super::{
     IslandExec,
-    aggregate::Aggregate,
-    eager::{StepExec, with_step_below},
-    join::Join,
-    operator::{Op, OperatorExec, properties, properties_of},
-    scan::ParquetScan,
-    series::Series,
-    sort::Sort,
-    unnest::Unnest,
-    window::{Window, upper_bounds},
+    operator::{Op, OperatorExec},
 };
 use crate::{
     asof::AsofExec,
     engine::Engine,
-    floats::in_one_form,
-    growing,
-    join_order::{Estimates, Samples},
-    order::{is_ordered, take_asked},
     recursion::{Recursion, RecursionExec, WorkScanExec},
-    table::TableExec,
 };
 
 /// Who relies on the order of rows, if they have one.

@@ -1,0 +1,248 @@
+//! CSV as a format of files, in DataFusion's terms.
+//!
+//! Not here: reading (`source`).
+
+use std::{collections::HashMap, fmt, io::Read, sync::Arc};
+
+use datafusion::{
+    arrow::datatypes::{Field, Schema, SchemaRef},
+    catalog::Session,
+    common::{
+        GetExt,
+        config::{ConfigFileType, CsvOptions},
+        parsers::CompressionTypeVariant,
+    },
+    datasource::file_format::{
+        FileFormat, FileFormatFactory,
+        csv::{CsvFormat as CsvWriter, CsvFormatFactory},
+    },
+    error::Result,
+    object_store::{ObjectMeta, ObjectStore, path::Path},
+};
+use ogee_functions::Error;
+use ogee_memory::BufferManager;
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    sniff::{Given, Look, SAMPLE_BYTES, SAMPLE_ROWS, look},
+    values::{Kind, Kinds},
+};
+use crate::{
+    read_through::{Format, shown, text},
+    text_memory::{Part, TextMemory},
+};
+
+/// Files of a table that are looked at for the types of its columns. All others are only read.
+const FILES_LOOKED_AT: usize = 64;
+
+/// Bytes looked at where records are so long that there are few in [`SAMPLE_BYTES`].
+const SAMPLE_BYTES_MAX: usize = 4 * SAMPLE_BYTES;
+
+/// Bytes of all files together that are looked at for types.
+const TABLE_BYTES: u64 = SAMPLE_BYTES_MAX as u64;
+
+/// Bytes by which a file that is only read is known.
+const SHORT_BYTES: usize = 256 << 10;
+
+/// What files look like that is remembered; the next forgets all.
+const LOOKS_KEPT: usize = 1024;
+
+/// Makes formats of CSV files; one for each session.
+#[derive(Debug)]
+pub struct CsvFormats {
+    looks: Arc<Looks>,
+    memory: Arc<BufferManager>,
+}
+
+impl CsvFormats {
+    /// Formats whose readers reserve in `memory`.
+    pub fn new(memory: &Arc<BufferManager>) -> Self {
+        Self { looks: Arc::default(), memory: Arc::clone(memory) }
+    }
+
+    fn format(&self, options: CsvOptions, given: Given) -> Format<Reading, CsvWriter> {
+        let reading = Reading {
+            given,
+            compression: options.compression,
+            found: Arc::default(),
+            looks: Arc::clone(&self.looks),
+            memory: Arc::clone(&self.memory),
+            has_null_regex: options.null_regex.is_some(),
+        };
+        Format { reading, writer: CsvWriter::default().with_options(options) }
+    }
+}
+
+impl FileFormatFactory for CsvFormats {
+    fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+        let mut table_options = state.default_table_options();
+        table_options.set_config_format(ConfigFileType::CSV);
+        table_options.alter_with_string_hash_map(options)?;
+        let csv = table_options.csv;
+        let is_given =
+            |name: &str| options.keys().any(|key| key.trim_start_matches("format.").trim_start_matches("csv.") == name);
+        let given = Given {
+            delimiter: (is_given("delimiter") || csv.delimiter != b',').then_some(csv.delimiter),
+            quote: (is_given("quote") || csv.quote != b'"').then_some(csv.quote),
+            escape: csv.escape,
+            terminator: csv.terminator,
+            comment: csv.comment,
+            has_header: csv.has_header,
+            truncated: csv.truncated_rows == Some(true),
+            rows: csv.schema_infer_max_rec,
+        };
+        Ok(Arc::new(self.format(csv, given)))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(self.format(CsvOptions::default(), Given::default()))
+    }
+}
+
+impl GetExt for CsvFormats {
+    fn get_ext(&self) -> String {
+        CsvFormatFactory::new().get_ext()
+    }
+}
+
+/// What files look like, as far as they were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Looks(Mutex<HashMap<Key, Arc<Look>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    path: Path,
+    size: u64,
+    modified: i64,
+    given: Given,
+    is_short: bool,
+    compression: String,
+}
+
+/// Names and kinds of a table's columns.
+type Found = Vec<(String, Kind)>;
+
+/// How the files of a table are read.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) given: Given,
+    pub(super) compression: CompressionTypeVariant,
+    /// Names and kinds of the columns, if they were found out: otherwise the table was declared.
+    pub(super) found: Arc<RwLock<Option<Found>>>,
+    looks: Arc<Looks>,
+    memory: Arc<BufferManager>,
+    /// Asked for, and not supported.
+    pub(super) has_null_regex: bool,
+}
+
+impl Reading {
+    /// Memory of a reader.
+    pub(super) fn memory(&self) -> TextMemory {
+        TextMemory::new(&self.memory, "CSV reader")
+    }
+
+    /// What `file` looks like; `is_short`: but for the kinds of its columns.
+    pub(super) async fn look(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+        is_short: bool,
+    ) -> Result<Arc<Look>> {
+        let mut key = Key {
+            path: file.location.clone(),
+            size: file.size,
+            modified: file.last_modified.timestamp_micros(),
+            given: self.given.clone(),
+            is_short: false,
+            compression: format!("{:?}", self.compression),
+        };
+        if let Some(known) = self.looks.0.lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        key.is_short = is_short;
+        if let Some(known) = self.looks.0.lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let (mut found, mut memory) = (None, self.memory());
+        for bytes in [if is_short { SHORT_BYTES } else { SAMPLE_BYTES }, SAMPLE_BYTES_MAX] {
+            let failed =
+                |why: &dyn fmt::Display| Error::Source(format!("cannot read '{}': {why}", shown(&file.location)));
+            let is_plain = self.compression == CompressionTypeVariant::UNCOMPRESSED;
+            let most = if is_plain { (bytes as u64).min(file.size) as usize } else { bytes } + 1;
+            // Columns are told apart in the sample: it is here with the first record's fields.
+            memory.set(Part::Text, most).map_err(|error| failed(&error))?;
+            let mut sample = Vec::with_capacity(most);
+            let mut input = text(store, &file.location, self.compression).await?.take(bytes as u64 + 1);
+            input.read_to_end(&mut sample).map_err(|error| failed(&error))?;
+            if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
+                let file = shown(&file.location);
+                let what = "is UTF-16, which is not supported; convert it to UTF-8, e.g. with iconv";
+                return Err(Error::Source(format!("'{file}' {what}")).into());
+            }
+            let is_all = sample.len() <= bytes;
+            let (look, rows) = look(&sample, is_all, &self.given);
+            found = Some(look);
+            if is_all || rows >= SAMPLE_ROWS || is_short && rows > 0 {
+                break;
+            }
+        }
+        let found = Arc::new(found.expect("the sample was looked at"));
+        let mut looks = self.looks.0.lock();
+        if looks.len() >= LOOKS_KEPT {
+            looks.clear();
+        }
+        looks.insert(key, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Finds out which columns a table of `objects` has.
+    pub(super) async fn find(&self, store: &Arc<dyn ObjectStore>, objects: &[ObjectMeta]) -> Result<SchemaRef> {
+        let mut columns: Vec<(String, Kinds)> = Vec::new();
+        let mut first: Option<&ObjectMeta> = None;
+        let mut files: Vec<&ObjectMeta> = objects.iter().collect();
+        files.sort_by(|a, b| a.location.cmp(&b.location));
+        // Files with nothing in them say nothing of the others.
+        let mut empty = None;
+        let mut looked_at = 0;
+        for file in files.into_iter().take(FILES_LOOKED_AT) {
+            if looked_at >= TABLE_BYTES {
+                break;
+            }
+            looked_at += file.size.min(SAMPLE_BYTES as u64);
+            let look = self.look(store, file, false).await?;
+            if look.is_empty {
+                empty = Some(look);
+                continue;
+            }
+            let Some(first) = first else {
+                first = Some(file);
+                columns = look.names.iter().cloned().zip(look.kinds.iter().copied()).collect();
+                continue;
+            };
+            let places: HashMap<&str, usize> =
+                look.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
+            for (name, kinds) in &mut columns {
+                let Some(&index) = places.get(name.as_str()) else {
+                    return Err(missing(name, &shown(&file.location), Some(&shown(&first.location))).into());
+                };
+                *kinds = kinds.and(look.kinds[index]);
+            }
+        }
+        if let (None, Some(look)) = (first, empty) {
+            columns = look.names.iter().cloned().zip(look.kinds.iter().copied()).collect();
+        }
+        let found: Found = columns.into_iter().map(|(name, kinds)| (name, kinds.kind())).collect();
+        let fields: Vec<Field> = found.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect();
+        *self.found.write() = Some(found);
+        Ok(Arc::new(Schema::new(fields)))
+    }
+}
+
+/// A column that a file does not have.
+pub(super) fn missing(column: &str, file: &str, other: Option<&str>) -> Error {
+    let has = other.map_or_else(|| "that the table has".to_owned(), |other| format!("that '{other}' has"));
+    Error::Source(format!(
+        "'{file}' has no column \"{column}\", {has}; files of one table need the same columns, in any order: \
+         read them apart and use UNION ALL BY NAME"
+    ))
+}

@@ -1,0 +1,108 @@
+//! Scans of CSV files.
+//!
+//! Not here: records and values.
+
+use std::{collections::HashMap, io::Read, sync::Arc};
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::{array::RecordBatch, datatypes::SchemaRef},
+    common::parsers::CompressionTypeVariant,
+    error::Result,
+    object_store::{ObjectMeta, ObjectStore},
+};
+use ogee_functions::Error;
+
+use super::{
+    format::{Reading, missing},
+    reader::{Column, Plan, Reader},
+    sniff::Look,
+    values::Kind,
+};
+use crate::read_through::{Batches, ReadThrough, Scan, shown, text};
+
+impl Reading {
+    /// Where the columns that are read come from in a file that looks like `look`.
+    fn columns(&self, scan: &Scan, look: &Look, file: &str) -> Result<Vec<Column>> {
+        let schema = scan.file_schema();
+        let found = self.found.read();
+        let places: HashMap<&str, usize> =
+            look.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
+        let by_name = |name: &str| places.get(name).copied();
+        let kinds: HashMap<&str, Kind> = found.iter().flatten().map(|(name, kind)| (name.as_str(), *kind)).collect();
+        // A declared table may name the columns otherwise than the file does.
+        let by_position = found.is_none()
+            && (!look.has_header || !schema.fields().iter().all(|field| by_name(field.name()).is_some()));
+        if by_position && look.names.len() != schema.fields().len() && !self.given.truncated {
+            return Err(Error::Source(format!(
+                "'{file}' has {} columns, and its table is declared with {}",
+                look.names.len(),
+                schema.fields().len()
+            ))
+            .into());
+        }
+        let column = |&column: &usize| {
+            let field = schema.field(column);
+            let index = if by_position { Some(column) } else { by_name(field.name()) };
+            let index = index.ok_or_else(|| missing(field.name(), file, None))?;
+            let kind = kinds.get(field.name().as_str()).copied().unwrap_or(Kind::Text);
+            Ok(Column {
+                index,
+                name: field.name().clone(),
+                kind: (kind.data_type() == *field.data_type()).then_some(kind),
+                data_type: field.data_type().clone(),
+            })
+        };
+        scan.columns().iter().map(column).collect()
+    }
+}
+
+#[async_trait]
+impl ReadThrough for Reading {
+    const NAME: &'static str = "csv";
+    type Reader = Reader<Box<dyn Read + Send>>;
+
+    async fn schema(&self, store: &Arc<dyn ObjectStore>, files: &[ObjectMeta]) -> Result<SchemaRef> {
+        self.find(store, files).await
+    }
+
+    fn compression(&self) -> CompressionTypeVariant {
+        self.compression
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.has_null_regex {
+            let why = "null_regex is not supported for reading; compare with nullif";
+            return Err(Error::Unsupported(why.to_owned()).into());
+        }
+        Ok(())
+    }
+
+    async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<Self::Reader>> {
+        let name = shown(&file.location);
+        let look = self.look(store, file, true).await?;
+        if look.is_empty {
+            return Ok(None);
+        }
+        let columns = self.columns(scan, &look, &name)?;
+        let schema = scan.batch_schema()?;
+        let input = text(store, &file.location, self.compression).await?;
+        let plan = Plan {
+            name,
+            look,
+            columns,
+            schema,
+            batch_rows: scan.batch_rows,
+            truncated: self.given.truncated,
+            comment: self.given.comment,
+            memory: self.memory(),
+        };
+        Ok(Some(Reader::new(input, plan)))
+    }
+}
+
+impl Batches for Reader<Box<dyn Read + Send>> {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.batch()
+    }
+}

@@ -1,0 +1,23 @@
+//! JSON files: objects on lines, one after the other or in an array.
+//!
+//! DataFusion's reader drops keys that come first behind its sample, makes floats of integers that are long, takes the
+//! last of two values of one key, and has columns in the order of the alphabet.
+//!
+//! ```text
+//! bytes ──parse──> values ──build──> arrays
+//!   └── the first 8 MiB: shape ──> the table's columns
+//! ```
+//!
+//! 1. A value is read as what the table says, or the statement fails and says where the value is.
+//! 2. A key that is no column is an error, not nothing.
+//!
+//! Not here: writing (DataFusion's), which files a table has (`tables`).
+
+mod build;
+mod format;
+mod parse;
+mod reader;
+mod shape;
+mod source;
+
+pub use format::JsonFormats;

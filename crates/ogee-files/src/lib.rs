@@ -1,0 +1,19 @@
+//! Files as tables: finding them, their types, readers of CSV, JSON and Arrow, and what `COPY` writes.
+//!
+//! Each file is read from its beginning to its end by one reader (`read_through` is what DataFusion sees of it), which takes a few MiB without asking and
+//! reserves what goes beyond (`text_memory`). What a file has not is an error that names it.
+//!
+//! Not here: decoding Parquet (`ogee-scan`).
+
+mod arrow_ipc;
+pub mod copy;
+mod csv;
+mod json;
+mod read_through;
+mod tables;
+mod text_memory;
+
+pub use arrow_ipc::ArrowFormats;
+pub use csv::CsvFormats;
+pub use json::JsonFormats;
+pub use tables::{CaughtFormats, CheckedTables, FileTable, FileTables};

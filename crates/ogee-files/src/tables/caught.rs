@@ -1,0 +1,143 @@
+//! The Parquet format of DataFusion, whose panics over damaged footers are errors.
+//!
+//! Not here: reading pages, which the engine does.
+
+use std::{
+    collections::HashMap,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::datatypes::SchemaRef,
+    catalog::Session,
+    common::{GetExt, Statistics},
+    datasource::{
+        file_format::{FileFormat, FileFormatFactory, FileMeta, file_compression_type::FileCompressionType},
+        physical_plan::{FileScanConfig, FileSinkConfig, FileSource},
+        table_schema::TableSchema,
+    },
+    error::{DataFusionError, Result},
+    object_store::{ObjectMeta, ObjectStore},
+    physical_expr::{LexOrdering, LexRequirement},
+    physical_plan::ExecutionPlan,
+};
+
+/// Makes formats of a library's.
+#[derive(Debug)]
+pub struct CaughtFormats(pub Arc<dyn FileFormatFactory>);
+
+impl FileFormatFactory for CaughtFormats {
+    fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(CaughtFormat(self.0.create(state, options)?)))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(CaughtFormat(self.0.default()))
+    }
+}
+
+impl GetExt for CaughtFormats {
+    fn get_ext(&self) -> String {
+        self.0.get_ext()
+    }
+}
+
+/// A format of a library.
+#[derive(Debug)]
+struct CaughtFormat(Arc<dyn FileFormat>);
+
+#[async_trait]
+impl FileFormat for CaughtFormat {
+    fn get_ext(&self) -> String {
+        self.0.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        self.0.get_ext_with_compression(compression)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.0.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        caught(self.0.infer_schema(state, store, objects)).await
+    }
+
+    async fn infer_stats(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        of(object, caught(self.0.infer_stats(state, store, table_schema, object)).await)
+    }
+
+    async fn infer_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Option<LexOrdering>> {
+        of(object, caught(self.0.infer_ordering(state, store, table_schema, object)).await)
+    }
+
+    async fn infer_stats_and_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<FileMeta> {
+        of(object, caught(self.0.infer_stats_and_ordering(state, store, table_schema, object)).await)
+    }
+
+    async fn create_physical_plan(&self, state: &dyn Session, conf: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
+        self.0.create_physical_plan(state, conf).await
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        conf: FileSinkConfig,
+        order: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.0.create_writer_physical_plan(input, state, conf, order).await
+    }
+
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        self.0.file_source(table_schema)
+    }
+}
+
+/// What `future` gives, or an error if it panics, after which it is not polled any more.
+async fn caught<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = ogee_scan::caught(|| Ok::<_, DataFusionError>(future.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panic)))
+    })
+    .await
+}
+
+/// `result` with the name of the file in its error.
+fn of<T>(object: &ObjectMeta, result: Result<T>) -> Result<T> {
+    result.map_err(|error| match ogee_functions::Error::from(error) {
+        ogee_functions::Error::Source(message) if !message.contains(object.location.as_ref()) => {
+            ogee_functions::Error::Source(format!("cannot read '/{}': {message}", object.location)).into()
+        }
+        other => other.into(),
+    })
+}

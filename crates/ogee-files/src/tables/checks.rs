@@ -1,0 +1,319 @@
+//! Files whose columns no reader here understands, told apart before one is asked: Arrow's panics at a type that it
+//! does not know, such as the 128-bit integers that Polars writes (arrow-ipc's `convert::get_data_type`).
+//!
+//! Not here: listing, reading.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use datafusion::{
+    arrow::{
+        datatypes::{
+            DECIMAL32_MAX_PRECISION, DECIMAL64_MAX_PRECISION, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION,
+            Field, Schema,
+        },
+        ipc,
+    },
+    catalog::{Session, TableProvider, TableProviderFactory},
+    datasource::physical_plan::parquet::CachedParquetMetaData,
+    error::{DataFusionError, Result},
+    execution::cache::cache_manager::CachedFileMetadataEntry,
+    logical_expr::CreateExternalTable,
+    object_store::ObjectMeta,
+    parquet::{arrow::ARROW_SCHEMA_META_KEY, file::metadata::ParquetMetaData},
+};
+use futures::{StreamExt, TryStreamExt};
+use ogee_functions::Error;
+use ogee_memory::BufferManager;
+use ogee_scan::read_footer;
+
+use super::{
+    listing::{Found, list},
+    partitions::NULL_VALUE,
+};
+use crate::arrow_ipc::look_at_columns;
+
+/// Footers that are read at once.
+const AT_ONCE: usize = 32;
+
+/// Within each other; Arrow's own check allows 64.
+const DEPTH_MAX: usize = 64;
+
+/// Looks at the footers of Parquet `files`, which are kept for those who read them next. Gives the names of the columns
+/// that some of several files do not have.
+pub(super) async fn parquet_files(
+    state: &dyn Session,
+    memory: &Arc<BufferManager>,
+    files: &[ObjectMeta],
+) -> Result<HashSet<String>> {
+    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+    let mut missing = HashSet::new();
+    let mut common: Option<HashSet<String>> = None;
+    let look = |file: ObjectMeta| {
+        let (memory, cache) = (Arc::clone(memory), Arc::clone(&cache));
+        async move {
+            let path = format!("/{}", file.location);
+            let known = cache.get(&file.location).filter(|known| known.is_valid_for(&file)).and_then(|known| {
+                let known = known.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
+                Some(Arc::clone(known.parquet_metadata()))
+            });
+            let metadata = match known {
+                Some(known) => known,
+                None => {
+                    let (place, size) = (PathBuf::from(&path), file.size);
+                    let read = move || read_footer(&memory, &place, size);
+                    let metadata = tokio::task::spawn_blocking(read)
+                        .await
+                        .map_err(|error| DataFusionError::External(error.into()))?
+                        .map_err(Error::from)?;
+                    let entry = Arc::new(CachedParquetMetaData::new(Arc::clone(&metadata)));
+                    cache.put(&file.location.clone(), CachedFileMetadataEntry::new(file, entry));
+                    metadata
+                }
+            };
+            if let Some((column, kind)) = unknown_in_footer(&metadata) {
+                return Err(refusal(&path, &column, &kind).into());
+            }
+            distinct(&path, columns_of(&metadata))?;
+            Ok::<_, DataFusionError>(metadata)
+        }
+    };
+    let mut footers = futures::stream::iter(files.to_vec()).map(look).buffered(AT_ONCE).boxed();
+    while let Some(metadata) = footers.try_next().await? {
+        if files.len() < 2 {
+            continue;
+        }
+        let columns: HashSet<String> = columns_of(&metadata).map(str::to_owned).collect();
+        let Some(known) = &mut common else {
+            common = Some(columns);
+            continue;
+        };
+        missing.extend(known.symmetric_difference(&columns).cloned());
+        known.retain(|column| columns.contains(column));
+    }
+    Ok(missing)
+}
+
+fn columns_of(metadata: &ParquetMetaData) -> impl Iterator<Item = &str> {
+    metadata.file_metadata().schema_descr().root_schema().get_fields().iter().map(|column| column.name())
+}
+
+/// Columns are read by their names: of two with one name, all would read the first.
+fn distinct<'a>(file: &str, columns: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut names = HashSet::new();
+    for name in columns {
+        if !names.insert(name) {
+            let why = format!(
+                "'{file}' has two columns named \"{name}\", which is not supported; write it with distinct names"
+            );
+            return Err(Error::Unsupported(why).into());
+        }
+    }
+    Ok(())
+}
+
+/// `schema` in which `columns` may be NULL.
+pub(super) fn with_nulls(schema: &Schema, columns: &HashSet<String>) -> Schema {
+    let field = |field: &Arc<Field>| match columns.contains(field.name()) {
+        true => Arc::new(field.as_ref().clone().with_nullable(true)),
+        false => Arc::clone(field),
+    };
+    Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Vec<_>>(), schema.metadata().clone())
+}
+
+/// Looks at how Arrow files on this machine describe their columns. DataFusion reads them by their places.
+pub(super) fn arrow_files(memory: &Arc<BufferManager>, files: &[ObjectMeta]) -> Result<()> {
+    let mut first: Option<(String, Vec<String>)> = None;
+    for file in files {
+        let path = format!("/{}", file.location);
+        // What is no Arrow file is told by those who read it.
+        let Ok(Some(columns)) = look_at_columns(Path::new(&path), memory, described) else { continue };
+        if let Some((column, Some(kind))) = columns.iter().find(|(_, kind)| kind.is_some()) {
+            return Err(refusal(&path, column, kind).into());
+        }
+        distinct(&path, columns.iter().map(|(column, _)| column.as_str()))?;
+        let names: Vec<String> = columns.into_iter().map(|(column, _)| column).collect();
+        match &first {
+            Some((other, known)) if *known != names => {
+                return Err(Error::Unsupported(format!(
+                    "'{path}' has not the columns of '{other}' in their order, which is not supported for Arrow files; \
+                     read them apart and use UNION ALL BY NAME"
+                ))
+                .into());
+            }
+            Some(_) => {}
+            None => first = Some((path, names)),
+        }
+    }
+    Ok(())
+}
+
+/// The name of a column, and its type if nobody knows that.
+type Described = (String, Option<String>);
+
+fn refusal(file: &str, column: &str, kind: &str) -> Error {
+    Error::Unsupported(format!(
+        "column \"{column}\" of '{file}' is of the type {kind}, which is not supported; \
+         write the file with another, e.g. Int64 or Decimal"
+    ))
+}
+
+/// The column of a Parquet file whose Arrow type is unknown, and that type.
+fn unknown_in_footer(metadata: &ParquetMetaData) -> Option<(String, String)> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    let encoded = pairs.iter().find(|pair| pair.key == ARROW_SCHEMA_META_KEY)?.value.as_ref()?;
+    let bytes = BASE64_STANDARD.decode(encoded).ok()?;
+    let message = if bytes.len() > 8 && bytes[..4] == [255; 4] { &bytes[8..] } else { &bytes[..] };
+    let columns = columns_in_message(message)?;
+    columns.into_iter().find_map(|(column, kind)| Some((column, kind?)))
+}
+
+fn columns_in_message(message: &[u8]) -> Option<Vec<Described>> {
+    described(ipc::root_as_message(message).ok()?.header_as_schema()?)
+}
+
+fn described(schema: ipc::Schema<'_>) -> Option<Vec<Described>> {
+    let column = |field: ipc::Field<'_>| (field.name().unwrap_or_default().to_owned(), unknown(field, 0));
+    Some(schema.fields()?.iter().map(column).collect())
+}
+
+/// The type of `field`, or of a field in it, if Arrow has none of the kind.
+fn unknown(field: ipc::Field<'_>, depth: usize) -> Option<String> {
+    if depth > DEPTH_MAX {
+        return Some("of too many types within each other".to_owned());
+    }
+    let children = field.children().map_or(0, |children| children.len());
+    let own = match field.type_type() {
+        ipc::Type::Int => field.type_as_int().and_then(|int| unknown_integer(int)),
+        ipc::Type::FloatingPoint => {
+            let precision = field.type_as_floating_point()?.precision();
+            precision.variant_name().is_none().then(|| "float of an unknown width".to_owned())
+        }
+        ipc::Type::Date => field.type_as_date()?.unit().variant_name().is_none().then(|| "date".to_owned()),
+        ipc::Type::Time => {
+            let time = field.type_as_time()?;
+            let known = matches!(
+                (time.bitWidth(), time.unit()),
+                (32, ipc::TimeUnit::SECOND | ipc::TimeUnit::MILLISECOND)
+                    | (64, ipc::TimeUnit::MICROSECOND | ipc::TimeUnit::NANOSECOND)
+            );
+            (!known).then(|| format!("time of {} bits", time.bitWidth()))
+        }
+        ipc::Type::Timestamp => {
+            field.type_as_timestamp()?.unit().variant_name().is_none().then(|| "timestamp".to_owned())
+        }
+        ipc::Type::Duration => field.type_as_duration()?.unit().variant_name().is_none().then(|| "duration".to_owned()),
+        ipc::Type::Interval => field.type_as_interval()?.unit().variant_name().is_none().then(|| "interval".to_owned()),
+        ipc::Type::Decimal => {
+            let decimal = field.type_as_decimal()?;
+            let known = matches!(decimal.bitWidth(), 32 | 64 | 128 | 256)
+                && (1..=digits_max(decimal.bitWidth())).contains(&decimal.precision())
+                && (-128..=127).contains(&decimal.scale());
+            (!known).then(|| format!("decimal of {} bits and {} digits", decimal.bitWidth(), decimal.precision()))
+        }
+        ipc::Type::List | ipc::Type::LargeList | ipc::Type::ListView | ipc::Type::LargeListView => {
+            (children != 1).then(|| "list without a type of its items".to_owned())
+        }
+        ipc::Type::FixedSizeList => {
+            let known = children == 1 && field.type_as_fixed_size_list()?.listSize() >= 0;
+            (!known).then(|| "list without a type of its items, or with less than none of them".to_owned())
+        }
+        ipc::Type::FixedSizeBinary => {
+            (field.type_as_fixed_size_binary()?.byteWidth() < 0).then(|| "binary of less than no bytes".to_owned())
+        }
+        ipc::Type::Map => {
+            let entries = field.children().filter(|children| children.len() == 1).map(|children| children.get(0));
+            let are_pairs = |entries: ipc::Field<'_>| {
+                entries.type_type() == ipc::Type::Struct_ && entries.children().is_some_and(|pair| pair.len() == 2)
+            };
+            (!entries.is_some_and(are_pairs)).then(|| "map whose entries are no pairs of key and value".to_owned())
+        }
+        ipc::Type::RunEndEncoded => {
+            let ends = field.children().filter(|children| children.len() == 2).map(|children| children.get(0));
+            let are_ends = |ends: ipc::Field<'_>| {
+                ends.type_as_int().is_some_and(|int| int.is_signed() && matches!(int.bitWidth(), 16 | 32 | 64))
+            };
+            (!ends.is_some_and(are_ends)).then(|| "run-end encoded without ends or values".to_owned())
+        }
+        ipc::Type::Null
+        | ipc::Type::Bool
+        | ipc::Type::Binary
+        | ipc::Type::BinaryView
+        | ipc::Type::LargeBinary
+        | ipc::Type::Utf8
+        | ipc::Type::Utf8View
+        | ipc::Type::LargeUtf8
+        | ipc::Type::Struct_ => None,
+        other => Some(other.variant_name().unwrap_or("of an unknown kind").to_owned()),
+    };
+    let index = field.dictionary().and_then(|dictionary| dictionary.indexType()).and_then(unknown_integer);
+    own.or(index).or_else(|| field.children()?.iter().find_map(|child| unknown(child, depth + 1)))
+}
+
+/// Digits of a decimal of so many bits, at most.
+fn digits_max(bits: i32) -> i32 {
+    let digits = match bits {
+        32 => DECIMAL32_MAX_PRECISION,
+        64 => DECIMAL64_MAX_PRECISION,
+        128 => DECIMAL128_MAX_PRECISION,
+        _ => DECIMAL256_MAX_PRECISION,
+    };
+    i32::from(digits)
+}
+
+fn unknown_integer(int: ipc::Int<'_>) -> Option<String> {
+    let prefix = if int.is_signed() { "Int" } else { "UInt" };
+    (!matches!(int.bitWidth(), 8 | 16 | 32 | 64)).then(|| format!("{prefix}{}", int.bitWidth()))
+}
+
+/// Makes tables of `CREATE EXTERNAL TABLE`, after a look at their files.
+#[derive(Debug)]
+pub struct CheckedTables {
+    /// Makes the tables.
+    pub tables: Arc<dyn TableProviderFactory>,
+    /// Where memory for reading footers is reserved.
+    pub memory: Arc<BufferManager>,
+}
+
+#[async_trait]
+impl TableProviderFactory for CheckedTables {
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        for location in &command.locations {
+            // What cannot be listed here is told by those who read it.
+            let Ok(listing) = list(location) else { continue };
+            let extension = format!(".{}", command.file_type.to_lowercase());
+            let is_null = |file: &&Found| {
+                let names_null = |column: &String| file.given.contains(&format!("/{column}={NULL_VALUE}/"));
+                command.table_partition_cols.iter().any(names_null)
+            };
+            // DataFusion takes it for a text.
+            if let Some(file) = listing.files.iter().find(is_null) {
+                return Err(Error::Unsupported(format!(
+                    "'{}' has NULL in a column of its directories, which CREATE EXTERNAL TABLE does not support; \
+                     use FROM '{location}'",
+                    file.given
+                ))
+                .into());
+            }
+            let files: Vec<ObjectMeta> = listing
+                .files
+                .into_iter()
+                .map(|file| file.meta)
+                .filter(|file| file.size > 0 && (listing.is_file || file.location.as_ref().ends_with(&extension)))
+                .collect();
+            match command.file_type.to_lowercase().as_str() {
+                "parquet" => {
+                    parquet_files(state, &self.memory, &files).await?;
+                }
+                "arrow" => arrow_files(&self.memory, &files)?,
+                _ => {}
+            }
+        }
+        self.tables.create(state, command).await
+    }
+}

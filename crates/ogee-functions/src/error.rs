@@ -1,0 +1,288 @@
+//! What can go wrong between a SQL text and its rows.
+//!
+//! Errors reach the user through several layers (an expression in DataFusion in a pipeline in an island in DataFusion), each of which
+//! wraps them. Conversion goes down to the one that says what happened; ours keep their code.
+
+use std::error::Error as StdError;
+
+use datafusion::{arrow::error::ArrowError, common::DataFusionError};
+use ogee_exec::ExecError;
+use ogee_memory::MemoryError;
+use ogee_vector::VectorError;
+
+/// Failure of a statement. The handle stays usable.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The text is not SQL.
+    #[error("{0}")]
+    Parse(String),
+    /// The statement names what does not exist, or does not type.
+    #[error("{0}")]
+    Plan(String),
+    /// SQL that is understood but not supported.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A setting that does not exist or a value that it does not take.
+    #[error("{0}")]
+    Setting(String),
+    /// A file or object could not be read or written.
+    #[error("{0}")]
+    Source(String),
+    /// An operator that is DataFusion's could not have the memory it needs.
+    #[error("{0}")]
+    Resources(String),
+    /// A value that an expression does not take, found while the statement ran.
+    #[error("{0}")]
+    Execution(String),
+    /// A bug.
+    #[error("internal error: {0}; please report it")]
+    Internal(String),
+    /// The statement was interrupted.
+    #[error("the statement was interrupted")]
+    Interrupted,
+    /// Failure in the engine, with the engine's code.
+    #[error("{message}")]
+    Engine {
+        /// Code of the engine's error.
+        code: &'static str,
+        /// Its message.
+        message: String,
+    },
+    /// Failure of the buffer manager.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// Results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The code of [`ExecError::Overflow`]: which of the two engines evaluates an expression is not the user's concern.
+const OVERFLOW: &str = "OGEE_X001";
+
+impl Error {
+    /// Stable code of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Parse(_) => "OGEE_Q001",
+            Self::Plan(_) => "OGEE_Q002",
+            Self::Unsupported(_) => "OGEE_Q003",
+            Self::Setting(_) => "OGEE_Q004",
+            Self::Source(_) => "OGEE_Q005",
+            Self::Resources(_) => "OGEE_Q006",
+            Self::Execution(_) => "OGEE_Q007",
+            Self::Internal(_) => "OGEE_Q008",
+            Self::Interrupted => "OGEE_X004",
+            Self::Engine { code, .. } => code,
+            Self::Memory(e) => e.code(),
+        }
+    }
+
+    fn overflow(message: &str) -> Self {
+        Self::Engine { code: OVERFLOW, message: format!("{message}; cast the arguments to a wider type") }
+    }
+}
+
+impl From<ExecError> for Error {
+    fn from(error: ExecError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&ExecError> for Error {
+    fn from(error: &ExecError) -> Self {
+        match error {
+            ExecError::Cancelled => Self::Interrupted,
+            ExecError::Memory(e) => Self::Memory(e.clone()),
+            ExecError::Foreign(inner) => from_any(&**inner),
+            ExecError::Shared(inner) => from_any(&**inner),
+            ExecError::Vector(VectorError::Arrow(inner)) => Self::from(inner),
+            other => Self::Engine { code: other.code(), message: other.to_string() },
+        }
+    }
+}
+
+impl From<&ArrowError> for Error {
+    fn from(error: &ArrowError) -> Self {
+        match error {
+            ArrowError::ExternalError(inner) => from_any(&**inner),
+            ArrowError::ArithmeticOverflow(message) => Self::overflow(message),
+            ArrowError::IoError(message, inner) => match inner.get_ref() {
+                Some(wrapped) => from_any(wrapped),
+                None => Self::Source(message.clone()),
+            },
+            ArrowError::DivideByZero => Self::Execution("division by zero".to_owned()),
+            ArrowError::ParseError(message)
+            | ArrowError::CastError(message)
+            | ArrowError::ComputeError(message)
+            | ArrowError::InvalidArgumentError(message)
+            | ArrowError::CsvError(message)
+            | ArrowError::JsonError(message) => Self::Execution(message.clone()),
+            other => Self::Execution(other.to_string()),
+        }
+    }
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        Self::External(Box::new(error))
+    }
+}
+
+impl From<&DataFusionError> for Error {
+    fn from(error: &DataFusionError) -> Self {
+        match error {
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => Self::from(&**inner),
+            DataFusionError::Collection(errors) => match errors.first() {
+                Some(first) => Self::from(first),
+                None => Self::Internal("an empty list of errors".to_owned()),
+            },
+            DataFusionError::Shared(inner) => Self::from(&**inner),
+            DataFusionError::External(inner) => from_any(&**inner),
+            DataFusionError::ArrowError(inner, _) => Self::from(&**inner),
+            DataFusionError::SQL(inner, _) => Self::Parse(parse_message(&inner.to_string())),
+            DataFusionError::Plan(message) => Self::Plan(plan_message(&without_trace(message))),
+            DataFusionError::SchemaError(inner, _) => Self::Plan(without_trace(&inner.to_string())),
+            DataFusionError::NotImplemented(message) => Self::Unsupported(without_trace(message)),
+            DataFusionError::Configuration(message) => Self::Setting(without_trace(message)),
+            DataFusionError::ParquetError(inner) => Self::Source(inner.to_string()),
+            DataFusionError::ObjectStore(inner) => Self::Source(inner.to_string()),
+            DataFusionError::IoError(inner) => match inner.get_ref() {
+                Some(wrapped) => from_any(wrapped),
+                None => Self::Source(inner.to_string()),
+            },
+            DataFusionError::ResourcesExhausted(message) => Self::Resources(without_trace(message)),
+            DataFusionError::Execution(message) => Self::Execution(without_trace(message)),
+            DataFusionError::ExecutionJoin(inner) => Self::Internal(inner.to_string()),
+            DataFusionError::Internal(message) => match unmatched_signatures(message) {
+                Some(message) => Self::Plan(message),
+                None => Self::Internal(without_trace(message)),
+            },
+            other => Self::Internal(without_trace(&other.to_string())),
+        }
+    }
+}
+
+fn from_any(error: &(dyn StdError + Send + Sync + 'static)) -> Error {
+    if let Some(exec) = error.downcast_ref::<ExecError>() {
+        Error::from(exec)
+    } else if let Some(own) = error.downcast_ref::<Error>() {
+        own.clone()
+    } else if let Some(memory) = error.downcast_ref::<MemoryError>() {
+        Error::Memory(memory.clone())
+    } else if let Some(datafusion) = error.downcast_ref::<DataFusionError>() {
+        Error::from(datafusion)
+    } else if let Some(arrow) = error.downcast_ref::<ArrowError>() {
+        Error::from(arrow)
+    } else if let Some(io) = error.downcast_ref::<std::io::Error>() {
+        match io.get_ref() {
+            Some(wrapped) => from_any(wrapped),
+            None => Error::Source(io.to_string()),
+        }
+    } else {
+        Error::Execution(error.to_string())
+    }
+}
+
+/// The parser's message without the name of its error type in front.
+fn parse_message(message: &str) -> String {
+    let bare = message.strip_prefix("sql parser error: ").unwrap_or(message);
+    format!("not understood as SQL: {bare}")
+}
+
+/// What is wrong with the arguments of a function, said once: DataFusion tells how each signature failed to match, calls that an internal error, and then says what the
+/// function takes.
+fn plan_message(message: &str) -> String {
+    let Some(at) = message.find("No function matches") else { return message.to_owned() };
+    // Functions of ours say it in their own words.
+    if let Some((_, own)) = message[..at].split_once("user-defined coercion failed with: ") {
+        let own = own.trim_end().trim_end_matches('.');
+        return own.strip_prefix("Error during planning: ").unwrap_or(own).to_owned();
+    }
+    let is_list = message[..at].contains("failed to match any signature") || message[..at].contains("Internal error");
+    if is_list { message[at..].to_owned() } else { message.to_owned() }
+}
+
+/// What is wrong with the arguments of a function with several signatures, where DataFusion's internal error about it comes through as it is.
+fn unmatched_signatures(message: &str) -> Option<String> {
+    let message = without_trace(message);
+    let (function, errors) = message.split_once(" failed to match any signature, errors: ")?;
+    // Each error ends with a point; they stand in a list without a blank.
+    let errors = errors.replace("Error during planning: ", "").replace(".,", "; or: ");
+    Some(format!("{function} does not take these arguments: {}", errors.trim_end_matches(['.', ','])))
+}
+
+/// Messages without the stack trace that DataFusion may append.
+fn without_trace(message: &str) -> String {
+    message.split(DataFusionError::BACK_TRACE_SEP).next().unwrap_or(message).trim_end().to_owned()
+}
+
+/// An engine error as DataFusion carries it.
+pub fn to_datafusion(error: impl Into<ExecError>) -> DataFusionError {
+    DataFusionError::External(Box::new(error.into()))
+}
+
+/// A DataFusion error as the engine carries it.
+pub fn to_exec(error: DataFusionError) -> ExecError {
+    // Who is to take fewer rows must see it, whatever says where it happened.
+    if let DataFusionError::External(inner) = error.find_root()
+        && let Some(ExecError::Grown { bytes }) = inner.downcast_ref()
+    {
+        return ExecError::Grown { bytes: *bytes };
+    }
+    match error {
+        DataFusionError::External(inner) => match inner.downcast::<ExecError>() {
+            Ok(exec) => *exec,
+            Err(inner) => ExecError::Foreign(inner),
+        },
+        other => ExecError::Foreign(Box::new(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engine_errors_keep_their_code_through_datafusion() {
+        let ours = ExecError::Overflow { operation: "sum", data_type: "Int64".to_owned() };
+        let wrapped = to_datafusion(ours).context("while sorting").context("while joining");
+        let through_arrow = DataFusionError::from(ArrowError::ExternalError(Box::new(wrapped)));
+        let error = Error::from(through_arrow);
+        assert_eq!(error.code(), "OGEE_X001");
+        assert!(error.to_string().starts_with("sum overflows Int64"));
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_no_internal_errors() {
+        let of = |message: &str| Error::from(DataFusionError::Plan(message.to_owned())).to_string();
+        let long = "Internal error: Function 'f' failed to match any signature, errors: a,b. No function matches the given name and \
+                    argument types 'f(Utf8)'.";
+        assert_eq!(of(long), "No function matches the given name and argument types 'f(Utf8)'.");
+        let own = "Execution error: Function 'sum' user-defined coercion failed with: Error during planning: sum takes numbers. No \
+                   function matches the given name and argument types 'sum(Utf8)'.";
+        assert_eq!(of(own), "sum takes numbers");
+        let bare = "Function 'f' failed to match any signature, errors: Error during planning: Function 'f' requires A, but received B.,Error \
+                    during planning: Function 'f' requires C, but received B.";
+        let error = Error::from(DataFusionError::Internal(bare.to_owned()));
+        let expected = "Function 'f' does not take these arguments: Function 'f' requires A, but received B; or: Function 'f' requires C, but \
+                        received B";
+        assert_eq!((error.code(), error.to_string().as_str()), ("OGEE_Q002", expected));
+    }
+
+    #[test]
+    fn contexts_are_unwrapped_to_the_cause() {
+        let error = DataFusionError::Plan("no column x".to_owned()).context("type_coercion");
+        let error = Error::from(error);
+        assert_eq!((error.code(), error.to_string().as_str()), ("OGEE_Q002", "no column x"));
+        let foreign = ExecError::Foreign(Box::new(DataFusionError::Execution("bad date".to_owned())));
+        assert_eq!(Error::from(foreign).to_string(), "bad date");
+        let shared = ExecError::Shared(std::sync::Arc::new(ExecError::Cancelled));
+        assert_eq!(Error::from(shared).code(), "OGEE_X004");
+    }
+}

@@ -1,0 +1,111 @@
+//! Functions with the meaning that they have in DuckDB, for any session of DataFusion: one family a file.
+//!
+//! [`register`] makes a session's functions those, where DataFusion has none or another answer. Others take the place of operators and casts
+//! (`arithmetic`, `numbers`, `floats`); rules on plans put them in. What is about to grow is promised memory or refused ([`growing`]).
+//!
+//! 1. Numbers never wrap silently, and no cast loses digits without saying so.
+//! 2. Errors keep the code of whoever raised them ([`error`]).
+//!
+//! Not here: where a plan needs a function that no statement names (`ogee-sql`), aggregates that the engine computes (`ogee-exec`).
+
+mod abs;
+pub mod aggregates;
+pub mod arithmetic;
+mod averages;
+pub mod bits;
+mod checked_sum;
+mod choices;
+pub mod decimals;
+pub mod error;
+pub mod floats;
+pub mod growing;
+pub mod letters;
+pub mod list_casts;
+mod list_functions;
+pub mod lists;
+pub mod maps;
+mod median;
+pub mod nested_text;
+pub mod numbers;
+pub mod ordered_mode;
+mod pairs;
+pub mod ranks;
+mod replacements;
+mod rounding;
+pub mod series;
+pub mod times;
+
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+use ogee_memory::BufferManager;
+
+pub use error::{Error, Result};
+
+/// Makes the functions of `context` those of this crate, where they have the same name, and adds the others. What grows is promised memory of `memory`.
+///
+/// # Errors
+/// If `context` lacks a function of DataFusion's that one of these rests on.
+pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafusion::error::Result<()> {
+    let aggregates = [Arc::unwrap_or_clone(checked_sum::checked_sum()), averages::average(), median::function()];
+    let aggregates = aggregates.into_iter().chain(aggregates::functions()).chain([ordered_mode::function()]);
+    let aggregates = aggregates.chain(pairs::functions()).chain(times::aggregates());
+    aggregates.for_each(|function| context.register_udaf(function));
+    ranks::functions().for_each(|function| context.register_udwf(function));
+    series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
+    let scalars = [abs::function(), choices::coalesce(), replacements::function(memory), maps::map_extract()];
+    let scalars = scalars
+        .into_iter()
+        .chain(numbers::functions())
+        .chain(rounding::functions())
+        .chain(lists::functions())
+        .chain(list_functions::functions())
+        .chain(letters::functions())
+        .chain(times::functions());
+    scalars.for_each(|function| context.register_udf(function));
+    growing::register(context, memory)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+    use ogee_memory::MemoryConfig;
+
+    use super::*;
+
+    /// The one value that `sql` gives in a session of DataFusion's with these functions.
+    fn value(sql: &str) -> datafusion::error::Result<String> {
+        let config = MemoryConfig { limit: 64 << 20, ..MemoryConfig::default() };
+        let context = SessionContext::new();
+        register(&context, &BufferManager::new(config).unwrap())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let batches = runtime.block_on(async { context.sql(sql).await?.collect().await })?;
+        let text = ArrayFormatter::try_new(batches[0].column(0), &FormatOptions::default())?.value(0).to_string();
+        Ok(text)
+    }
+
+    #[test]
+    fn a_session_of_datafusion_has_them() {
+        for (sql, expected) in [
+            ("SELECT arg_max(x, y) FROM (VALUES (1, 10), (2, 20), (3, 15)) t(x, y)", "2"),
+            ("SELECT mode(x) FROM (VALUES (1), (2), (2)) t(x)", "2"),
+            ("SELECT round(2.5)", "3.0"),
+            ("SELECT upper('straße')", "STRAẞE"),
+            ("SELECT list_contains([1, NULL], 2)", "false"),
+            ("SELECT strftime(TIMESTAMP '2024-01-02 03:04:05', '%d/%m')", "02/01"),
+            ("SELECT -row_number() OVER () FROM (VALUES (1)) t", "-1"),
+            ("SELECT count(*) FROM range(5)", "5"),
+        ] {
+            assert_eq!(value(sql).unwrap(), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_grows_beyond_the_memory_is_refused() {
+        assert_eq!(value("SELECT length(repeat('x', 1000))").unwrap(), "1000");
+        let error = value("SELECT length(repeat('x', 1000000000))").unwrap_err();
+        assert_eq!(Error::from(error).code(), "OGEE_M001");
+    }
+}

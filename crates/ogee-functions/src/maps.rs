@@ -1,0 +1,220 @@
+//! The value of a key in a map: `m[key]`, whatever the type of the keys, for a key of each row.
+//!
+//! DataFusion's field access takes one constant key of the very type of the map's, and compares nested ones out of step with their rows. Here keys are
+//! compared with the key of their row; a key that is not there, or NULL, has no value. `map_extract(m, key)` is a list of the value, empty where there is none; DataFusion's
+//! has NULL for it, as where the value is NULL.
+//!
+//! Not here: fields of structs, which stay DataFusion's.
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, make_comparator},
+        buffer::OffsetBuffer,
+        compute::{SortOptions, cast, take},
+        datatypes::{DataType, Field, FieldRef},
+    },
+    common::{DFSchema, Result, ScalarValue, internal_err, plan_err},
+    functions_nested::map_extract::map_extract_udf,
+    logical_expr::{
+        ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ScalarFunctionArgs, ScalarUDF,
+        ScalarUDFImpl, Signature, Volatility,
+        binary::comparison_coercion,
+        expr::ScalarFunction,
+        planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr},
+    },
+};
+
+/// Plans access to maps.
+#[derive(Debug)]
+pub struct MapAccess;
+
+impl ExprPlanner for MapAccess {
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        if !matches!(access.expr.get_type(schema), Ok(DataType::Map(..))) {
+            return Ok(PlannerResult::Original(access));
+        }
+        let key = match &access.field_access {
+            GetFieldAccess::NamedStructField { name } => Expr::Literal(name.clone(), None),
+            GetFieldAccess::ListIndex { key } => key.as_ref().clone(),
+            GetFieldAccess::ListRange { .. } => return plan_err!("a map has no slices; ask for one key"),
+        };
+        let call = ScalarFunction::new_udf(Arc::clone(&VALUE_OF), vec![access.expr, key]);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+    }
+}
+
+static VALUE_OF: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(ValueOf { signature }))
+});
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ValueOf {
+    signature: Signature,
+}
+
+/// Fields of the keys and the values of maps of type `data_type`.
+fn key_and_value(data_type: &DataType) -> Result<(&FieldRef, &FieldRef)> {
+    match data_type {
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) if fields.len() == 2 => Ok((&fields[0], &fields[1])),
+            other => internal_err!("entries of a map are {other}"),
+        },
+        other => plan_err!("a value of type {other} has no keys"),
+    }
+}
+
+/// The type in which keys of type `of` are compared with one of type `asked`.
+fn common(of: &DataType, asked: &DataType) -> Option<DataType> {
+    match (of, asked) {
+        (_, DataType::Null) => Some(of.clone()),
+        // A text is read as a key of the map's type.
+        (of, asked) if asked.is_string() && !of.is_nested() => Some(of.clone()),
+        _ if of.is_nested() != asked.is_nested() => None,
+        _ => comparison_coercion(of, asked),
+    }
+}
+
+impl ScalarUDFImpl for ValueOf {
+    fn name(&self) -> &str {
+        "ogee_value_of"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        of_common_keys(arg_types)
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(key_and_value(&arg_types[0])?.1.data_type().clone())
+    }
+
+    fn display_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(format!("{}[{}]", args[0], args[1]))
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(match &args[1] {
+            Expr::Literal(key, _) => format!("{}[{key}]", args[0].schema_name()),
+            key => format!("{}[{}]", args[0].schema_name(), key.schema_name()),
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let all_scalars = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let values = values_of(&arrays[0], &arrays[1])?;
+        Ok(match all_scalars {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?),
+            false => ColumnarValue::Array(values),
+        })
+    }
+}
+
+/// The types of a map and a key with that in which keys are compared.
+fn of_common_keys(arg_types: &[DataType]) -> Result<Vec<DataType>> {
+    let [map, asked] = arg_types else { return plan_err!("a map is asked for one key") };
+    let of = key_and_value(map)?.0.data_type();
+    match common(of, asked) {
+        Some(common) => Ok(vec![map.clone(), common]),
+        None => plan_err!("a map with keys of type {of} has none of type {asked}; cast the key"),
+    }
+}
+
+/// The function to register in a session, instead of DataFusion's.
+pub fn map_extract() -> ScalarUDF {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    ScalarUDF::new_from_impl(MapExtract { inner: map_extract_udf(), signature })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MapExtract {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for MapExtract {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match arg_types {
+            [map, _] if map.is_null() => Ok(arg_types.to_vec()),
+            _ => of_common_keys(arg_types),
+        }
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        match &arg_types[0] {
+            map if map.is_null() => Ok(DataType::Null),
+            map => Ok(DataType::List(extracted(map)?)),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if args.args[0].data_type().is_null() {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Null));
+        }
+        let all_scalars = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let entries = entries_of(&arrays[0], &arrays[1])?;
+        let offsets = OffsetBuffer::from_lengths((0..entries.len()).map(|row| usize::from(entries.is_valid(row))));
+        let found: UInt32Array = entries.iter().flatten().collect();
+        let values = take(arrays[0].as_map().values(), &found, None)?;
+        let field = extracted(arrays[0].data_type())?;
+        let lists: ArrayRef = Arc::new(ListArray::try_new(field, offsets, values, arrays[0].nulls().cloned())?);
+        Ok(match all_scalars {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lists, 0)?),
+            false => ColumnarValue::Array(lists),
+        })
+    }
+}
+
+/// The field of a list of values of maps of type `map`.
+fn extracted(map: &DataType) -> Result<FieldRef> {
+    Ok(Arc::new(Field::new_list_field(key_and_value(map)?.1.data_type().clone(), true)))
+}
+
+fn values_of(maps: &ArrayRef, asked: &ArrayRef) -> Result<ArrayRef> {
+    Ok(take(maps.as_map().values(), &entries_of(maps, asked)?, None)?)
+}
+
+/// Where the values of the keys `asked` are among those of `maps`.
+fn entries_of(maps: &ArrayRef, asked: &ArrayRef) -> Result<UInt32Array> {
+    let maps = maps.as_map();
+    let keys = match maps.keys().data_type() == asked.data_type() {
+        true => Arc::clone(maps.keys()),
+        false => cast(maps.keys(), asked.data_type())?,
+    };
+    let order = make_comparator(&keys, asked, SortOptions::default())?;
+    let offsets = maps.value_offsets();
+    let found = (0..maps.len()).map(|row| {
+        let mut entries = offsets[row] as usize..offsets[row + 1] as usize;
+        let is_asked = maps.is_valid(row) && asked.is_valid(row);
+        let entry = is_asked.then(|| entries.find(|&entry| order(entry, row).is_eq()))?;
+        entry.map(|entry| entry as u32)
+    });
+    Ok(found.collect())
+}

@@ -1,0 +1,113 @@
+//! `range` and `generate_series` as DataFusion has them, but for the order that their rows are said to come in.
+//!
+//! DataFusion takes an aggregate over values that come sorted for one that needs no sort, or for its reverse, while it makes the first physical plan: before any
+//! rule of ours could say that morsels keep no order. `array_agg(DISTINCT i ORDER BY i DESC)` then came out ascending.
+//!
+//! To DataFusion scans are the same if their tables have one name, which was `range()` for all series: of two subqueries over `range(3)` and `range(5)` one was computed, for both.
+//! Here the arguments are a part of the name of what is scanned, behind an alias that is called as before.
+//!
+//! Not here: how a series is counted (`ogee_planner::operators`).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::datatypes::SchemaRef,
+    catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider},
+    common::{DFSchema, TableReference},
+    error::Result,
+    functions_table::generate_series::{GenerateSeriesFunc, RangeFunc},
+    logical_expr::{
+        Expr, LogicalPlanBuilder, TableType,
+        planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning},
+    },
+    physical_plan::{ExecutionPlan, memory::LazyMemoryExec},
+    sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, TableFactor},
+};
+
+/// The functions, by name.
+pub fn functions() -> [(&'static str, Arc<dyn TableFunctionImpl>); 2] {
+    [("generate_series", Arc::new(Unordered(GenerateSeriesFunc {}))), ("range", Arc::new(Unordered(RangeFunc {})))]
+}
+
+/// Plans scans of series, each under a name that says which.
+#[derive(Debug)]
+pub struct SeriesPlanner;
+
+impl RelationPlanner for SeriesPlanner {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        let TableFactor::Table { name, alias, args: Some(args), .. } = &relation else {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        };
+        let function = match &name.0[..] {
+            [name] => name.as_ident().map(|name| context.normalize_ident(name.clone())),
+            _ => None,
+        };
+        let unnamed = |arg: &FunctionArg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        };
+        let args: Option<Vec<_>> = args.args.iter().map(unnamed).collect();
+        let known = function.filter(|name| functions().iter().any(|(known, _)| known == name));
+        let (Some(function), Some(args)) = (known, args) else {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        };
+        let schema = DFSchema::empty();
+        let args = args.into_iter().map(|arg| context.sql_expr_to_logical_expr(arg, &schema));
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let texts: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let scanned = TableReference::bare(format!("{function}({})", texts.join(", ")));
+        let source = context.context_provider().get_table_function_source(&function, args)?;
+        let scan = LogicalPlanBuilder::scan(scanned, source, None)?;
+        let scan = match alias {
+            Some(_) => scan,
+            None => scan.alias(TableReference::bare(format!("{function}()")))?,
+        };
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(scan.build()?, alias.clone()))))
+    }
+}
+
+/// A function whose rows are in no order.
+#[derive(Debug)]
+struct Unordered<F>(F);
+
+impl<F: TableFunctionImpl> TableFunctionImpl for Unordered<F> {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        Ok(Arc::new(UnorderedSeries(self.0.call_with_args(args)?)))
+    }
+}
+
+#[derive(Debug)]
+struct UnorderedSeries(Arc<dyn TableProvider>);
+
+#[async_trait]
+impl TableProvider for UnorderedSeries {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.0.table_type()
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let ordered = self.0.scan(state, None, filters, limit).await?;
+        match ordered.downcast_ref::<LazyMemoryExec>() {
+            Some(series) => {
+                let series = LazyMemoryExec::try_new(self.schema(), series.generators().clone())?;
+                Ok(Arc::new(series.with_projection(projection.cloned())))
+            }
+            None => self.0.scan(state, projection, filters, limit).await,
+        }
+    }
+}

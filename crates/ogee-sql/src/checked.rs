@@ -1,0 +1,241 @@
+//! Integer arithmetic that never wraps silently, put in the place of DataFusion's.
+//!
+//! An analyzer rule, after types are coerced, replaces operators on integers by functions that report overflow, everywhere in the statement: in what becomes
+//! islands, in what stays DataFusion's, and before constants are folded.
+//!
+//! The same rule has casts to whole numbers round, those of doubles to floats fail where these would be infinite, those to text write it as DuckDB does, and floats compared with zero take the negative one for it, which has another place in Arrow's order.
+//!
+//! Not here: the functions (`ogee_functions::arithmetic`, and `decimals` and `bits` there, which the rule puts in as well); floats, which Arrow treats as SQL wants.
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::datatypes::DataType,
+    common::{
+        DFSchema, Result, ScalarValue,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    config::ConfigOptions,
+    logical_expr::{
+        BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, TryCast, expr::ScalarFunction, lit,
+        utils::merge_schema,
+    },
+    optimizer::AnalyzerRule,
+};
+use ogee_functions::{
+    arithmetic,
+    bits::shift_of,
+    decimals,
+    letters::float_text,
+    list_casts::to_list,
+    nested_text::{is_written, nested_text},
+    numbers::{as_double, fit_for_cast, is_beyond_quotients, moment_text, round_for_cast},
+    times::{Zone, session_zone},
+};
+
+use crate::{common_types::has_expressions, kept_names};
+
+/// Replaces wrapping integer arithmetic by arithmetic that reports overflow.
+#[derive(Debug, Default)]
+pub(crate) struct CheckedArithmetic;
+
+impl AnalyzerRule for CheckedArithmetic {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        let zone = session_zone(config)?;
+        plan.transform_up_with_subqueries(|plan| rewrite_plan(plan, zone)).data()
+    }
+
+    fn name(&self) -> &str {
+        "checked_arithmetic"
+    }
+}
+
+fn rewrite_plan(plan: LogicalPlan, zone: Zone) -> Result<Transformed<LogicalPlan>> {
+    if !has_expressions(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| rewrite_expr(expr, &schema, zone)))
+}
+
+fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            if let Some(compared) = compared_with_zero(&left, op, &right) {
+                return Ok(Transformed::yes(compared));
+            }
+            // Shifts are those whose types were not known before.
+            let shift = || shift_of(op).filter(|_| left.get_type(schema).is_ok_and(|left| left.is_integer()));
+            let Some(function) = arithmetic::checked(op).or_else(shift) else {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            };
+            // Both sides were coerced to one type, except for dates and intervals, which wrap nowhere. Outer references have types
+            // that this plan's schema does not know; their subquery is planned again with them resolved.
+            let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            };
+            if left_type == right_type && left_type.is_integer() {
+                return Ok(call(function, vec![*left, *right]));
+            }
+            match decimals::checked(op, &left_type, &right_type) {
+                Some(function) => call(function, vec![*left, *right]),
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+            }
+        }
+        Expr::Cast(cast) if cast.field.data_type().is_nested() => {
+            let to = cast.field.data_type();
+            match cast.expr.get_type(schema).map(|from| to_list(&cast.expr, &from, to, false)) {
+                Ok(list) => match list? {
+                    Some(list) => Transformed::yes(list),
+                    None => Transformed::no(Expr::Cast(cast)),
+                },
+                Err(_) => Transformed::no(Expr::Cast(cast)),
+            }
+        }
+        Expr::TryCast(cast) if cast.field.data_type().is_nested() => {
+            let to = cast.field.data_type();
+            match cast.expr.get_type(schema).map(|from| to_list(&cast.expr, &from, to, true)) {
+                Ok(list) => match list? {
+                    Some(list) => Transformed::yes(list),
+                    None => Transformed::no(Expr::TryCast(cast)),
+                },
+                Err(_) => Transformed::no(Expr::TryCast(cast)),
+            }
+        }
+        Expr::Cast(mut cast) if cast.field.data_type().is_string() => {
+            let changed = shown(&mut cast.expr, schema, zone);
+            let cast = Expr::Cast(cast);
+            if changed { Transformed::yes(cast) } else { Transformed::no(cast) }
+        }
+        Expr::TryCast(mut cast) if cast.field.data_type().is_string() => {
+            let changed = shown(&mut cast.expr, schema, zone);
+            let cast = Expr::TryCast(cast);
+            if changed { Transformed::yes(cast) } else { Transformed::no(cast) }
+        }
+        // Casts cut off fractions.
+        Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::TryCast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::TryCast(cast))
+        }
+        // Casts round the digits of long decimals, and then their quotient.
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })
+            if *field.data_type() == DataType::Float64
+                && expr.get_type(schema).is_ok_and(|from| is_beyond_quotients(&from)) =>
+        {
+            Transformed::yes(as_double(*expr))
+        }
+        // Casts make the greatest doubles infinite.
+        Expr::Cast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
+            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), false);
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::TryCast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
+            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), true);
+            Transformed::yes(Expr::TryCast(cast))
+        }
+        Expr::Negative(inner) if matches!(&*inner, Expr::Literal(..)) => Transformed::no(Expr::Negative(inner)),
+        Expr::Negative(inner) if inner.get_type(schema).is_ok_and(|t| t.is_signed_integer()) => {
+            call(arithmetic::negate(), vec![*inner])
+        }
+        Expr::Between(mut between) => {
+            let (low, high) = (zeros(&between.low), zeros(&between.high));
+            let changed = low.is_some() || high.is_some();
+            if let Some((negative, _)) = low {
+                *between.low = negative;
+            }
+            if let Some((_, positive)) = high {
+                *between.high = positive;
+            }
+            let between = Expr::Between(between);
+            if changed { Transformed::yes(between) } else { Transformed::no(between) }
+        }
+        Expr::InList(mut list) => {
+            let both: Vec<Expr> = list.list.iter().filter_map(zeros).flat_map(|(a, b)| [a, b]).collect();
+            let changed = !both.is_empty();
+            list.list.extend(both);
+            let list = Expr::InList(list);
+            if changed { Transformed::yes(list) } else { Transformed::no(list) }
+        }
+        other => Transformed::no(other),
+    })
+}
+
+/// Both zeros of its type, if `expr` is a zero among floats: Arrow orders the negative one before the other.
+fn zeros(expr: &Expr) -> Option<(Expr, Expr)> {
+    let of_type = |data_type: &DataType| match data_type {
+        DataType::Float64 => Some((lit(-0.0f64), lit(0.0f64))),
+        DataType::Float32 => Some((lit(-0.0f32), lit(0.0f32))),
+        _ => None,
+    };
+    let is_zero = |value: &ScalarValue| {
+        !value.is_null() && ScalarValue::new_zero(&value.data_type()).is_ok_and(|zero| *value == zero)
+    };
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(0.0)), _) => of_type(&DataType::Float64),
+        Expr::Literal(ScalarValue::Float32(Some(0.0)), _) => of_type(&DataType::Float32),
+        Expr::Cast(cast) => match &*cast.expr {
+            Expr::Literal(value, _) if is_zero(value) => of_type(cast.field.data_type()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `left op right`, if one of them is a zero among floats, so that both zeros are one.
+fn compared_with_zero(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
+    let (value, op, (negative, positive)) = match (zeros(left), zeros(right)) {
+        (None, Some(zeros)) => (left.clone(), op, zeros),
+        (Some(zeros), None) => (right.clone(), op.swap()?, zeros),
+        _ => return None,
+    };
+    Some(match op {
+        Operator::Lt => value.lt(negative),
+        Operator::LtEq => value.lt_eq(positive),
+        Operator::Gt => value.gt(positive),
+        Operator::GtEq => value.gt_eq(negative),
+        Operator::Eq if matches!(value, Expr::Column(_)) => value.clone().gt_eq(negative).and(value.lt_eq(positive)),
+        Operator::NotEq if matches!(value, Expr::Column(_)) => value.clone().lt(negative).or(value.gt(positive)),
+        // The sum of both is the positive one.
+        Operator::Eq => (value + positive.clone()).eq(positive),
+        Operator::NotEq => (value + positive.clone()).not_eq(positive),
+        _ => return None,
+    })
+}
+
+/// Makes `expr`, which is cast to text, a text where Arrow would make another one of it. Gives whether that is so.
+fn shown(expr: &mut Expr, schema: &DFSchema, zone: Zone) -> bool {
+    let text = match expr.get_type(schema) {
+        Ok(DataType::Float32 | DataType::Float64) => float_text,
+        Ok(DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)) => moment_text,
+        Ok(nested) if is_written(&nested) => {
+            *expr = nested_text(std::mem::take(expr), zone);
+            return true;
+        }
+        _ => return false,
+    };
+    *expr = text(std::mem::take(expr));
+    true
+}
+
+fn is_double(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Float64))
+}
+
+fn has_fraction(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| match data_type {
+        DataType::Float32 | DataType::Float64 => true,
+        DataType::Decimal128(_, scale) => scale > 0,
+        _ => false,
+    })
+}
+
+fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Transformed<Expr> {
+    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
+}

@@ -1,0 +1,187 @@
+//! Types that DataFusion coerces to others than SQL does, mended before it coerces.
+//!
+//! * It keeps the sum of a date and an interval a date, and drops the hours. The date becomes a timestamp where the interval has a time of day, or may have one. A sum
+//!   with whole days, months and years stays a date: its value is the same, and files are pruned by it.
+//! * It takes the number in `date + 31` for an interval of so many nanoseconds, of which 64 bits hold 292 years. It is a number of days.
+//! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float, also within lists and structs; so it does where one of both is
+//!   chosen (`mixed_types`).
+//! * It divides decimals as decimals (see `quotients`).
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::datatypes::{DataType, TimeUnit},
+    common::{
+        DFSchema, Result, ScalarValue,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    config::ConfigOptions,
+    logical_expr::{
+        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, cast, utils::merge_schema,
+    },
+    optimizer::AnalyzerRule,
+};
+use ogee_functions::lists::check_text;
+
+use crate::{
+    kept_names,
+    mixed_types::{self, common_beside, mix, of_choices},
+    offsets,
+    quotients::{divides_decimals, to_float},
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct CommonTypes;
+
+impl AnalyzerRule for CommonTypes {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        mixed_types::of_rows(plan)?.transform_up_with_subqueries(rewrite_plan).data()
+    }
+
+    fn name(&self) -> &str {
+        "common_types"
+    }
+}
+
+/// Whether `plan` computes anything. Most nodes of a statement with many tables do not, and have wide schemas.
+pub(crate) fn has_expressions(plan: &LogicalPlan) -> Result<bool> {
+    let mut any = false;
+    plan.apply_expressions(|_| {
+        any = true;
+        Ok(TreeNodeRecursion::Stop)
+    })?;
+    Ok(any)
+}
+
+fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !has_expressions(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = merge_schema(&plan.inputs());
+    let rewritten = kept_names::map_expressions(plan, |expr| {
+        expr.transform_up(|expr| {
+            if let Expr::ScalarFunction(call) = &expr {
+                check_text(call, &schema)?;
+            }
+            if let Expr::WindowFunction(mut call) = expr {
+                let changed = offsets::checked(&mut call, &schema)?;
+                let call = Expr::WindowFunction(call);
+                return Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) });
+            }
+            rewrite(expr, &schema).transform_data(|expr| of_choices(expr, &schema))
+        })
+    })?;
+    if !rewritten.transformed {
+        return Ok(rewritten);
+    }
+    // Types of what is above follow.
+    rewritten.map_data(LogicalPlan::recompute_schema)
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let done = |expr: Expr, changed: bool| if changed { Transformed::yes(expr) } else { Transformed::no(expr) };
+    let expr = match expr {
+        // The type of a long condition is found by a walk through all of it, and says nothing here.
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            return Transformed::no(Expr::BinaryExpr(binary));
+        }
+        Expr::BinaryExpr(mut binary) => {
+            let mixed = mix([&mut *binary.left, &mut *binary.right], schema);
+            let divides =
+                !mixed && binary.op == Operator::Divide && divides_decimals(&binary.left, &binary.right, schema);
+            if divides {
+                [&mut *binary.left, &mut *binary.right].into_iter().for_each(to_float);
+            }
+            if mixed || divides {
+                return Transformed::yes(Expr::BinaryExpr(binary));
+            }
+            Expr::BinaryExpr(binary)
+        }
+        Expr::Between(mut between) => {
+            let mixed = mix([&mut *between.expr, &mut *between.low, &mut *between.high], schema);
+            return done(Expr::Between(between), mixed);
+        }
+        Expr::InList(mut list) => {
+            let mixed = mix(std::iter::once(&mut *list.expr).chain(&mut list.list), schema);
+            return done(Expr::InList(list), mixed);
+        }
+        Expr::InSubquery(mut query) => {
+            let mixed = mix_with_query(&mut query.expr, &mut query.subquery, schema);
+            return done(Expr::InSubquery(query), mixed);
+        }
+        Expr::SetComparison(mut query) => {
+            let mixed = mix_with_query(&mut query.expr, &mut query.subquery, schema);
+            return done(Expr::SetComparison(query), mixed);
+        }
+        other => other,
+    };
+    let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
+        return Transformed::no(expr);
+    };
+    let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    let is_count = |expr: &Expr| matches!(expr.get_type(schema), Ok(data_type) if data_type.is_integer());
+    if is_date(&left) && is_count(&right) {
+        return Transformed::yes(days_from(*left, op, *right));
+    }
+    if op == Operator::Plus && is_count(&left) && is_date(&right) {
+        return Transformed::yes(days_from(*right, op, *left));
+    }
+    let to_moment = |expr: Expr| Box::new(cast(expr, DataType::Timestamp(TimeUnit::Microsecond, None)));
+    let (left, right, changed) = if is_date(&left) && has_time(&right, schema) {
+        (to_moment(*left), right, true)
+    } else if op == Operator::Plus && is_date(&right) && has_time(&left, schema) {
+        (left, to_moment(*right), true)
+    } else {
+        (left, right, false)
+    };
+    let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
+    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+}
+
+/// Makes floats of the decimals within `expr`, or the columns of `subquery`, that stand beside floats of the other; whether there are any.
+fn mix_with_query(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) -> bool {
+    let plan = Arc::clone(&subquery.subquery);
+    let [field] = &plan.schema().fields()[..] else { return false };
+    let Ok(data_type) = expr.get_type(schema) else { return false };
+    let mut mixed = false;
+    if let Some(floats) = common_beside(field.data_type(), &[&data_type]) {
+        let column = plan.schema().columns().swap_remove(0);
+        let name = column.name.clone();
+        let column = cast(Expr::Column(column), floats).alias(name);
+        let Ok(projection) = Projection::try_new(vec![column], Arc::clone(&plan)) else { return false };
+        *subquery = subquery.with_plan(Arc::new(LogicalPlan::Projection(projection)));
+        mixed = true;
+    }
+    if let Some(floats) = common_beside(&data_type, &[field.data_type()]) {
+        *expr = cast(std::mem::take(expr), floats);
+        mixed = true;
+    }
+    mixed
+}
+
+/// The day that is `count` days after `date`, or before it.
+fn days_from(date: Expr, op: Operator, count: Expr) -> Expr {
+    let known = match &count {
+        Expr::Literal(value, _) => value.cast_to(&DataType::Int32).ok(),
+        _ => None,
+    };
+    if let Some(ScalarValue::Int32(Some(days))) = known {
+        // Statistics of files are asked about dates and intervals.
+        let interval = ScalarValue::new_interval_mdn(0, days, 0);
+        return Expr::BinaryExpr(BinaryExpr::new(Box::new(date), op, Box::new(Expr::Literal(interval, None))));
+    }
+    let day = cast(cast(date, DataType::Int32), DataType::Int64);
+    let moved = BinaryExpr::new(Box::new(day), op, Box::new(cast(count, DataType::Int64)));
+    cast(cast(Expr::BinaryExpr(moved), DataType::Int32), DataType::Date32)
+}
+
+/// Whether `expr` is an interval that is not known to be one of whole days.
+fn has_time(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(value), _) => value.is_some_and(|value| value.nanoseconds != 0),
+        Expr::Literal(ScalarValue::IntervalYearMonth(_), _) => false,
+        Expr::Literal(ScalarValue::IntervalDayTime(value), _) => value.is_some_and(|value| value.milliseconds != 0),
+        expr => matches!(expr.get_type(schema), Ok(DataType::Interval(_))),
+    }
+}

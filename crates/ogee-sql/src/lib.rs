@@ -1,0 +1,72 @@
+//! SQL as people write it: its text as statements that DataFusion plans, and rules on the logical plans.
+//!
+//! [`parse`] makes statements of a text; what DuckDB and PostgreSQL write is put in words that DataFusion knows (`syntax`). [`plan`] plans one, in other words where
+//! it is refused as it is (`names`, `casts`). Analyzer rules and rules of the optimizer are those of DataFusion and those that mend what these get wrong
+//! ([`rules`]), each with what goes wrong in its first lines.
+//!
+//! Not here: functions (`ogee-functions`), physical plans (`ogee-planner`), running anything.
+
+pub mod asof;
+pub mod calls;
+mod casts;
+mod chains;
+mod checked;
+pub mod checkpoint;
+mod columns_first;
+mod common_types;
+mod computed;
+mod constants_last;
+mod context;
+pub mod ctes;
+mod deep_expressions;
+mod dependencies;
+mod depth;
+mod dialect;
+mod distinct_arguments;
+mod equal_windows;
+mod failing_casts;
+mod filter_pushdown;
+mod float_order;
+mod fresh_schemas;
+mod grouping_keys;
+mod grouping_limit;
+mod guarded_rules;
+mod implicit_keys;
+mod in_lists;
+pub mod inserted;
+mod joined_texts;
+mod kept_names;
+mod large_stack;
+mod mixed_types;
+mod names;
+mod nested_extremes;
+mod nested_order;
+mod null_equality;
+mod offsets;
+mod plan;
+pub mod prepared;
+mod quantified;
+mod quotients;
+mod range_offsets;
+mod recursive_reads;
+mod repeated_orders;
+pub mod rules;
+mod set_operations;
+mod sliding_frames;
+mod sorted_rows;
+pub mod stars;
+mod statement;
+mod subqueries;
+mod syntax;
+pub mod times;
+pub mod views;
+mod visitors;
+mod wide_lists;
+mod window_filters;
+
+pub use checkpoint::Planned;
+pub use context::{LiveIsland, StatementContext};
+pub use large_stack::{StatementThreads, no_thread, on_large_stack};
+pub use names::name_apart;
+pub use plan::plan;
+pub use statement::{Statement, parse};

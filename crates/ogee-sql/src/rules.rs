@@ -1,0 +1,121 @@
+//! The rules of a session, in their order, and what plans operators, types and relations that DataFusion does not.
+//!
+//! Not here: rules on physical plans.
+
+use std::sync::Arc;
+
+use datafusion::{
+    logical_expr::planner::{ExprPlanner, RelationPlanner, TypePlanner},
+    optimizer::{Analyzer, AnalyzerRule, OptimizerRule},
+    prelude::SessionContext,
+};
+use ogee_functions::{bits::Bits, lists::ListOperators, maps::MapAccess, series::SeriesPlanner};
+
+pub use crate::deep_expressions::Planner as PiecePlanner;
+use crate::{
+    asof,
+    casts::{NamedCasts, named_cast},
+    checked::CheckedArithmetic,
+    common_types::CommonTypes,
+    computed::ComputedKeys,
+    constants_last::ConstantsLast,
+    deep_expressions::DeepExpressions,
+    dependencies::with_dependencies,
+    distinct_arguments::DistinctArguments,
+    equal_windows::with_single_windows,
+    failing_casts::FailingCasts,
+    filter_pushdown::with_filters_above_groups,
+    float_order::FloatOrder,
+    fresh_schemas::with_fresh_schemas,
+    grouping_keys::GroupingKeys,
+    guarded_rules::guarded,
+    in_lists::InLists,
+    joined_texts::TextOrders,
+    nested_order::NestedOrder,
+    null_equality, quantified,
+    quotients::Quotients,
+    range_offsets::RangeOffsets,
+    recursive_reads::RecursiveReads,
+    repeated_orders::{RepeatedOrders, with_single_keys},
+    set_operations::CountCopies,
+    sliding_frames::SlidingFrames,
+    sorted_rows::SortedRows,
+    subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
+    syntax, times,
+    window_filters::WindowFilters,
+};
+
+/// All analyzer rules. Pieces of deep expressions are planned by `pieces`.
+pub fn analyzer_rules(pieces: PiecePlanner) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    // Before types are coerced.
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(DeepExpressions::new(pieces)),
+        Arc::new(quantified::QueriesOfLists),
+        Arc::new(SubqueriesBelow),
+        Arc::new(RangeOffsets),
+        Arc::new(SortedRows),
+        Arc::new(GroupingKeys),
+        Arc::new(CommonTypes),
+        Arc::new(times::IntervalWindows),
+    ];
+    rules.extend(Analyzer::new().rules);
+    let after: [Arc<dyn AnalyzerRule + Send + Sync>; 20] = [
+        Arc::new(OuterTypes),
+        Arc::new(RecursiveReads),
+        Arc::new(RepeatedOrders),
+        Arc::new(NamedCasts),
+        Arc::new(times::ZoneRule),
+        Arc::new(asof::AsofJoins),
+        // As long as set operations are the only joins of their kind.
+        Arc::new(CountCopies),
+        Arc::new(Subqueries),
+        Arc::new(FloatOrder),
+        Arc::new(CheckedArithmetic),
+        Arc::new(WindowFilters),
+        Arc::new(times::IntervalOrder),
+        Arc::new(NestedOrder),
+        Arc::new(ConstantsLast),
+        Arc::new(InLists),
+        Arc::new(DistinctArguments),
+        Arc::new(TextOrders),
+        Arc::new(SlidingFrames),
+        Arc::new(FailingCasts),
+        Arc::new(ComputedKeys),
+    ];
+    rules.extend(after);
+    rules
+}
+
+/// All rules of the optimizer.
+pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let rules = with_filters_above_groups(asof::with_left_filters(null_equality::optimizer_rules()));
+    guarded(with_dependencies(with_single_windows(with_single_keys(with_fresh_schemas(rules)))))
+}
+
+/// What plans operators before DataFusion does.
+pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    vec![
+        Arc::new(times::TimePlanner),
+        Arc::new(Quotients),
+        Arc::new(Bits),
+        Arc::new(ListOperators),
+        Arc::new(MapAccess),
+    ]
+}
+
+/// What plans types before DataFusion does.
+pub fn type_planner() -> Arc<dyn TypePlanner> {
+    Arc::new(times::TimeTypes)
+}
+
+/// What plans tables in `FROM` before DataFusion does.
+pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
+    vec![Arc::new(syntax::samples::SamplePlanner), Arc::new(SeriesPlanner)]
+}
+
+/// Adds the functions to `context` that the text of statements is written with here, and that rules take out of plans again.
+pub fn register_markers(context: &SessionContext) {
+    for function in [asof::marker(), named_cast(), quantified::function()] {
+        context.register_udf(function);
+    }
+}

@@ -1,0 +1,51 @@
+//! The text of a script as statements that DataFusion plans.
+//!
+//! Not here: their plans (`plan`).
+
+use datafusion::sql::parser::{DFParserBuilder, Statement as ParsedStatement};
+use ogee_functions::Result;
+
+use crate::{asof, depth, dialect::OgeeDialect, syntax};
+
+/// Calls of the parser's within one another: some for each of the levels that are let in, which [`depth::check`] counts.
+const PARSER_DEPTH_MAX: usize = 4 * depth::DEPTH_MAX;
+
+/// One parsed statement.
+#[derive(Clone, Debug)]
+pub struct Statement(pub ParsedStatement);
+
+impl std::fmt::Display for Statement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Statement {
+    /// The parsed form, for those who treat some statements themselves.
+    pub fn parsed(&self) -> &ParsedStatement {
+        &self.0
+    }
+}
+
+/// The statements of a script.
+///
+/// # Errors
+/// [`ogee_functions::Error::Parse`], also if only a later statement is wrong.
+pub fn parse(sql: &str) -> Result<Vec<Statement>> {
+    let (tokens, asof_joins) = asof::tokens(sql)?;
+    syntax::refusals::check_words(&tokens)?;
+    let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
+    let mut tokens = syntax::samples::in_usual_words(tokens)?;
+    syntax::number_placeholders(&mut tokens);
+    depth::check(&tokens)?;
+    let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
+    let mut statements = parser.build()?.parse_statements()?;
+    statements.iter_mut().try_for_each(syntax::tidy)?;
+    statements.iter().try_for_each(syntax::refusals::check)?;
+    statements.iter().try_for_each(syntax::check_limits)?;
+    statements.iter_mut().try_for_each(syntax::schemas::tell_apart)?;
+    statements.iter_mut().for_each(syntax::fields::write_out);
+    statements.iter_mut().for_each(syntax::translate);
+    asof::mark(statements.iter_mut(), asof_joins)?;
+    Ok(statements.into_iter().map(Statement).collect())
+}

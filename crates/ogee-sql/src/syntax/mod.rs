@@ -1,0 +1,693 @@
+//! What is written in DuckDB's or PostgreSQL's way, put in the words that DataFusion plans.
+//!
+//! All of it is done in the parsed text, before anything is known of tables and types: names of types and functions, windows that go on from others (`windows`),
+//! joins with `USING` whose columns are not just the left side's (`using`), rows among the rows of a query (`rows`), groupings of all rows (`grouping`), aggregates whose
+//! choice an order decides (`ordered`) or that are of an outer query (`outer_aggregates`), and, where a column was not found, outputs that are used by name (`aliases`).
+//!
+//! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
+
+mod aliases;
+mod blobs;
+mod by_name;
+mod distinct_on;
+mod excluded;
+pub(crate) mod fields;
+mod firsts;
+pub(crate) mod from_first;
+mod grouping;
+mod having;
+mod laterals;
+mod literals;
+mod neighbours;
+mod order_names;
+mod ordered;
+mod outer_aggregates;
+pub(crate) mod refusals;
+mod rows;
+pub(crate) mod samples;
+pub(crate) mod schemas;
+mod struct_fields;
+mod using;
+mod using_within;
+mod values;
+mod windows;
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::{
+    parser::{CopyToSource, Statement as Parsed},
+    sqlparser::{
+        ast::{
+            AccessExpr, ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr,
+            Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident,
+            JoinOperator, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+            SetExpr, SetQuantifier, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
+            UnaryOperator, Value, VisitMut, Visitor, VisitorMut, helpers::attached_token::AttachedToken,
+        },
+        keywords::Keyword,
+        parser::Parser,
+        tokenizer::{Token, TokenWithSpan},
+    },
+};
+use ogee_functions::{
+    Error, Result,
+    times::{INTERVAL_UNITS, TIMEZONE},
+};
+
+pub(crate) use self::{
+    aliases::{alias_sources, write_out_alias},
+    laterals::{make_lateral, make_lateral_in_subqueries, name_queries},
+    literals::in_tokens,
+    neighbours::{Having, sources_beside, write_out_neighbours},
+    order_names::{has_shared_names, tell_apart as tell_outputs_apart},
+    outer_aggregates::has_aggregate,
+    struct_fields::{unnested, write_out_fields},
+    using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
+    using_within::{Sources, UNKNOWN, names_alone, sources as sources_within},
+};
+use crate::{
+    dialect::OgeeDialect,
+    grouping_limit,
+    names::{base_name, call, normal_name},
+    quantified, times, visitors,
+};
+
+/// The keyword that `token` is.
+fn keyword(token: &Token) -> Keyword {
+    match token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    }
+}
+
+/// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own.
+fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
+    struct Outside<F> {
+        each: F,
+        /// How many subqueries deep the visitor is.
+        queries: usize,
+    }
+
+    impl<F: FnMut(&mut Expr)> VisitorMut for Outside<F> {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if self.queries == 0 {
+                (self.each)(expr);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let visited = visitors::visit_mut(clause, &mut Outside { each, queries: 0 });
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+/// `tokens` without what has no meaning here: `[NOT] MATERIALIZED` of a `WITH` query, `EXCLUDE NO OTHERS` of a frame.
+pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let word = |at: usize| match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
+        _ => String::new(),
+    };
+    let mut dropped = vec![false; tokens.len()];
+    let significant: Vec<usize> =
+        (0..tokens.len()).filter(|&at| !matches!(tokens[at].token, Token::Whitespace(_))).collect();
+    for (nth, &at) in significant.iter().enumerate() {
+        let next = |n: usize| significant.get(nth + n).copied().unwrap_or(usize::MAX);
+        match word(at).as_str() {
+            "AS" if word(next(1)) == "MATERIALIZED" => dropped[next(1)] = true,
+            "AS" if word(next(1)) == "NOT" && word(next(2)) == "MATERIALIZED" => {
+                dropped[next(1)] = true;
+                dropped[next(2)] = true;
+            }
+            "EXCLUDE" if word(next(1)) == "NO" && word(next(2)) == "OTHERS" => {
+                dropped[at] = true;
+                dropped[next(1)] = true;
+                dropped[next(2)] = true;
+            }
+            _ => {}
+        }
+    }
+    tokens.into_iter().zip(dropped).filter_map(|(token, dropped)| (!dropped).then_some(token)).collect()
+}
+
+/// Numbers the parameters of each statement that are written `?`, by which DataFusion tells them apart.
+pub(crate) fn number_placeholders(tokens: &mut [TokenWithSpan]) {
+    let mut number = 0;
+    for token in tokens {
+        match &mut token.token {
+            Token::SemiColon => number = 0,
+            Token::Placeholder(name) if name == "?" => {
+                number += 1;
+                *name = format!("${number}");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// # Errors
+/// Where `statement` has more of something than is planned.
+pub(crate) fn check_limits(statement: &Parsed) -> Result<()> {
+    match statement {
+        Parsed::Statement(statement) => grouping_limit::check(statement),
+        Parsed::Explain(explain) => check_limits(&explain.statement),
+        Parsed::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => grouping_limit::check(query),
+            CopyToSource::Relation(_) => Ok(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => Ok(()),
+    }
+}
+
+/// Puts what is another way to write something in the usual one.
+///
+/// # Errors
+/// A sample that is not supported, or a position that there is not.
+pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
+    struct Tidy;
+
+    impl VisitorMut for Tidy {
+        type Break = Error;
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+            from_first::in_select(select);
+            using::as_queries(&mut select.from);
+            with_rollup(select);
+            grouping::tidy(select);
+            let tidied = samples::in_select(select).and_then(|()| excluded::in_select(select));
+            match tidied.and_then(|()| Ok(distinct_on::in_select(select)?)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+    }
+
+    visit(statement, &mut Tidy).break_value().map_or(Ok(()), Err)
+}
+
+/// Puts `statement` in DataFusion's words.
+pub(crate) fn translate(statement: &mut Parsed) {
+    let visited = visit(statement, &mut Words);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+/// Shows `visitor` all of `statement`.
+pub(crate) fn visit<V: VisitorMut>(statement: &mut Parsed, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Parsed::Statement(statement) => visitors::visit_mut(statement, visitor),
+        Parsed::Explain(explain) => visit(&mut explain.statement, visitor),
+        Parsed::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => visitors::visit_mut(query, visitor),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
+    }
+}
+
+/// Shows `visitor` all of `statement`, which stays as it is.
+pub(crate) fn look<V: Visitor>(statement: &Parsed, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Parsed::Statement(statement) => visitors::visit(statement, visitor),
+        Parsed::Explain(explain) => look(&explain.statement, visitor),
+        Parsed::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => visitors::visit(query, visitor),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
+    }
+}
+
+struct Words;
+
+impl VisitorMut for Words {
+    type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        if let Statement::CreateTable(create) = statement {
+            create.columns.iter_mut().for_each(|column| in_type(&mut column.data_type));
+        }
+        if let Statement::Set(set) = statement {
+            times::in_set(set);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        // Another way to say LIMIT.
+        if query.limit_clause.is_none()
+            && let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent)
+        {
+            let limit = fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".to_owned(), false)));
+            query.limit_clause =
+                Some(LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by: Vec::new() });
+        } else if let Some(LimitClause::LimitOffset { limit: limit @ None, .. }) = &mut query.limit_clause
+            && let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent)
+        {
+            *limit = fetch.quantity.or_else(|| Some(Expr::value(Value::Number("1".to_owned(), false))));
+        }
+        values::in_query(query);
+        by_name::in_query(query);
+        order_by_all(query);
+        order_names::in_set_operation(query);
+        order_names::in_distinct(query);
+        windows::in_query(query);
+        using::in_query(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        firsts::name_outputs(select);
+        select.from.iter_mut().for_each(in_joins);
+        grouping::in_select(select);
+        windows::keep_apart(select);
+        having::in_select(select);
+        [&mut select.selection, &mut select.having].into_iter().flatten().for_each(rows::in_condition);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::NestedJoin { table_with_joins, .. } => in_joins(table_with_joins),
+            TableFactor::Derived { subquery, alias: Some(alias), .. } => name_others(subquery, alias),
+            // Series of moments are in nanoseconds.
+            TableFactor::Table { args: Some(args), .. } => args.args.iter_mut().for_each(|arg| {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::TypedString(typed))) = arg
+                    && let DataType::Timestamp(precision @ None, _) = &mut typed.data_type
+                {
+                    *precision = Some(9);
+                }
+            }),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(value) = rows::value_of(expr) {
+            *expr = value;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Cast { .. } if let Some(blob) = blobs::in_cast(expr) => *expr = blob,
+            Expr::Cast { data_type, .. } => in_type(data_type),
+            Expr::TypedString(typed) => in_type(&mut typed.data_type),
+            Expr::BinaryOp { left, op: BinaryOperator::DuckIntegerDivide, right } => {
+                let args = vec![std::mem::replace(left, null()), std::mem::replace(right, null())];
+                let args = args.into_iter().map(|arg| *arg).collect();
+                *expr = call(ogee_functions::numbers::INTEGER_DIVIDE, args);
+            }
+            Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if has_exponent(number)) => {
+                let Value::Number(number, _) = &value.value else { unreachable!("matched above") };
+                *expr = to_double(Box::new(text(number)));
+            }
+            Expr::SimilarTo { negated, expr: text, pattern, escape_char: None } => {
+                let [text, pattern] = [text, pattern].map(|side| std::mem::replace(side, null()));
+                *expr = similar(*text, *pattern, *negated);
+            }
+            Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, *null()),
+            // A power, where others have the exclusive or.
+            Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {
+                let [base, exponent] = [left, right].map(|side| to_double(std::mem::replace(side, null())));
+                *expr = call("power", vec![base, exponent]);
+            }
+            Expr::AnyOp { left, compare_op, right, .. } => {
+                let rows = rows::quantified(left, compare_op, right, false);
+                if let Some(other) = rows.or_else(|| quantified::in_other_words(left, compare_op, right, false)) {
+                    *expr = other;
+                }
+            }
+            Expr::AllOp { left, compare_op, right } => {
+                let rows = rows::quantified(left, compare_op, right, true);
+                if let Some(other) = rows.or_else(|| quantified::in_other_words(left, compare_op, right, true)) {
+                    *expr = other;
+                }
+            }
+            // DataFusion plans the elements of the literal as if there were no query around this one.
+            Expr::Array(array) if array.elem.iter().any(|element| !matches!(element, Expr::Value(_))) => {
+                *expr = call("make_array", std::mem::take(&mut array.elem));
+            }
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                let is_name = matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                in_accesses(access_chain, is_name);
+            }
+            Expr::Interval(_) => times::in_interval(expr),
+            Expr::UnaryOp { .. } => times::in_minus(expr),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let args = [time_zone, timestamp].map(|arg| *std::mem::replace(arg, null()));
+                *expr = call(TIMEZONE, args.into());
+            }
+            Expr::Subquery(query) => {
+                if let Some(value) = outer_aggregates::value_of(query) {
+                    *expr = value;
+                }
+            }
+            Expr::Function(function) => {
+                if let Some(other) = firsts::in_other_words(function).or_else(|| in_function(function)) {
+                    *expr = other;
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `(x).field` is `x['field']`, and a slice without an end goes to the last element, one without a start from the first; `is_name`: of a name, which has its first fields written with dots.
+fn in_accesses(accesses: &mut [AccessExpr], is_name: bool) {
+    let mut is_name = is_name;
+    for access in accesses {
+        match access {
+            AccessExpr::Dot(_) if is_name => {}
+            AccessExpr::Dot(Expr::Identifier(field)) => {
+                *access = AccessExpr::Subscript(Subscript::Index { index: text(&normal_name(field)) });
+            }
+            AccessExpr::Dot(_) => {}
+            AccessExpr::Subscript(subscript) => {
+                is_name = false;
+                if let Subscript::Slice { lower_bound, upper_bound, .. } = subscript {
+                    let bound = |number: &str| Expr::value(Value::Number(number.to_owned(), false));
+                    lower_bound.get_or_insert_with(|| bound("1"));
+                    upper_bound.get_or_insert_with(|| bound("-1"));
+                }
+            }
+        }
+    }
+}
+
+/// Names the columns of a query in `FROM` that has fewer names than columns: the others keep theirs.
+fn name_others(subquery: &Query, alias: &mut TableAlias) {
+    let named = alias.columns.len();
+    let Some(width) = width(&subquery.body).filter(|&width| named > 0 && named < width) else { return };
+    let mut first = &*subquery.body;
+    let names: Vec<Ident> = loop {
+        match first {
+            SetExpr::Select(select) => {
+                let name = |item: &SelectItem| match item {
+                    SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
+                    SelectItem::UnnamedExpr(expr) => Ident::with_quote('"', base_name(expr)),
+                    _ => Ident::new("_"),
+                };
+                break select.projection.iter().map(name).collect();
+            }
+            SetExpr::Query(query) => first = &query.body,
+            SetExpr::SetOperation { left, .. } => first = left,
+            _ => break (1..=width).map(|column| Ident::new(format!("column{column}"))).collect(),
+        }
+    };
+    let others = names.into_iter().skip(named);
+    alias.columns.extend(others.map(|name| TableAliasColumnDef { name, data_type: None }));
+}
+
+/// `GROUP BY a, b WITH ROLLUP` is `GROUP BY ROLLUP (a, b)`.
+fn with_rollup(select: &mut Select) {
+    if let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by
+        && let [modifier @ (GroupByWithModifier::Rollup | GroupByWithModifier::Cube)] = modifiers.as_slice()
+        && !exprs.is_empty()
+    {
+        let sets = std::mem::take(exprs).into_iter().map(|expr| vec![expr]).collect();
+        exprs.push(if *modifier == GroupByWithModifier::Rollup { Expr::Rollup(sets) } else { Expr::Cube(sets) });
+        modifiers.clear();
+    }
+}
+
+/// How many outputs `body` has, where that is known from the text.
+fn width(body: &SetExpr) -> Option<usize> {
+    let one = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    match body {
+        SetExpr::Select(select) => {
+            let known = select.projection.iter().all(|item| one(item) && unnested(select, item).is_none());
+            known.then_some(select.projection.len())
+        }
+        SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
+        SetExpr::Query(query) => width(&query.body),
+        SetExpr::SetOperation { left, right, set_quantifier, .. } => match set_quantifier {
+            SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName => None,
+            _ => width(left).or_else(|| width(right)),
+        },
+        _ => None,
+    }
+}
+
+/// Whether `query` is ordered by all of its outputs, whose number was not in the text.
+pub(crate) fn is_by_all(query: &Query) -> bool {
+    matches!(&query.order_by, Some(OrderBy { kind: OrderByKind::All(_), .. }))
+}
+
+/// `ORDER BY ALL` of `width` outputs by their positions.
+pub(crate) fn order_by_positions(query: &mut Query, width: usize) {
+    let Some(OrderBy { kind, .. }) = &mut query.order_by else { return };
+    let OrderByKind::All(options) = *kind else { return };
+    let by = |position: usize| OrderByExpr {
+        expr: Expr::value(Value::Number(position.to_string(), false)),
+        options,
+        with_fill: None,
+    };
+    *kind = OrderByKind::Expressions((1..=width).map(by).collect());
+}
+
+/// `ORDER BY ALL` is by all outputs, where they are known from the text. The planner of a `SELECT` can ask for the others (`stars`); of other queries it would leave the
+/// order out, so that these are selected from.
+fn order_by_all(query: &mut Query) {
+    if let Some(width) = width(&query.body) {
+        order_by_positions(query, width);
+    } else if is_by_all(query) && !matches!(&*query.body, SetExpr::Select(_)) {
+        // `SELECT * FROM (body)`
+        let text = format!("SELECT * FROM ({})", query.body);
+        if let Ok(Ok(all)) = Parser::new(&OgeeDialect).try_with_sql(&text).map(|mut parser| parser.parse_query()) {
+            query.body = all.body;
+        }
+    }
+}
+
+fn null() -> Box<Expr> {
+    Box::new(Expr::value(Value::Null))
+}
+
+/// Whether `number` has an exponent: it is a float then, not a decimal, whose scale might be negative.
+fn has_exponent(number: &str) -> bool {
+    number.contains(['e', 'E'])
+}
+
+/// `SIMILAR TO` is a regular expression for all of the text, as in DuckDB; DataFusion would look for it anywhere within.
+fn similar(whole: Expr, pattern: Expr, negated: bool) -> Expr {
+    let concat =
+        |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::StringConcat, right: Box::new(right) };
+    let pattern = concat(concat(text("^(?:"), Expr::Nested(Box::new(pattern))), text(")$"));
+    let like = call("regexp_like", vec![whole, pattern]);
+    if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(like) } } else { like }
+}
+
+fn to_double(expr: Box<Expr>) -> Expr {
+    let data_type = DataType::Double(ExactNumberInfo::None);
+    Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
+}
+
+fn text(text: &str) -> Expr {
+    Expr::value(Value::SingleQuotedString(text.to_owned()))
+}
+
+/// `SEMI JOIN` and `ANTI JOIN` keep rows of the left side.
+fn in_joins(table: &mut TableWithJoins) {
+    for join in &mut table.joins {
+        match &join.join_operator {
+            JoinOperator::Semi(on) => join.join_operator = JoinOperator::LeftSemi(on.clone()),
+            JoinOperator::Anti(on) => join.join_operator = JoinOperator::LeftAnti(on.clone()),
+            _ => {}
+        }
+    }
+}
+
+fn in_type(data_type: &mut DataType) {
+    match data_type {
+        DataType::UTinyInt => *data_type = DataType::TinyIntUnsigned(None),
+        DataType::USmallInt => *data_type = DataType::SmallIntUnsigned(None),
+        DataType::UBigInt => *data_type = DataType::BigIntUnsigned(None),
+        DataType::HugeInt => *data_type = DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0)),
+        DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) => *data_type = DataType::Bytea,
+        // Microseconds, from the year 1 to 9999 and further.
+        DataType::Timestamp(precision @ None, _) => *precision = Some(6),
+        DataType::Datetime(None) => {
+            *data_type = DataType::Timestamp(Some(6), datafusion::sql::sqlparser::ast::TimezoneInfo::None);
+        }
+        DataType::Array(
+            ArrayElemTypeDef::AngleBracket(inner)
+            | ArrayElemTypeDef::SquareBracket(inner, _)
+            | ArrayElemTypeDef::Parenthesis(inner),
+        ) => in_type(inner),
+        DataType::Custom(name, arguments) if arguments.is_empty() => {
+            match name.to_string().to_ascii_uppercase().as_str() {
+                "UINTEGER" => *data_type = DataType::IntUnsigned(None),
+                "LONG" => *data_type = DataType::BigInt(None),
+                "SHORT" => *data_type = DataType::SmallInt(None),
+                "INT1" => *data_type = DataType::TinyInt(None),
+                "BPCHAR" => *data_type = DataType::Text,
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Functions that DataFusion has by another name, with the same arguments.
+const RENAMED: &[(&str, &str)] = &[
+    ("approx_count_distinct", "approx_distinct"),
+    ("arbitrary", "first_value"),
+    ("first", "first_value"),
+    ("group_concat", "string_agg"),
+    ("ifnull", "coalesce"),
+    ("last", "last_value"),
+    ("list", "array_agg"),
+    ("list_value", "make_array"),
+    ("listagg", "string_agg"),
+    ("list_transform", "array_transform"),
+    ("list_apply", "array_transform"),
+    ("nvl", "coalesce"),
+    ("struct_extract", "get_field"),
+    ("unicode", "ascii"),
+    ("ord", "ascii"),
+    ("variance", "var_samp"),
+];
+
+/// Functions that name a part of a date.
+const DATE_PARTS: &[&str] = &[
+    "millennium",
+    "century",
+    "decade",
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+    "epoch",
+    "era",
+    "isodow",
+    "isoyear",
+    "yearweek",
+    "julian",
+    "timezone_hour",
+    "timezone_minute",
+];
+
+/// Texts are put together with a comma between them if nothing else is asked for; with NULL between them they are NULL. DataFusion takes that for nothing.
+fn between_texts(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let unnamed = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    let is_null = |expr: &Expr| matches!(expr, Expr::Value(value) if value.value == Value::Null);
+    match list.args.as_mut_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))] => list.args.push(unnamed(text(","))),
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), FunctionArg::Unnamed(FunctionArgExpr::Expr(between))]
+            if is_null(between) =>
+        {
+            *between = text(",");
+            *value = Expr::Case {
+                case_token: AttachedToken::empty(),
+                end_token: AttachedToken::empty(),
+                operand: None,
+                conditions: vec![CaseWhen {
+                    condition: Expr::value(Value::Boolean(false)),
+                    result: std::mem::replace(value, *null()),
+                }],
+                else_result: None,
+            };
+        }
+        _ => {}
+    }
+}
+
+/// Puts the call in DataFusion's words, or gives what stands for it.
+fn in_function(function: &mut Function) -> Option<Expr> {
+    let [name] = function.name.0.as_slice() else { return None };
+    let name = name.as_ident().filter(|name| name.quote_style.is_none())?.value.to_ascii_lowercase();
+    ordered::in_function(&name, function);
+    if matches!(name.as_str(), "string_agg" | "listagg" | "group_concat") {
+        between_texts(function);
+    }
+    if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == name) {
+        function.name = ObjectName::from(vec![Ident::new(*new)]);
+        return None;
+    }
+    let FunctionArguments::List(list) = &mut function.args else { return None };
+    let mut args = list.args.iter_mut().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    let case = |condition: &mut Expr, result: Expr, other: Option<Expr>| Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition: std::mem::replace(condition, *null()), result }],
+        else_result: other.map(Box::new),
+    };
+    match (name.as_str(), args.len()) {
+        (part, 1) if DATE_PARTS.contains(&part) => {
+            let arg = args.next()??.clone();
+            Some(call("date_part", vec![text(part), arg]))
+        }
+        ("dayofweek" | "weekday", 1) => Some(call("date_part", vec![text("dow"), args.next()??.clone()])),
+        ("dayofyear", 1) => Some(call("date_part", vec![text("doy"), args.next()??.clone()])),
+        ("weekofyear", 1) => Some(call("date_part", vec![text("week"), args.next()??.clone()])),
+        ("dayname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%A")])),
+        ("monthname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%B")])),
+        // Without a list of keys or of values there is no map.
+        ("map", 2) => {
+            let is_null = |arg: Option<Option<&mut Expr>>| matches!(arg, Some(Some(Expr::Value(value))) if matches!(value.value, Value::Null));
+            (is_null(args.next()) || is_null(args.next())).then(|| *null())
+        }
+        // NULL goes last where it does so in ORDER BY.
+        ("array_sort" | "list_sort", 1) => {
+            Some(call("array_sort", vec![args.next()??.clone(), text("ASC"), text("NULLS LAST")]))
+        }
+        ("array_sort" | "list_sort", 2) => {
+            let (list, order) = (args.next()??, args.next()??);
+            let is_ascending =
+                |value: &Value| matches!(value, Value::SingleQuotedString(order) if order.eq_ignore_ascii_case("asc"));
+            let ascending = matches!(&*order, Expr::Value(value) if is_ascending(&value.value));
+            ascending.then(|| call("array_sort", vec![list.clone(), text("ASC"), text("NULLS LAST")]))
+        }
+        ("xor", 2) => {
+            let [left, right] = [args.next()??, args.next()??].map(|arg| Box::new(arg.clone()));
+            Some(Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right })
+        }
+        (
+            "to_microseconds" | "to_milliseconds" | "to_seconds" | "to_minutes" | "to_hours" | "to_days" | "to_weeks"
+            | "to_months" | "to_years",
+            1,
+        ) => {
+            let unit = name.trim_start_matches("to_").trim_end_matches('s').to_ascii_uppercase();
+            let one =
+                Parser::new(&OgeeDialect).try_with_sql(&format!("INTERVAL '1' {unit}")).ok()?.parse_expr().ok()?;
+            Some(call(INTERVAL_UNITS, vec![one, args.next()??.clone()]))
+        }
+        ("if" | "iff", 3) => {
+            let (condition, yes, no) = (args.next()??, args.next()??.clone(), args.next()??.clone());
+            Some(case(condition, yes, Some(no)))
+        }
+        ("count_if" | "countif", 1) => {
+            let arg = args.next()??;
+            let counted = case(arg, Expr::value(Value::Number("1".to_owned(), false)), None);
+            *arg = counted;
+            function.name = ObjectName::from(vec![Ident::new("count")]);
+            None
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! `(SELECT sum(t.i))`: a query without tables whose aggregates are of the outer query's columns.
+//!
+//! An aggregate belongs to the query whose columns it is over. A subquery of nothing else is then the value itself. Where there is more to it, the analyzer refuses it
+//! (`subqueries`), since DataFusion would aggregate in the subquery, once for each outer row.
+
+use std::{collections::HashSet, ops::ControlFlow, sync::LazyLock};
+
+use datafusion::{
+    functions_aggregate::all_default_aggregate_functions,
+    sql::sqlparser::ast::{Expr, Function, GroupByExpr, Query, SelectItem, SetExpr, Visitor},
+};
+
+use crate::visitors;
+
+/// Names of aggregate functions.
+static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let theirs = all_default_aggregate_functions().into_iter();
+    let ours = ogee_functions::aggregates::functions().into_iter();
+    let names = theirs.map(|function| (function.name().to_owned(), function.aliases().to_vec()));
+    let names = names.chain(ours.map(|function| (function.name().to_owned(), function.aliases().to_vec())));
+    names.flat_map(|(name, aliases)| aliases.into_iter().chain([name])).collect()
+});
+
+/// The value that `query` is, if that is an expression with aggregates of outer columns only.
+pub(super) fn value_of(query: &Query) -> Option<Expr> {
+    let plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty();
+    let SetExpr::Select(select) = &*query.body else { return None };
+    let none = matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    if !plain
+        || !none
+        || !select.from.is_empty()
+        || select.selection.is_some()
+        || select.having.is_some()
+        || select.qualify.is_some()
+        || select.distinct.is_some()
+    {
+        return None;
+    }
+    let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] = select.projection.as_slice() else {
+        return None;
+    };
+    let mut aggregates = Aggregates::default();
+    let visited = visitors::visit(expr, &mut aggregates);
+    (visited.is_continue() && aggregates.found).then(|| Expr::Nested(Box::new(expr.clone())))
+}
+
+/// Looks for aggregates; stops at one that is over no column, at windows and at queries.
+#[derive(Default)]
+struct Aggregates {
+    found: bool,
+}
+
+impl Visitor for Aggregates {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        if function.over.is_some() {
+            return ControlFlow::Break(());
+        }
+        if is_aggregate(function) {
+            if !has_column(function) {
+                return ControlFlow::Break(());
+            }
+            self.found = true;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether `function` is a call of an aggregate function, or of a window function of that name.
+pub(super) fn is_aggregate(function: &Function) -> bool {
+    let [name] = function.name.0.as_slice() else { return false };
+    name.as_ident().is_some_and(|name| AGGREGATES.contains(&name.value.to_lowercase()))
+}
+
+/// Whether `expr` calls an aggregate function, or a window function of that name; queries within it may.
+pub(crate) fn has_aggregate(expr: &Expr) -> bool {
+    has_call(expr, is_aggregate)
+}
+
+/// Whether `expr` has a call that `is_one`, outside of queries within it.
+pub(super) fn has_call(expr: &Expr, is_one: fn(&Function) -> bool) -> bool {
+    struct Calls {
+        depth: usize,
+        is_one: fn(&Function) -> bool,
+    }
+
+    impl Visitor for Calls {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(function) if self.depth == 0 && (self.is_one)(function) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    visitors::visit(expr, &mut Calls { depth: 0, is_one }).is_break()
+}
+
+fn has_column(function: &Function) -> bool {
+    struct Columns;
+
+    impl Visitor for Columns {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    visitors::visit(&function.args, &mut Columns).is_break()
+}

@@ -1,0 +1,521 @@
+//! What the parser reads and nobody behind it looks at: refused by name.
+//!
+//! The parser knows the words of many systems, and the planner takes of its trees what it has a meaning for. The rest it leaves out in silence: rows that a
+//! `PREWHERE` should have dropped would come. Here every such part of a tree is looked for, and the error says what to write instead.
+//!
+//! Not here: what the planner refuses by itself; functions, whose kind is known to the session only (`calls`).
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::{
+    parser::{CopyToSource, Statement as Parsed},
+    sqlparser::ast::{
+        ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView, Cte,
+        DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+        GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator, LimitClause, NullsDistinctOption, ObjectName,
+        PipeOperator, Query, Select, Set, SetExpr, SetOperator, Statement, TableAlias, TableConstraint, TableFactor,
+        UnaryOperator, UniqueConstraint, Value, Visitor,
+    },
+};
+
+use datafusion::sql::sqlparser::{
+    keywords::Keyword,
+    tokenizer::{Token, TokenWithSpan},
+};
+use ogee_functions::{Error, Result};
+
+use crate::visitors;
+
+/// Says what of `statement` is not supported, if anything is.
+///
+/// # Errors
+/// [`Error::Unsupported`] that names it.
+pub(crate) fn check(statement: &Parsed) -> Result<()> {
+    let refused = match statement {
+        Parsed::Statement(statement) => {
+            let mut refusals = Refusals::default();
+            if let Statement::Query(query) = &**statement
+                && let SetExpr::Select(select) = &*query.body
+            {
+                refusals.into = Some(std::ptr::from_ref(select.as_ref()));
+            }
+            visitors::visit(statement, &mut refusals)
+        }
+        Parsed::Explain(explain) => return check(&explain.statement),
+        Parsed::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => visitors::visit(query, &mut Refusals::default()),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Parsed::CreateExternalTable(_) | Parsed::Reset(_) => ControlFlow::Continue(()),
+    };
+    match refused {
+        ControlFlow::Break(message) => Err(Error::Unsupported(message)),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// The same of words that the parser does not know, among `tokens`.
+///
+/// # Errors
+/// [`Error::Unsupported`] that names it.
+pub(crate) fn check_words(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).peekable();
+    while let Some(token) = words.next() {
+        if let Token::Word(word) = &token.token
+            && word.quote_style.is_none()
+            && word.value.eq_ignore_ascii_case("positional")
+            && words.peek().is_some_and(|next| super::keyword(&next.token) == Keyword::JOIN)
+        {
+            let instead = "use JOIN with row_number() OVER () of both sides";
+            return Err(Error::Unsupported(format!("POSITIONAL JOIN is not supported; {instead}")));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Refusals {
+    /// The `SELECT` that is the whole statement, which may be `INTO` a table.
+    into: Option<*const Select>,
+    /// Queries around the place, of those that are values in expressions.
+    subqueries: usize,
+}
+
+/// Queries within the expressions of queries, one in another. DataFusion looks at each twice as often as at the one around it: twenty take it seconds.
+const SUBQUERIES_MAX: usize = 18;
+
+/// Whether `expr` has a query of its own.
+fn has_query(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. })
+}
+
+type Flow = ControlFlow<String>;
+
+fn refuse(what: &str, instead: &str) -> Flow {
+    ControlFlow::Break(format!("{what} is not supported; {instead}"))
+}
+
+/// Refuses `what` where it is there.
+fn unless(there: bool, what: &str, instead: &str) -> Flow {
+    if there { refuse(what, instead) } else { ControlFlow::Continue(()) }
+}
+
+impl Visitor for Refusals {
+    type Break = String;
+
+    fn pre_visit_statement(&mut self, statement: &Statement) -> Flow {
+        match statement {
+            Statement::CreateTable(create) => in_create_table(create),
+            Statement::CreateView(create) => in_create_view(create),
+            Statement::Insert(insert) => in_insert(insert),
+            Statement::Set(set) => in_set(set),
+            Statement::CreateSchema { with, options, default_collate_spec, clone, .. } => {
+                let any = with.is_some() || options.is_some() || default_collate_spec.is_some() || clone.is_some();
+                unless(any, "an option of CREATE SCHEMA", "use CREATE SCHEMA name")
+            }
+            Statement::StartTransaction { .. }
+            | Statement::Commit { .. }
+            | Statement::Rollback { .. }
+            | Statement::Savepoint { .. } => {
+                refuse("a transaction", "each statement is done wholly or not at all by itself")
+            }
+            Statement::CreateIndex(_) => refuse("CREATE INDEX", "use UNIQUE or PRIMARY KEY in CREATE TABLE for keys"),
+            Statement::Drop { purge, temporary, .. } => {
+                unless(*purge, "PURGE", "leave it out: a dropped table is gone")?;
+                unless(*temporary, "DROP TEMPORARY", "use DROP TABLE")
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        unless(!query.locks.is_empty(), "FOR UPDATE or FOR SHARE", "leave it out: statements take no locks on rows")?;
+        unless(query.for_clause.is_some(), "FOR XML, FOR JSON or FOR BROWSE", "use .mode json in the shell")?;
+        unless(query.settings.is_some(), "SETTINGS", "use SET name = value in a statement before this one")?;
+        unless(query.format_clause.is_some(), "FORMAT", "use .mode in the shell, or COPY .. TO a file")?;
+        if let Some(fetch) = &query.fetch {
+            unless(fetch.with_ties, "FETCH .. WITH TIES", "use QUALIFY rank() OVER (ORDER BY ..) <= n")?;
+            unless(fetch.percent, "FETCH .. PERCENT", "use QUALIFY with row_number() and count(*) OVER ()")?;
+        }
+        if let Some(LimitClause::LimitOffset { limit_by, .. }) = &query.limit_clause {
+            let instead = "use QUALIFY row_number() OVER (PARTITION BY ..) <= n";
+            unless(!limit_by.is_empty(), "LIMIT .. BY", instead)?;
+        }
+        if let Some(name) = super::by_name::repeated(query) {
+            return ControlFlow::Break(format!(
+                "UNION BY NAME of a query with two outputs '{name}' is not supported; name them apart"
+            ));
+        }
+        if let Some(with) = &query.with {
+            with.cte_tables.iter().try_for_each(in_cte)?;
+            with.cte_tables.iter().filter(|_| with.recursive).try_for_each(in_recursive)?;
+        }
+        if let Some(order) = &query.order_by {
+            unless(order.interpolate.is_some(), "INTERPOLATE", "use a window function")?;
+            if let datafusion::sql::sqlparser::ast::OrderByKind::Expressions(by) = &order.kind {
+                by.iter().try_for_each(|by| in_order(&by.expr))?;
+                let filled = by.iter().any(|by| by.with_fill.is_some());
+                unless(filled, "ORDER BY .. WITH FILL", "use a LEFT JOIN of generate_series()")?;
+            }
+        }
+        query.pipe_operators.iter().try_for_each(in_pipe)
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        let modified = select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.is_any_set());
+        unless(modified, "a modifier such as SQL_CALC_FOUND_ROWS or STRAIGHT_JOIN", "leave it out")?;
+        unless(select.top.is_some(), "TOP", "use LIMIT")?;
+        if let Some(what) = super::windows::refused(select) {
+            return ControlFlow::Break(format!("WINDOW clause with {what}"));
+        }
+        unless(select.exclude.is_some(), "EXCLUDE behind the last column", "use * EXCLUDE (..)")?;
+        if let Some(into) = &select.into {
+            let whole = self.into.is_some_and(|whole| std::ptr::eq(whole, select));
+            let instead = "use CREATE TABLE name AS SELECT ..";
+            unless(!whole || into.temporary || into.unlogged, "SELECT .. INTO like this", instead)?;
+        }
+        unless(!select.lateral_views.is_empty(), "LATERAL VIEW", "use CROSS JOIN LATERAL (SELECT unnest(..))")?;
+        unless(select.prewhere.is_some(), "PREWHERE", "use WHERE")?;
+        unless(!select.connect_by.is_empty(), "CONNECT BY", "use WITH RECURSIVE")?;
+        unless(!select.cluster_by.is_empty(), "CLUSTER BY", "use ORDER BY")?;
+        unless(
+            !select.distribute_by.is_empty(),
+            "DISTRIBUTE BY",
+            "leave it out: the engine shares rows out by itself",
+        )?;
+        unless(!select.sort_by.is_empty(), "SORT BY", "use ORDER BY")?;
+        unless(
+            select.value_table_mode.is_some(),
+            "SELECT AS STRUCT or AS VALUE",
+            "use a function that makes a struct",
+        )?;
+        let modifiers = match &select.group_by {
+            GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
+        };
+        modifiers.iter().try_for_each(|modifier| match modifier {
+            GroupByWithModifier::Rollup => refuse("GROUP BY ALL WITH ROLLUP", "use GROUP BY ROLLUP (..)"),
+            GroupByWithModifier::Cube => refuse("GROUP BY ALL WITH CUBE", "use GROUP BY CUBE (..)"),
+            GroupByWithModifier::Totals => refuse("WITH TOTALS", "use GROUP BY GROUPING SETS ((..), ())"),
+            GroupByWithModifier::GroupingSets(_) => {
+                refuse("GROUPING SETS behind the columns of GROUP BY", "use GROUP BY GROUPING SETS (..)")
+            }
+        })?;
+        select.from.iter().try_for_each(|table| table.joins.iter().try_for_each(in_join))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        in_table_factor(factor)
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.subqueries -= usize::from(has_query(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.subqueries += usize::from(has_query(expr));
+        if self.subqueries > SUBQUERIES_MAX {
+            return ControlFlow::Break(format!(
+                "more than {SUBQUERIES_MAX} subqueries, each within an expression of the one around it; give the inner ones a name by WITH, or \
+                 write them in FROM"
+            ));
+        }
+        match expr {
+            Expr::Function(function) => in_function(function),
+            Expr::Collate { collation, .. } => in_collation(collation),
+            Expr::Cast { format: Some(_), .. } => refuse("CAST .. FORMAT", "use strptime() or strftime()"),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Orders by constants, which would be no orders.
+fn in_order(by: &Expr) -> Flow {
+    match by {
+        Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_) | Value::Boolean(_) | Value::Null) => {
+            unless(
+                true,
+                &format!("ORDER BY the constant {by}"),
+                "name a column, in double quotes where it has to be quoted",
+            )
+        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(&**expr, Expr::Value(value) if matches!(value.value, Value::Number(..))) => {
+            unless(true, &format!("ORDER BY {by}, which is no column's position,"), "use ORDER BY n DESC")
+        }
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// The planner takes the two sides of a recursive query, and nothing behind them.
+fn in_recursive(cte: &Cte) -> Flow {
+    let query = &cte.query;
+    if !matches!(&*query.body, SetExpr::SetOperation { op: SetOperator::Union, .. }) {
+        return ControlFlow::Continue(());
+    }
+    let instead = "put it behind the query that reads this one, or this part of it in brackets";
+    unless(query.order_by.is_some(), "ORDER BY of a recursive query", instead)?;
+    unless(query.limit_clause.is_some() || query.fetch.is_some(), "LIMIT or OFFSET of a recursive query", instead)
+}
+
+fn in_cte(cte: &Cte) -> Flow {
+    unless(cte.from.is_some(), "FROM behind a WITH query", "put SELECT before it")?;
+    in_alias(&cte.alias)
+}
+
+fn in_pipe(pipe: &PipeOperator) -> Flow {
+    if let PipeOperator::Aggregate { full_table_exprs, group_by_expr } = pipe {
+        let ordered = full_table_exprs.iter().chain(group_by_expr).any(|expr| {
+            let options = &expr.order_by;
+            options.asc.is_some() || options.nulls_first.is_some()
+        });
+        return unless(ordered, "an order within AGGREGATE", "use |> ORDER BY behind it");
+    }
+    ControlFlow::Continue(())
+}
+
+/// Whether `join` has columns that are those of both sides.
+fn merges(join: &Join) -> bool {
+    use JoinOperator as J;
+    let (J::Right(on) | J::RightOuter(on) | J::FullOuter(on)) = &join.join_operator else { return false };
+    matches!(on, JoinConstraint::Using(_) | JoinConstraint::Natural)
+}
+
+fn in_join(join: &Join) -> Flow {
+    if let TableFactor::NestedJoin { table_with_joins, .. } = &join.relation {
+        let merges = table_with_joins.joins.iter().any(merges);
+        let what = "a RIGHT or FULL JOIN with USING in brackets behind JOIN";
+        unless(merges, what, "use a subquery: JOIN (SELECT * FROM .. JOIN .. USING (..))")?;
+    }
+    match &join.join_operator {
+        JoinOperator::CrossApply | JoinOperator::OuterApply => {
+            refuse("APPLY", "use CROSS JOIN LATERAL or LEFT JOIN LATERAL .. ON true")
+        }
+        JoinOperator::AsOf { .. } => refuse("ASOF JOIN with MATCH_CONDITION", "use ASOF JOIN .. ON"),
+        JoinOperator::StraightJoin(_) => refuse("STRAIGHT_JOIN", "use JOIN"),
+        JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin | JoinOperator::InnerArrayJoin => {
+            refuse("ARRAY JOIN", "use CROSS JOIN unnest(..)")
+        }
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+fn in_alias(alias: &TableAlias) -> Flow {
+    unless(alias.at.is_some(), "AT behind the alias of a table", "use row_number() OVER ()")?;
+    let typed = alias.columns.iter().any(|column| column.data_type.is_some());
+    unless(typed, "a type in the column list of an alias", "use CAST in the list of outputs")
+}
+
+fn in_table_factor(factor: &TableFactor) -> Flow {
+    let alias = match factor {
+        TableFactor::Table {
+            args,
+            alias,
+            with_hints,
+            version,
+            with_ordinality,
+            partitions,
+            json_path,
+            index_hints,
+            ..
+        } => {
+            unless(!with_hints.is_empty(), "a table hint such as WITH (NOLOCK)", "leave it out")?;
+            unless(version.is_some(), "a version of a table, such as FOR SYSTEM_TIME,", "tables keep no old versions")?;
+            unless(*with_ordinality, "WITH ORDINALITY", "use row_number() OVER ()")?;
+            unless(!partitions.is_empty(), "PARTITION (..) of a table", "use WHERE")?;
+            unless(json_path.is_some(), "a path behind the name of a table", "use unnest() or get_field()")?;
+            unless(!index_hints.is_empty(), "an index hint", "leave it out: there are no indexes")?;
+            let set = args.as_ref().is_some_and(|args| args.settings.is_some());
+            unless(set, "SETTINGS of a table function", "use its arguments")?;
+            alias
+        }
+        TableFactor::Function { with_ordinality, alias, .. } => {
+            unless(*with_ordinality, "WITH ORDINALITY", "use row_number() OVER ()")?;
+            alias
+        }
+        TableFactor::UNNEST { with_ordinality, with_offset, alias, .. } => {
+            unless(*with_ordinality || *with_offset, "unnest() WITH ORDINALITY or OFFSET", "use row_number() OVER ()")?;
+            alias
+        }
+        TableFactor::NestedJoin { table_with_joins, alias } => {
+            table_with_joins.joins.iter().try_for_each(in_join)?;
+            alias
+        }
+        TableFactor::Derived { alias, .. } | TableFactor::TableFunction { alias, .. } => alias,
+        _ => return ControlFlow::Continue(()),
+    };
+    alias.iter().try_for_each(in_alias)
+}
+
+fn in_function(function: &Function) -> Flow {
+    let parameters = !matches!(function.parameters, FunctionArguments::None);
+    unless(parameters, "a second pair of brackets behind a function", "put all arguments into one")?;
+    let FunctionArguments::List(list) = &function.args else { return ControlFlow::Continue(()) };
+    let of_table = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(_)));
+    let hint = "count a column of the table that is not NULL in its rows";
+    unless(list.args.iter().any(of_table), &format!("{}(t.*)", function.name), hint)?;
+    let of_all = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+    let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+    let hint = "count the rows of a SELECT DISTINCT";
+    unless(of_all && distinct, &format!("{}(DISTINCT *)", function.name), hint)
+}
+
+/// Collations that compare bytes, as everything does here.
+fn in_collation(collation: &ObjectName) -> Flow {
+    let name = collation.0.last().and_then(|part| part.as_ident()).map(|name| name.value.to_ascii_lowercase());
+    let binary = matches!(name.as_deref(), Some("c" | "posix" | "binary" | "ucs_basic"));
+    unless(!binary, &format!("COLLATE {collation}"), "compare lower(..), or strip accents before")
+}
+
+fn in_create_table(create: &CreateTable) -> Flow {
+    create.columns.iter().try_for_each(in_column)?;
+    create.constraints.iter().try_for_each(in_constraint)
+}
+
+fn in_column(column: &ColumnDef) -> Flow {
+    use ColumnOption as O;
+    let name = &column.name;
+    column.options.iter().try_for_each(|option| match &option.option {
+        O::Null | O::NotNull | O::Default(_) => ControlFlow::Continue(()),
+        O::PrimaryKey(key) => in_characteristics(key.characteristics.as_ref()),
+        O::Unique(unique) => in_unique(unique),
+        O::Check(_) => refuse(&format!("CHECK of column {name}"), "filter the rows that are inserted with WHERE"),
+        O::ForeignKey(_) => {
+            refuse(&format!("REFERENCES of column {name}"), "insert with a SEMI JOIN to the other table")
+        }
+        O::Collation(collation) => in_collation(collation),
+        O::Generated { .. } | O::Materialized(_) | O::Alias(_) | O::Ephemeral(_) => {
+            refuse(&format!("generated column {name}"), "use a view that computes it")
+        }
+        O::Identity(_) | O::DialectSpecific(_) => {
+            refuse(&format!("'{option}' of column {name}"), "insert row_number() OVER () for it")
+        }
+        other => refuse(&format!("'{other}' of column {name}"), "leave it out"),
+    })
+}
+
+fn in_constraint(constraint: &TableConstraint) -> Flow {
+    match constraint {
+        TableConstraint::Unique(unique) => in_unique(unique),
+        TableConstraint::PrimaryKey(key) => in_characteristics(key.characteristics.as_ref()),
+        TableConstraint::Check(_) => refuse("CHECK", "filter the rows that are inserted with WHERE"),
+        TableConstraint::ForeignKey(_) => refuse("FOREIGN KEY", "insert with a SEMI JOIN to the other table"),
+        other => refuse(&format!("'{other}' of a table"), "leave it out: there are no indexes"),
+    }
+}
+
+fn in_unique(unique: &UniqueConstraint) -> Flow {
+    let distinct = unique.nulls_distinct == NullsDistinctOption::NotDistinct;
+    unless(distinct, "NULLS NOT DISTINCT", "use PRIMARY KEY, or NOT NULL beside UNIQUE")?;
+    in_characteristics(unique.characteristics.as_ref())
+}
+
+fn in_characteristics(characteristics: Option<&ConstraintCharacteristics>) -> Flow {
+    let any = characteristics
+        .is_some_and(|of| of.deferrable == Some(true) || of.initially.is_some() || of.enforced == Some(false));
+    unless(any, "a constraint that is deferred or not enforced", "leave it out: keys are checked by each statement")
+}
+
+fn in_create_view(create: &CreateView) -> Flow {
+    unless(create.or_alter, "CREATE OR ALTER VIEW", "use CREATE OR REPLACE VIEW")?;
+    unless(create.secure, "CREATE SECURE VIEW", "use CREATE VIEW")?;
+    unless(create.params.is_some(), "ALGORITHM, DEFINER or SQL SECURITY of a view", "leave it out")?;
+    let typed = create.columns.iter().any(|column| column.data_type.is_some() || column.options.is_some());
+    unless(typed, "a type or an option in the column list of a view", "use CAST in its query")
+}
+
+fn in_insert(insert: &Insert) -> Flow {
+    let conflict = "use INSERT INTO .. SELECT .. with an ANTI JOIN to the table";
+    unless(insert.on.is_some(), "ON CONFLICT or ON DUPLICATE KEY", conflict)?;
+    unless(insert.or.is_some(), "INSERT OR REPLACE, OR IGNORE and the like", conflict)?;
+    unless(insert.replace_into, "REPLACE INTO", conflict)?;
+    unless(insert.ignore, "INSERT IGNORE", conflict)?;
+    unless(insert.returning.is_some() || insert.output.is_some(), "RETURNING", "use SELECT behind the INSERT")
+}
+
+fn in_set(set: &Set) -> Flow {
+    let local = match set {
+        Set::SingleAssignment { scope, .. } => matches!(scope, Some(ContextModifier::Local)),
+        Set::SetTimeZone { local, .. } => *local,
+        _ => false,
+    };
+    unless(local, "SET LOCAL", "use SET, which holds to the end of the session")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use crate::statement::parse;
+
+    #[test]
+    fn what_has_no_meaning_is_refused_by_name() {
+        for (sql, named) in [
+            ("SELECT i FROM t PREWHERE i > 1", "PREWHERE"),
+            ("SELECT id FROM t START WITH p IS NULL CONNECT BY PRIOR id = p", "CONNECT BY"),
+            ("SELECT i FROM t SETTINGS no_such_setting = 1", "SETTINGS"),
+            ("SELECT i FROM t FORMAT JSON", "FORMAT"),
+            ("SELECT i FROM t FOR UPDATE", "FOR UPDATE"),
+            ("SELECT i FROM t FOR XML AUTO", "FOR XML"),
+            ("SELECT i FROM t LIMIT 1 BY i", "LIMIT .. BY"),
+            ("SELECT i FROM t FETCH FIRST 2 ROWS WITH TIES", "WITH TIES"),
+            ("SELECT i FROM t FETCH FIRST 2 PERCENT ROWS ONLY", "PERCENT"),
+            ("SELECT i FROM t ORDER BY i WITH FILL", "WITH FILL"),
+            ("SELECT i FROM t ORDER BY i INTERPOLATE (i)", "INTERPOLATE"),
+            ("SELECT * FROM (SELECT i INTO u FROM t)", "INTO"),
+            ("SELECT i FROM t LATERAL VIEW explode(l) x AS y", "LATERAL VIEW"),
+            ("SELECT i FROM t CLUSTER BY i", "CLUSTER BY"),
+            ("SELECT i FROM t DISTRIBUTE BY i", "DISTRIBUTE BY"),
+            ("SELECT i FROM t SORT BY i", "SORT BY"),
+            ("SELECT k, sum(v) FROM t GROUP BY k WITH TOTALS", "WITH TOTALS"),
+            ("SELECT k, sum(v) FROM t GROUP BY ALL WITH ROLLUP", "ALL WITH ROLLUP"),
+            ("SELECT * FROM t WITH (NOLOCK)", "NOLOCK"),
+            ("SELECT * FROM t WITH ORDINALITY", "ORDINALITY"),
+            ("SELECT * FROM unnest([1]) WITH ORDINALITY", "ORDINALITY"),
+            ("SELECT * FROM a CROSS APPLY b", "APPLY"),
+            ("SELECT * FROM a GLOBAL JOIN b ON true", "GLOBAL"),
+            ("SELECT * FROM t AS x(a INT)", "type in the column list"),
+            ("SELECT quantile(0.5)(i) FROM t", "second pair of brackets"),
+            ("SELECT a COLLATE NOCASE FROM t", "COLLATE NOCASE"),
+            ("SELECT CAST(a AS DATE FORMAT 'YYYY') FROM t", "FORMAT"),
+            ("CREATE TABLE t (a INT, b INT GENERATED ALWAYS AS (a * 2))", "generated column b"),
+            ("CREATE TABLE t (a INT AUTO_INCREMENT)", "AUTO_INCREMENT"),
+            ("CREATE TABLE t (a INT GENERATED ALWAYS AS IDENTITY)", "generated column a"),
+            ("CREATE TABLE t (a INT COMMENT 'x')", "COMMENT"),
+            ("CREATE TABLE t (a VARCHAR COLLATE NOCASE)", "COLLATE NOCASE"),
+            ("CREATE TABLE t (a INT CHECK (a > 0))", "CHECK"),
+            ("CREATE TABLE t (a INT REFERENCES u (a))", "REFERENCES"),
+            ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES u (a))", "FOREIGN KEY"),
+            ("CREATE TABLE t (a INT, UNIQUE (a) NOT ENFORCED)", "not enforced"),
+            ("CREATE TABLE t (a INT, UNIQUE NULLS NOT DISTINCT (a))", "NULLS NOT DISTINCT"),
+            ("CREATE SECURE VIEW v AS SELECT 1", "SECURE"),
+            ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "ON CONFLICT"),
+            ("INSERT OR IGNORE INTO t VALUES (1)", "OR IGNORE"),
+            ("REPLACE INTO t VALUES (1)", "REPLACE INTO"),
+            ("INSERT INTO t VALUES (1) RETURNING a", "RETURNING"),
+            ("SET LOCAL threads = 2", "SET LOCAL"),
+            ("BEGIN", "transaction"),
+            ("ROLLBACK", "transaction"),
+            ("CREATE UNIQUE INDEX i ON t (a)", "CREATE INDEX"),
+            ("SELECT * FROM a POSITIONAL JOIN b", "POSITIONAL JOIN"),
+            ("EXPLAIN SELECT i FROM t PREWHERE i > 1", "PREWHERE"),
+            ("COPY (SELECT i FROM t PREWHERE i > 1) TO 'x.csv'", "PREWHERE"),
+            ("SELECT (SELECT max(i) FROM t FOR UPDATE)", "FOR UPDATE"),
+            ("SELECT * FROM t |> AGGREGATE sum(v) GROUP BY k DESC", "AGGREGATE"),
+        ] {
+            let Err(error) = parse(sql) else { panic!("{sql}") };
+            assert!(error.to_string().contains(named), "{sql}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_has_a_meaning_is_not_refused() {
+        for sql in [
+            "SELECT i INTO u FROM t",
+            "SELECT a COLLATE \"C\" FROM t",
+            "CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL UNIQUE DEFAULT 5, c INT NULL, UNIQUE (a, c))",
+            "SELECT i FROM t GROUP BY i WITH ROLLUP",
+            "SELECT i FROM t FETCH FIRST 3 ROWS ONLY",
+        ] {
+            parse(sql).unwrap();
+        }
+    }
+}

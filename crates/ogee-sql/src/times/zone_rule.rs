@@ -1,0 +1,262 @@
+//! Puts the zone of the session into a plan: where instants become local times, dates or texts, or come from them.
+//!
+//! DataFusion's casts between timestamps with a zone and others take the numbers as they are, and its functions of times look at the zone of the type. This rule
+//! comes after types are coerced, so that a `TIMESTAMP` that is compared with a `TIMESTAMPTZ` has its cast.
+//!
+//! Not here: the functions it puts in (`ogee_functions::times`).
+
+use datafusion::{
+    arrow::datatypes::DataType,
+    common::{
+        DFSchema, Result, ScalarValue, not_impl_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    config::ConfigOptions,
+    logical_expr::{
+        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, expr::ScalarFunction, utils::merge_schema,
+    },
+    optimizer::AnalyzerRule,
+};
+use ogee_functions::times::{
+    TIMEZONE, Zone, formats,
+    instants::{
+        LOCAL, instant, instant_difference, instant_of_text, is_instant, move_instant, offset_part, text_of_instant,
+        to_instant, to_local, without_zone,
+    },
+    intervals::{DIFFERENCE, interval_of_text, text_of_interval},
+    moments,
+    parts::{DATE_PART, part_named},
+    session_zone,
+};
+
+use super::planner::may_be_time;
+use crate::{common_types::has_expressions, kept_names};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct ZoneRule;
+
+impl AnalyzerRule for ZoneRule {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_times(&plan)? {
+            return Ok(plan);
+        }
+        let zone = session_zone(config)?;
+        plan.transform_up_with_subqueries(|plan| rewrite_plan(plan, &zone)).data()
+    }
+
+    fn name(&self) -> &str {
+        "zones"
+    }
+}
+
+/// Whether a type is of those that this module and `order_rule` are about.
+pub(super) fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, Some(_)) | DataType::Interval(_))
+}
+
+/// Whether anything in `plan` is an instant, an interval or a text that becomes a moment. Most statements have none.
+fn has_times(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= node.schema().fields().iter().any(|field| is_time(field.data_type()));
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                found |= match expr {
+                    Expr::Literal(value, _) => is_time(&value.data_type()),
+                    Expr::Cast(cast) => is_time(cast.field.data_type()) || is_local(cast.field.data_type()),
+                    Expr::TryCast(cast) => is_time(cast.field.data_type()) || is_local(cast.field.data_type()),
+                    Expr::ScalarFunction(call) => gives_instants(call.func.name()),
+                    _ => false,
+                };
+                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Whether a function may give an instant that it was not given.
+fn gives_instants(name: &str) -> bool {
+    matches!(name, "now" | "from_unixtime" | "strptime" | "try_strptime")
+        || name == TIMEZONE
+        || name.starts_with("to_timestamp")
+}
+
+fn is_local(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, None))
+}
+
+/// The columns that expressions of `plan` are over.
+pub(super) fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    Ok(schema)
+}
+
+/// `plan` with `rewrite` done to all its expressions, from the leaves up; they keep their names.
+pub(super) fn rewrite_expressions(
+    plan: LogicalPlan,
+    rewrite: impl Fn(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let rewritten = kept_names::map_expressions(plan, |expr| expr.transform_up(&rewrite))?;
+    if !rewritten.transformed {
+        return Ok(rewritten);
+    }
+    // Types of what is above follow.
+    rewritten.map_data(LogicalPlan::recompute_schema)
+}
+
+fn rewrite_plan(plan: LogicalPlan, zone: &Zone) -> Result<Transformed<LogicalPlan>> {
+    if !has_expressions(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = input_schema(&plan)?;
+    rewrite_expressions(plan, |expr| rewrite(expr, &schema, zone))
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::Cast(mut inner) => {
+            let (Ok(from), to) = (inner.expr.get_type(schema), inner.field.data_type().clone()) else {
+                return Ok(Transformed::no(Expr::Cast(inner)));
+            };
+            match converted(&inner.expr, &from, &to, zone, false) {
+                Some(converted) if to == converted.get_type(schema)? => Transformed::yes(converted),
+                Some(converted) => {
+                    *inner.expr = converted;
+                    Transformed::yes(Expr::Cast(inner))
+                }
+                None => Transformed::no(Expr::Cast(inner)),
+            }
+        }
+        Expr::TryCast(mut inner) => {
+            let (Ok(from), to) = (inner.expr.get_type(schema), inner.field.data_type().clone()) else {
+                return Ok(Transformed::no(Expr::TryCast(inner)));
+            };
+            match converted(&inner.expr, &from, &to, zone, true) {
+                Some(converted) => {
+                    *inner.expr = converted;
+                    Transformed::yes(Expr::TryCast(inner))
+                }
+                None => Transformed::no(Expr::TryCast(inner)),
+            }
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
+            if !may_be_time(&left, schema) && !may_be_time(&right, schema) {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
+            let type_of = |expr: &Expr| expr.get_type(schema).ok();
+            let (left_type, right_type) = (type_of(&left), type_of(&right));
+            let is_instant = |data_type: &Option<DataType>| data_type.as_ref().is_some_and(is_instant);
+            let is_interval = |data_type: &Option<DataType>| matches!(data_type, Some(DataType::Interval(_)));
+            let result = if is_instant(&left_type) { left_type.clone() } else { right_type.clone() };
+            let moved = if is_instant(&left_type) && is_interval(&right_type) {
+                move_instant(*left, *right, op == Operator::Minus, zone)
+            } else if op == Operator::Plus && is_interval(&left_type) && is_instant(&right_type) {
+                move_instant(*right, *left, false, zone)
+            } else {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            };
+            Transformed::yes(of_type(moved, &instant(), result))
+        }
+        Expr::ScalarFunction(call) => of_function(call, schema, zone)?,
+        other => Transformed::no(other),
+    })
+}
+
+fn of_type(expr: Expr, is: &DataType, wanted: Option<DataType>) -> Expr {
+    match wanted {
+        Some(wanted) if wanted != *is => cast(expr, wanted),
+        _ => expr,
+    }
+}
+
+/// What the cast of `expr` to `to` is of, if not of `expr` itself.
+fn converted(expr: &Expr, from: &DataType, to: &DataType, zone: &Zone, try_it: bool) -> Option<Expr> {
+    use DataType::{Date32, Date64, Interval, Time32, Time64, Timestamp};
+    Some(match (from, to) {
+        (Timestamp(_, Some(_)), Timestamp(_, None) | Date32 | Date64 | Time32(_) | Time64(_)) => {
+            to_local(expr.clone(), zone)
+        }
+        (Timestamp(_, Some(_)), to) if to.is_string() => text_of_instant(expr.clone(), zone),
+        (Timestamp(_, None) | Date32 | Date64, Timestamp(_, Some(_))) => to_instant(expr.clone(), zone),
+        (from, Timestamp(_, Some(_))) if from.is_string() => instant_of_text(expr.clone(), zone, try_it),
+        (from, Timestamp(_, None)) if from.is_string() => match expr {
+            Expr::Literal(value, _) if value.try_as_str().flatten().is_none_or(|text| !may_end_in_zone(text)) => {
+                return None;
+            }
+            expr => without_zone(expr.clone()),
+        },
+        (Interval(_), to) if to.is_string() => text_of_interval(expr.clone()),
+        (from, Interval(_)) if from.is_string() => interval_of_text(expr.clone(), try_it),
+        _ => return None,
+    })
+}
+
+fn may_end_in_zone(text: &str) -> bool {
+    !moments::split_zone(text).1.is_empty()
+}
+
+/// Calls of functions whose answer depends on the zone, of instants.
+fn of_function(mut call: ScalarFunction, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
+    let name = call.func.name();
+    let of_text = |arg: &Expr| arg.get_type(schema).is_ok_and(|data_type| data_type.is_string());
+    if *zone != Zone::UTC && name.starts_with("to_timestamp") && call.args.first().is_some_and(of_text) {
+        return not_impl_err!("{name} of a text reads it in UTC, whatever TimeZone is; cast it to TIMESTAMPTZ");
+    }
+    if !matches!(name, DATE_PART | "date_trunc" | "to_char" | "to_date" | "to_time" | "to_local_time" | DIFFERENCE)
+        && name != formats::STRFTIME
+    {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    }
+    let is_zoned = |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_instant(&data_type));
+    if !call.args.iter().any(is_zoned) {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    }
+    let whole = Expr::ScalarFunction(call.clone());
+    let local = |arg: &mut Expr| *arg = to_local(std::mem::take(arg), zone);
+    Ok(Transformed::yes(match name {
+        DATE_PART => {
+            let part = match call.args.first() {
+                Some(Expr::Literal(ScalarValue::Utf8(Some(part)) | ScalarValue::Utf8View(Some(part)), _)) => {
+                    part_named(part)
+                }
+                _ => String::new(),
+            };
+            if let Some(offset) = offset_part(call.args[1].clone(), &part, zone) {
+                return Ok(Transformed::yes(offset));
+            }
+            // Seconds since 1970 are the same everywhere.
+            if part == "epoch" {
+                return Ok(Transformed::no(Expr::ScalarFunction(call)));
+            }
+            local(&mut call.args[1]);
+            Expr::ScalarFunction(call)
+        }
+        "date_trunc" if call.args.len() == 2 => {
+            let result = whole.get_type(schema)?;
+            local(&mut call.args[1]);
+            of_type(to_instant(Expr::ScalarFunction(call), zone), &instant(), Some(result))
+        }
+        "to_local_time" => of_type(to_local(call.args.swap_remove(0), zone), &LOCAL, Some(whole.get_type(schema)?)),
+        DIFFERENCE => {
+            let mut sides = call.args.into_iter().map(|side| match is_zoned(&side) {
+                true => side,
+                false => to_instant(side, zone),
+            });
+            match (sides.next(), sides.next()) {
+                (Some(left), Some(right)) => instant_difference(left, right, zone),
+                _ => whole,
+            }
+        }
+        formats::STRFTIME => formats::strftime_in_zone(call.args, zone),
+        _ => {
+            call.args.iter_mut().filter(|arg| is_zoned(arg)).for_each(local);
+            Expr::ScalarFunction(call)
+        }
+    }))
+}
