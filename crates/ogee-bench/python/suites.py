@@ -240,8 +240,8 @@ def parse(out):
     rows, units, columns = [], {}, 0
     for line in out.splitlines():
         pairs = json.loads(line, parse_float=Decimal, object_pairs_hook=list)
-        if [name for name, _ in pairs] == ["column_name", "data_type", "is_nullable"]:
-            if decimal := re.match(r"Decimal\d+\(\d+, (-?\d+)\)", pairs[1][1]):
+        if [name for name, _ in pairs][:3] == ["column_name", "column_type", "null"]:
+            if decimal := re.fullmatch(r"DECIMAL\(\d+,(-?\d+)\)", pairs[1][1]):
                 units[columns] = 10.0 ** -int(decimal[1])
             columns += 1
         else:

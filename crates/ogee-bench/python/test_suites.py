@@ -70,8 +70,8 @@ class Suites(unittest.TestCase):
 
     def test_what_the_shell_says(self):
         out = (
-            '{"column_name":"a","data_type":"Int64","is_nullable":"YES"}\n'
-            '{"column_name":"b","data_type":"Decimal128(15, 4)","is_nullable":"YES"}\n'
+            '{"column_name":"a","column_type":"BIGINT","null":"YES","key":null,"default":null,"extra":null}\n'
+            '{"column_name":"b","column_type":"DECIMAL(15,4)","null":"YES","key":null,"default":null,"extra":null}\n'
             '{"a":10,"b":1.5000}\n{"a":null,"b":-0.0}\n'
         )
         self.assertEqual(suites.parse(out), ([["10", "1.5"], [None, "0"]], {1: 1e-4}))

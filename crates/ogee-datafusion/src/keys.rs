@@ -84,6 +84,11 @@ impl Keys {
         Ok(Some(Arc::new(Self { keys, memory: Arc::clone(memory), taken: Mutex::new(taken) })))
     }
 
+    /// The columns of each key, and whether it is the primary one.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&[usize], bool)> {
+        self.keys.iter().map(|key| (key.columns.as_slice(), key.primary))
+    }
+
     /// A statement that adds rows begins.
     pub(crate) fn begin(self: &Arc<Self>) -> NewRows {
         NewRows { rows: vec![Rows::new(); self.keys.len()], keys: Arc::clone(self), seen: 0, bytes: 0, held: None }

@@ -14,6 +14,7 @@
 mod asof;
 mod coalesce;
 mod ctes;
+mod describe;
 mod engine;
 mod explain;
 mod island;

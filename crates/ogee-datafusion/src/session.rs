@@ -63,6 +63,7 @@ use ogee_sql::{
 use crate::{
     asof,
     ctes::condenses,
+    describe,
     engine::Engine,
     explain::Explanation,
     island::{OgeeRule, expected_rows, is_one_island},
@@ -231,6 +232,9 @@ impl Session {
             context.analyze();
         }
         calls::check(&statement.0, &state)?;
+        if let Some(rows) = self.shown(&state, &statement.0).await? {
+            return Ok(Outcome::Rows(rows));
+        }
         let (tables, plan) = views::bound(async {
             stars::write_out(&state, &mut statement.0).await?;
             let inserted = self.plan_inserted(&state, &mut statement.0).await?;
@@ -255,6 +259,27 @@ impl Session {
             (Outcome::Rows(rows), Some(explanation)) => Outcome::Rows(explanation.before(rows)),
             (outcome, _) => outcome,
         })
+    }
+
+    /// What `SHOW` or `DESCRIBE` of a table shows; `None` where `statement` is something else.
+    async fn shown(
+        &self,
+        state: &SessionState,
+        statement: &ParsedStatement,
+    ) -> Result<Option<SendableRecordBatchStream>> {
+        let table = match describe::Shown::of(statement)? {
+            Some(describe::Shown::Columns(table)) => table,
+            Some(describe::Shown::Tables) => return Ok(Some(describe::tables(state, false).await?)),
+            Some(describe::Shown::AllTables) => return Ok(Some(describe::tables(state, true).await?)),
+            None => return Ok(None),
+        };
+        if !self.table_exists(&table)? {
+            return Ok(None);
+        }
+        let provider = state.schema_for_ref(table.clone())?.table(table.table()).await?;
+        let Some(provider) = provider else { return Ok(None) };
+        let is_table = provider.table_type() == TableType::Base;
+        Ok(Some(describe::columns(&provider.schema(), is_table.then_some(&provider))?))
     }
 
     /// Runs the common table expressions that are read more than once, and has `statement` read their rows. Those of one that is to be explained are
@@ -401,6 +426,9 @@ impl Session {
                 let limit = self.engine.memory().limit();
                 let plan = within_limit(in_plain_types(plan)?, settings, ROW_GROUP_ROWS, limit);
                 Ok(Outcome::Done(affected(&drain(self.start(&state, &plan).await?).await?)))
+            }
+            LogicalPlan::DescribeTable(described) => {
+                Ok(Outcome::Rows(describe::columns(described.schema.as_ref(), None)?))
             }
             plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),
         }

@@ -131,6 +131,11 @@ impl PagedTable {
         Ok(Self { keys, defaults, ..self })
     }
 
+    /// What its rows have once, if anything.
+    pub(crate) fn keys(&self) -> Option<&Arc<Keys>> {
+        self.keys.as_ref()
+    }
+
     /// The table of common table expression `name`. `planned_rows`: how many rows are expected of it, if it is not run.
     pub(crate) fn of_cte(
         schema: SchemaRef,

@@ -16,4 +16,4 @@ mod text_memory;
 pub use arrow_ipc::ArrowFormats;
 pub use csv::CsvFormats;
 pub use json::JsonFormats;
-pub use tables::{CaughtFormats, CheckedTables, FileTable, FileTables};
+pub use tables::{CaughtFormats, CheckedTables, FileTable, FileTables, Read, reads_files};

@@ -41,6 +41,7 @@ use ogee_memory::{BufferManager, Reservation, format_bytes};
 
 use crate::{
     error::to_datafusion,
+    function::Function,
     replacements::{self, Texts},
 };
 
@@ -126,6 +127,50 @@ pub fn promise(
     // What the process holds beside pages counts as it is now: constants of the statement may have been made just before.
     memory.revise();
     memory.reserve(name, bytes.saturating_mul(COPIES)).map(Some).map_err(to_datafusion)
+}
+
+/// Promises of memory for values that a function makes row by row, and of which it knows only then how large they are.
+pub struct Promises<'m> {
+    memory: &'m Arc<BufferManager>,
+    name: &'static str,
+    rows: usize,
+    /// Of the rows so far.
+    bytes: u128,
+    /// Of them, what is promised.
+    promised: u128,
+    promises: Vec<Option<Reservation>>,
+}
+
+impl<'m> Promises<'m> {
+    /// For `rows` values of function `name`.
+    pub fn new(memory: &'m Arc<BufferManager>, name: &'static str, rows: usize) -> Self {
+        Self { memory, name, rows, bytes: 0, promised: 0, promises: Vec::new() }
+    }
+
+    /// The function.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Promises `bytes` more, for row `row`, or a part of it; those before are made.
+    ///
+    /// # Errors
+    /// [`ExecError::Grown`] where fewer rows can be asked for; out of memory where not.
+    pub fn add(&mut self, row: usize, bytes: u128) -> Result<()> {
+        self.bytes += bytes;
+        if self.bytes - self.promised > PART_BYTES as u128 {
+            let in_parts = self.rows > 1 && Growth::current() == Growth::InParts;
+            self.promises.push(match in_parts {
+                true => {
+                    let of_all = self.bytes * self.rows as u128 / (row as u128 + 1);
+                    promise(self.memory, self.name, of_all, self.rows)?
+                }
+                false => promise(self.memory, self.name, self.bytes - self.promised, 1)?,
+            });
+            self.promised = self.bytes;
+        }
+        Ok(())
+    }
 }
 
 /// How values come about.
@@ -469,7 +514,8 @@ pub fn has_growing(expr: &Arc<dyn PhysicalExpr>) -> bool {
 
 /// Whether `function` looks at its arguments before it makes anything, and may ask for fewer rows.
 pub fn looks_ahead(function: &ScalarUDF) -> bool {
-    function.inner().is::<Growing>() || function.name() == replacements::NAME
+    let function_grows = || function.inner().downcast_ref::<Function>().is_some_and(Function::grows);
+    function.inner().is::<Growing>() || function.name() == replacements::NAME || function_grows()
 }
 
 impl ScalarUDFImpl for Growing {

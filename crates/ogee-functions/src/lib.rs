@@ -10,30 +10,44 @@
 
 mod abs;
 pub mod aggregates;
+mod arguments;
 pub mod arithmetic;
 mod averages;
 pub mod bits;
 mod checked_sum;
 mod choices;
+pub mod codes;
 pub mod decimals;
 pub mod error;
 pub mod floats;
+pub mod function;
+pub mod globs;
 pub mod growing;
 pub mod letters;
+mod list_aggregates;
 pub mod list_casts;
 mod list_functions;
+mod list_picks;
 pub mod lists;
 pub mod maps;
+pub mod math;
 mod median;
 pub mod nested_text;
 pub mod numbers;
 pub mod ordered_mode;
 mod pairs;
 pub mod ranks;
+mod regexes;
 mod replacements;
 mod rounding;
 pub mod series;
+mod shown;
+mod similarity;
+mod structs;
+pub mod text_casts;
+pub mod text_parts;
 pub mod times;
+pub mod type_names;
 
 use std::sync::Arc;
 
@@ -61,8 +75,18 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(lists::functions())
         .chain(list_functions::functions())
         .chain(letters::functions())
+        .chain(math::functions())
+        .chain(codes::functions())
+        .chain(regexes::functions(memory))
+        .chain(similarity::functions())
+        .chain(shown::functions())
+        .chain(structs::functions())
+        .chain(list_picks::functions())
+        .chain([globs::function()])
+        .chain(type_names::functions())
         .chain(times::functions());
     scalars.for_each(|function| context.register_udf(function));
+    list_aggregates::register(context)?;
     growing::register(context, memory)
 }
 

@@ -110,6 +110,11 @@ impl Mended {
         Arc::new(ScalarUDF::new_from_impl(Self::new(array_concat_udf(), Mend::NullIsEmpty)))
     }
 
+    /// `list_contains` alone, for a function that takes texts, too.
+    pub fn list_contains() -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::new_from_impl(Self::new(array_has_udf(), Mend::Counts)))
+    }
+
     /// `list_has_all` alone, for operators.
     pub fn list_has_all() -> Arc<ScalarUDF> {
         Arc::new(ScalarUDF::new_from_impl(Self::new(array_has_all_udf(), Mend::NullsAside)))

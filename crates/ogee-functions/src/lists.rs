@@ -22,7 +22,8 @@ use datafusion::{
     functions::{string, unicode},
     functions_nested::concat::array_concat_udf,
     logical_expr::{
-        ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        Volatility, binary_expr, cast as cast_expr,
         expr::ScalarFunction,
         planner::{ExprPlanner, PlannerResult, RawBinaryExpr},
         simplify::{ExprSimplifyResult, SimplifyContext},
@@ -38,6 +39,11 @@ pub fn functions() -> Vec<ScalarUDF> {
     let signature = || Signature::user_defined(Volatility::Immutable);
     vec![
         ScalarUDF::new_from_impl(Length { text: unicode::character_length(), signature: signature() }),
+        ScalarUDF::new_from_impl(Contains {
+            text: string::contains(),
+            list: Mended::list_contains(),
+            signature: signature(),
+        }),
         ScalarUDF::new_from_impl(Concat { text: string::concat(), signature: signature() }),
     ]
 }
@@ -70,6 +76,14 @@ impl ExprPlanner for ListOperators {
         }
         let typed_null = |data_type: &DataType| ScalarValue::try_from(data_type).map(|null| Expr::Literal(null, None));
         match (list_ndims(&left), list_ndims(&right)) {
+            // Values that are no texts are put together as such.
+            (0, 0) if !(left.is_string() || right.is_string() || left.is_nested() || right.is_nested()) => {
+                if left.is_null() || right.is_null() {
+                    return Ok(PlannerResult::Planned(Expr::Literal(ScalarValue::Utf8View(None), None)));
+                }
+                let [left, right] = [expr.left, expr.right].map(|side| cast_expr(side, DataType::Utf8View));
+                Ok(PlannerResult::Planned(binary_expr(left, Operator::StringConcat, right)))
+            }
             (0, 0) => Ok(PlannerResult::Original(expr)),
             (_, 0) if right.is_null() => Ok(PlannerResult::Planned(typed_null(&left)?)),
             (0, _) if left.is_null() => Ok(PlannerResult::Planned(typed_null(&right)?)),
@@ -231,6 +245,52 @@ impl ScalarUDFImpl for Concat {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arg_types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
         self.function(&arg_types).invoke_with_args(args)
+    }
+}
+
+/// Whether a text has another within it, or a list a value among its elements.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Contains {
+    text: Arc<ScalarUDF>,
+    list: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl Contains {
+    /// The function for arguments of such types.
+    fn function(&self, arg_types: &[DataType]) -> &Arc<ScalarUDF> {
+        if arg_types.first().is_some_and(is_list) { &self.list } else { &self.text }
+    }
+}
+
+impl ScalarUDFImpl for Contains {
+    fn name(&self) -> &str {
+        self.text.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match arg_types {
+            [list, _] if is_list(list) => self.list.coerce_types(arg_types),
+            _ => coerced(arg_types, &self.text),
+        }
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let types = args.iter().map(|arg| info.get_data_type(arg)).collect::<Result<Vec<_>>>()?;
+        self.function(&types).simplify(args, info)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
+        self.function(&types).invoke_with_args(args)
     }
 }
 

@@ -95,8 +95,13 @@ impl ScalarUDFImpl for IntegerDivide {
     }
 }
 
-/// `of` for the values, however many there are.
-fn each(values: &ColumnarValue, of: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ColumnarValue> {
+/// `of` for the values that a function is given, however many there are; NULL of no type, as which columns stand where a rule asks what a condition is of
+/// NULL, stays NULL.
+fn each(args: &ScalarFunctionArgs, of: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ColumnarValue> {
+    let values = &args.args[0];
+    if values.data_type().is_null() {
+        return Ok(ColumnarValue::Scalar(ScalarValue::try_from(args.return_field.data_type())?));
+    }
     Ok(match values {
         ColumnarValue::Array(array) => ColumnarValue::Array(of(array)?),
         ColumnarValue::Scalar(scalar) => {
@@ -141,7 +146,7 @@ impl ScalarUDFImpl for MomentText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        each(&args.args[0], moment_texts)
+        each(&args, moment_texts)
     }
 }
 
@@ -214,7 +219,7 @@ impl ScalarUDFImpl for RoundForCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        each(&args.args[0], rounded)
+        each(&args, rounded)
     }
 }
 
@@ -288,7 +293,7 @@ impl ScalarUDFImpl for AsDouble {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        each(&args.args[0], |decimals| {
+        each(&args, |decimals| {
             let DataType::Decimal128(_, scale) = *decimals.data_type() else {
                 return internal_err!("{} is no decimal", decimals.data_type());
             };
@@ -347,7 +352,7 @@ impl ScalarUDFImpl for FitForCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        each(&args.args[0], |doubles| fitting(doubles, self.tries))
+        each(&args, |doubles| fitting(doubles, self.tries))
     }
 }
 

@@ -20,15 +20,15 @@ use datafusion::{
         compute::cast,
         datatypes::DataType,
     },
-    common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, exec_err},
+    common::{Result, ScalarValue, exec_datafusion_err, exec_err},
     functions::regex::regexp_replace,
     logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature},
 };
-use ogee_exec::{Growth, PART_BYTES};
+use ogee_exec::PART_BYTES;
 use ogee_memory::BufferManager;
-use regex::{CaptureLocations, Captures, NoExpand, Regex, RegexBuilder, Replacer};
+use regex::{CaptureLocations, Captures, NoExpand, Regex, Replacer};
 
-use crate::growing;
+use crate::{growing::Promises, regexes::Flags};
 
 /// To register in a session, instead of DataFusion's; what it makes is promised memory of `memory`.
 pub fn function(memory: &Arc<BufferManager>) -> ScalarUDF {
@@ -133,20 +133,7 @@ fn replaced(args: &[ColumnarValue], rows: usize, memory: &Arc<BufferManager>) ->
     // What is the same for all rows is made once.
     let is_constant = args[1..].iter().all(|arg| arg.is_constant);
     let mut made: Option<(Pattern, Rewrite)> = None;
-    // Of the rows so far; what is promised of that.
-    let (mut bytes, mut promised, mut promises) = (0, 0, Vec::new());
-    let mut promise = |row: usize, text: &str, pattern: &Pattern, rewrite: &Rewrite| {
-        bytes += pattern.bytes(text, rewrite);
-        if bytes - promised > PART_BYTES as u128 {
-            let in_parts = rows > 1 && Growth::current() == Growth::InParts;
-            promises.push(match in_parts {
-                true => growing::promise(memory, NAME, bytes * rows as u128 / (row as u128 + 1), rows)?,
-                false => growing::promise(memory, NAME, bytes - promised, 1)?,
-            });
-            promised = bytes;
-        }
-        Ok::<_, DataFusionError>(())
-    };
+    let mut promises = Promises::new(memory, NAME, rows);
     for row in 0..rows {
         let flags = flags(row)?;
         let (Some(text), Some(pattern), Some(replacement)) = (texts.at(row), patterns.at(row), replacements.at(row))
@@ -163,7 +150,7 @@ fn replaced(args: &[ColumnarValue], rows: usize, memory: &Arc<BufferManager>) ->
                     none.insert((pattern, rewrite))
                 }
             };
-            promise(row, text, pattern, rewrite)?;
+            promises.add(row, pattern.bytes(text, rewrite))?;
             replaced.append_value(pattern.replaced(text, rewrite));
             continue;
         }
@@ -172,7 +159,7 @@ fn replaced(args: &[ColumnarValue], rows: usize, memory: &Arc<BufferManager>) ->
             Entry::Vacant(new) => new.insert(Pattern::new(pattern, flags)?),
         };
         let rewrite = Rewrite::new(replacement, pattern)?;
-        promise(row, text, pattern, &rewrite)?;
+        promises.add(row, pattern.bytes(text, &rewrite))?;
         replaced.append_value(pattern.replaced(text, &rewrite));
     }
     Ok(Arc::new(replaced.finish()))
@@ -193,22 +180,9 @@ struct First {
 
 impl Pattern {
     fn new(pattern: &str, flags: &str) -> Result<Self> {
-        let (mut ignores_case, mut is_literal, mut dot_is_all, mut all) = (false, false, false, false);
-        for flag in flags.chars() {
-            match flag {
-                'c' => ignores_case = false,
-                'i' => ignores_case = true,
-                'l' => is_literal = true,
-                'm' | 'n' | 'p' => dot_is_all = false,
-                's' => dot_is_all = true,
-                'g' => all = true,
-                ' ' | '\t' | '\n' => {}
-                other => return exec_err!("regexp_replace has no flag '{other}'"),
-            }
-        }
-        let compiled = |pattern: &str| {
-            RegexBuilder::new(pattern).case_insensitive(ignores_case).dot_matches_new_line(dot_is_all).build()
-        };
+        let flags = Flags::of(flags, NAME)?;
+        let Flags { is_literal, all, .. } = flags;
+        let compiled = |pattern: &str| flags.builder(pattern).build();
         let source = if is_literal { Cow::Owned(regex::escape(pattern)) } else { Cow::Borrowed(pattern) };
         let regex = compiled(&source).map_err(|error| exec_datafusion_err!("'{pattern}' is no pattern: {error}"))?;
         // A choice may have the beginning, or the end, in one of its sides only.

@@ -19,7 +19,9 @@ use datafusion::sql::sqlparser::{
     tokenizer::Token,
 };
 
-use crate::chains;
+use ogee_functions::globs::GLOB;
+
+use crate::{chains, comprehensions, names::call};
 
 /// Where operators are among the parser's precedences, of which those of comparisons are 20, of sums 30 and of products 40.
 const CONDITIONS: u8 = 22;
@@ -74,12 +76,16 @@ impl Dialect for OgeeDialect {
                 Some(Ok(CONCATENATION))
             }
             token if null_test(token).is_some() => Some(Ok(self.prec_value(Precedence::Is))),
+            token if is_glob(token) => Some(Ok(CONDITIONS)),
             _ => None,
         }
     }
 
-    /// Signs bind more than powers.
+    /// Signs bind more than powers; a list may be made of another.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if let Some(list) = comprehensions::parse_prefix(parser) {
+            return Some(list);
+        }
         let op = match &parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,
@@ -103,6 +109,10 @@ impl Dialect for OgeeDialect {
             let left = Box::new(left.clone());
             return Some(Ok(if is_null { Expr::IsNull(left) } else { Expr::IsNotNull(left) }));
         }
+        if is_glob(&parser.peek_token_ref().token) {
+            parser.advance_token();
+            return Some(parser.parse_subexpr(precedence).map(|pattern| call(GLOB, vec![left.clone(), pattern])));
+        }
         if let Some(negated) = list_with_query(parser) {
             let expr = Box::new(left.clone());
             return Some(parse_list(parser).map(|list| Expr::InList { expr, list, negated }));
@@ -119,6 +129,10 @@ impl Dialect for OgeeDialect {
     }
 
     fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
+    fn supports_lambda_functions(&self) -> bool {
         true
     }
 
@@ -238,6 +252,11 @@ fn parse_list(parser: &mut Parser) -> Result<Vec<Expr>, ParserError> {
     let list = parser.parse_comma_separated(Parser::parse_expr)?;
     parser.expect_token(&Token::RParen)?;
     Ok(list)
+}
+
+/// Whether `token` is the operator of patterns as of file names.
+fn is_glob(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("GLOB"))
 }
 
 /// Whether `token` asks for NULL, or for anything else.

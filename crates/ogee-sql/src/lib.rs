@@ -14,6 +14,7 @@ mod checked;
 pub mod checkpoint;
 mod columns_first;
 mod common_types;
+mod comprehensions;
 mod computed;
 mod constants_last;
 mod context;

@@ -230,12 +230,28 @@ fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
 }
 
-/// The types that a column of `plan` is made of: a union in a union has that of its first input until it is coerced.
-fn types_below(plan: &LogicalPlan, column: usize) -> Vec<DataType> {
+/// The types that a column of `plan` is made of: a union has that of its first input until it is coerced, and so has all that is above it.
+pub(crate) fn types_below(plan: &LogicalPlan, column: usize) -> Vec<DataType> {
+    let own = || plan.schema().fields().get(column).map(|field| field.data_type().clone()).into_iter().collect();
     match plan {
         LogicalPlan::Union(union) => union.inputs.iter().flat_map(|input| types_below(input, column)).collect(),
         LogicalPlan::Distinct(Distinct::All(input)) => types_below(input, column),
-        plan => plan.schema().fields().get(column).map(|field| field.data_type().clone()).into_iter().collect(),
+        LogicalPlan::SubqueryAlias(alias) => types_below(&alias.input, column),
+        LogicalPlan::Filter(filter) => types_below(&filter.input, column),
+        LogicalPlan::Sort(sort) => types_below(&sort.input, column),
+        LogicalPlan::Limit(limit) => types_below(&limit.input, column),
+        LogicalPlan::Projection(projection) => {
+            let mut expr = projection.expr.get(column);
+            while let Some(Expr::Alias(alias)) = expr {
+                expr = Some(&alias.expr);
+            }
+            let below = match expr {
+                Some(Expr::Column(of)) => projection.input.schema().maybe_index_of_column(of),
+                _ => None,
+            };
+            below.map_or_else(own, |below| types_below(&projection.input, below))
+        }
+        _ => own(),
     }
 }
 

@@ -9,7 +9,9 @@ use datafusion::{
     optimizer::{Analyzer, AnalyzerRule, OptimizerRule},
     prelude::SessionContext,
 };
-use ogee_functions::{bits::Bits, lists::ListOperators, maps::MapAccess, series::SeriesPlanner};
+use ogee_functions::{
+    bits::Bits, lists::ListOperators, maps::MapAccess, series::SeriesPlanner, text_parts::TextAccess,
+};
 
 pub use crate::deep_expressions::Planner as PiecePlanner;
 use crate::{
@@ -100,6 +102,7 @@ pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
         Arc::new(Bits),
         Arc::new(ListOperators),
         Arc::new(MapAccess),
+        Arc::new(TextAccess),
     ]
 }
 

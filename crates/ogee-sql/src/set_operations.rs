@@ -26,7 +26,7 @@ use datafusion::{
 };
 use ogee_functions::ranks::row_number;
 
-use crate::mixed_types::common_beside;
+use crate::mixed_types::{common_beside, types_below};
 
 /// Columns of a row by which its copies are numbered one by one. Those of wider rows are fields of one key: DataFusion looks at all orders of the keys of a window
 /// (`window_equivalence_properties`), which takes seconds from some hundred on.
@@ -56,7 +56,16 @@ pub(crate) fn is_set_operation(join: &Join) -> bool {
 
 /// `join`, a set operation, with rows of the types that a union of its sides would have.
 pub(crate) fn in_common_types(mut join: Join) -> Result<Transformed<LogicalPlan>> {
-    let types = |plan: &LogicalPlan| plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    // Unions on a side have the types of their first inputs as yet.
+    let of_column = |plan: &LogicalPlan, column: usize| {
+        let first = plan.schema().field(column).data_type().clone();
+        let types = types_below(plan, column).into_iter();
+        types.reduce(|common, of| common_type(&common, &of).unwrap_or(common)).unwrap_or(first)
+    };
+    let types = |plan: &LogicalPlan| {
+        let columns = 0..plan.schema().fields().len();
+        columns.map(|column| of_column(plan, column)).collect()
+    };
     let (left, right): (Vec<DataType>, Vec<DataType>) = (types(&join.left), types(&join.right));
     let common = |(left, right): (&DataType, &DataType)| common_type(left, right).filter(|common| common != left);
     let common: Vec<Option<DataType>> = left.iter().zip(&right).map(common).collect();

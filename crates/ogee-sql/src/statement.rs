@@ -33,13 +33,17 @@ impl Statement {
 /// [`ogee_functions::Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (tokens, asof_joins) = asof::tokens(sql)?;
+    let tokens = syntax::struct_types::in_tokens(tokens);
     syntax::refusals::check_words(&tokens)?;
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
+    let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));
     let mut tokens = syntax::samples::in_usual_words(tokens)?;
     syntax::number_placeholders(&mut tokens);
     depth::check(&tokens)?;
     let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
     let mut statements = parser.build()?.parse_statements()?;
+    statements.iter_mut().for_each(syntax::methods::write_out);
+    statements.iter_mut().try_for_each(syntax::readers::write_out)?;
     statements.iter_mut().try_for_each(syntax::tidy)?;
     statements.iter().try_for_each(syntax::refusals::check)?;
     statements.iter().try_for_each(syntax::check_limits)?;

@@ -9,6 +9,7 @@ mod caught;
 mod checks;
 mod listing;
 mod partitions;
+mod reads;
 mod table;
 
 use std::{
@@ -20,10 +21,13 @@ use async_trait::async_trait;
 pub use caught::CaughtFormats;
 pub use checks::CheckedTables;
 use datafusion::{
-    arrow::datatypes::{DataType, Field, Schema, SchemaRef},
+    arrow::{
+        array::{RecordBatch, StringViewArray},
+        datatypes::{DataType, Field, Schema, SchemaRef},
+    },
     catalog::{TableProvider, UrlTableFactory},
     common::{plan_datafusion_err, plan_err},
-    datasource::{file_format::FileFormat, listing::ListingTableUrl},
+    datasource::{MemTable, file_format::FileFormat, listing::ListingTableUrl},
     error::Result,
     execution::{SessionState, object_store::ObjectStoreUrl},
     object_store::ObjectMeta,
@@ -34,6 +38,7 @@ use ogee_memory::BufferManager;
 use parking_lot::RwLock;
 pub(crate) use partitions::NULL_VALUE;
 use partitions::Partitions;
+pub use reads::{Read, reads_files};
 pub use table::FileTable;
 
 /// Makes tables of paths.
@@ -58,8 +63,10 @@ impl FileTables {
 #[async_trait]
 impl UrlTableFactory for FileTables {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let read = Read::of(url);
+        let url = read.as_ref().map_or(url, |read| read.path.as_str());
         // A misspelt table is not a missing file.
-        if !url.contains(['.', '/', '\\', '*']) {
+        if read.is_none() && !url.contains(['.', '/', '\\', '*']) {
             return Ok(None);
         }
         let state = self
@@ -75,12 +82,19 @@ impl UrlTableFactory for FileTables {
             state.runtime_env().object_store(&location)?;
             path = format!("/{}", location.prefix());
         }
-        let (kind, files) = files_of(&path, None)?;
-        let format = kind.format(&state)?;
+        if read.as_ref().is_some_and(Read::is_glob) {
+            return Ok(Some(names_of(&path)?));
+        }
+        let given = read.as_ref().map(Read::kind).transpose()?;
+        let (options, given_columns) = read.as_ref().map(|read| read.options(&state)).transpose()?.unwrap_or_default();
+        let (kind, files) = files_of(&path, given.as_ref())?;
+        let format = kind.format(&state, &options)?;
         let partitions = Partitions::of(&files.iter().collect::<Vec<_>>());
         let objects: Vec<ObjectMeta> =
             files.into_iter().map(|file| file.meta).filter(|file| file.size > 0 || kind.format == "csv").collect();
-        let columns = if objects.is_empty() {
+        let columns = if let Some(declared) = given_columns.declared() {
+            declared
+        } else if objects.is_empty() {
             // As DuckDB has it.
             Arc::new(Schema::new(vec![Field::new("json", DataType::Utf8View, true)]))
         } else {
@@ -93,6 +107,12 @@ impl UrlTableFactory for FileTables {
                 }
                 other => other,
             })?
+        };
+        // A format that has found columns reads those; one that has not, what it is told.
+        let (format, columns) = match given_columns.are_given() {
+            true if given_columns.declared().is_some() => (format, columns),
+            true => (kind.format(&state, &options)?, given_columns.of(&columns)?),
+            false => (format, columns),
         };
         let statistics = state.runtime_env().cache_manager.get_file_statistic_cache();
         Ok(Some(Arc::new(FileTable::new(path, kind, format, &columns, partitions, statistics))))
@@ -119,26 +139,31 @@ async fn columns(
     Ok(if missing.is_empty() { schema } else { Arc::new(checks::with_nulls(&schema, &missing)) })
 }
 
+/// The names of the files that `path` means, as a table.
+fn names_of(path: &str) -> Result<Arc<dyn TableProvider>> {
+    // What matches nothing is no table of names, but no error either.
+    let mut names: Vec<String> = list(path)?.files.into_iter().map(|file| file.given).collect();
+    names.sort();
+    let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8View, true)]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(StringViewArray::from(names))])?;
+    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+}
+
 /// What the names of files tell of their format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     format: &'static str,
     is_tabbed: bool,
     compression: Option<&'static str>,
+    /// The format was given: names tell at most of compression.
+    is_given: bool,
 }
 
 impl Kind {
     /// `None` if the name tells nothing.
     fn of(name: &str) -> Option<Self> {
         let name = name.to_lowercase();
-        let (stem, ending) = name.rsplit_once('.')?;
-        let (stem, compression) = match ending {
-            "gz" => (stem, Some("gz")),
-            "bz2" => (stem, Some("bz2")),
-            "xz" => (stem, Some("xz")),
-            "zst" => (stem, Some("zst")),
-            _ => (name.as_str(), None),
-        };
+        let (stem, compression) = uncompressed(&name);
         let (_, extension) = stem.rsplit_once('.')?;
         let format = match extension {
             "parquet" | "pq" | "parq" => "parquet",
@@ -147,11 +172,20 @@ impl Kind {
             "arrow" | "ipc" | "feather" => "arrow",
             _ => return None,
         };
-        Some(Self { format, is_tabbed: extension == "tsv", compression })
+        Some(Self { format, is_tabbed: extension == "tsv", compression, is_given: false })
     }
 
-    fn format(&self, state: &SessionState) -> Result<Arc<dyn FileFormat>> {
-        let mut options = HashMap::new();
+    /// What a file called `name` is, if it may be one of these.
+    fn of_file(&self, name: &str) -> Option<Self> {
+        if !self.is_given {
+            return Self::of(name).filter(|kind| kind == self);
+        }
+        let compression = self.compression.or(uncompressed(&name.to_lowercase()).1);
+        Some(Self { compression, ..self.clone() })
+    }
+
+    fn format(&self, state: &SessionState, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+        let mut options = options.clone();
         if self.is_tabbed {
             options.insert("format.delimiter".to_owned(), "\t".to_owned());
         }
@@ -179,23 +213,42 @@ impl Kind {
     }
 }
 
+/// `name` without the ending of a compression, and that.
+fn uncompressed(name: &str) -> (&str, Option<&'static str>) {
+    let compression = |(stem, ending): (_, &str)| match ending {
+        "gz" => Some((stem, "gz")),
+        "bz2" => Some((stem, "bz2")),
+        "xz" => Some((stem, "xz")),
+        "zst" => Some((stem, "zst")),
+        _ => None,
+    };
+    match name.rsplit_once('.').and_then(compression) {
+        Some((stem, compression)) => (stem, Some(compression)),
+        None => (name, None),
+    }
+}
+
 /// The files that `path` means, all of `kind` if that is known, and their kind.
 fn files_of(path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
     let listing = list(path)?;
-    let is_asked_for = |name: &str| kind.is_none_or(|kind| Kind::of(name).as_ref() == Some(kind));
+    let kind_of = |name: &str| kind.map_or_else(|| Kind::of(name), |kind| kind.of_file(name));
     let unreadable = listing.unreadable.iter().find(|other| {
-        let name = other.path.to_string_lossy();
         // A directory that cannot be read may have anything in it.
-        other.path.is_dir() || Kind::of(&name).is_some() && is_asked_for(&name)
+        other.path.is_dir() || kind_of(&other.path.to_string_lossy()).is_some()
     });
     if let Some(other) = unreadable {
         return Err(Error::Source(format!("cannot read '{}': {}", other.path.display(), other.why)).into());
     }
+    // A table of one kind is not to have others.
+    let known_of = |name: &str| match kind {
+        Some(kind) if kind.is_given => kind.of_file(name),
+        _ => Kind::of(name),
+    };
     if listing.files.is_empty() {
         return plan_err!("no table and no file is named '{path}'");
     }
     let known: Vec<(Kind, Found)> =
-        listing.files.into_iter().filter_map(|file| Some((Kind::of(&file.given)?, file))).collect();
+        listing.files.into_iter().filter_map(|file| Some((known_of(&file.given)?, file))).collect();
     let Some((first, example)) = known.first() else {
         return plan_err!(
             "'{path}' has an extension that is not known; use one of .parquet, .csv, .tsv, .json, .ndjson, .arrow"
@@ -229,7 +282,7 @@ mod tests {
 
     #[test]
     fn names_tell_the_format() {
-        let kind = |format, is_tabbed, compression| Some(Kind { format, is_tabbed, compression });
+        let kind = |format, is_tabbed, compression| Some(Kind { format, is_tabbed, compression, is_given: false });
         assert_eq!(Kind::of("a/b.PARQUET"), kind("parquet", false, None));
         assert_eq!(Kind::of("b.tsv.gz"), kind("csv", true, Some("gz")));
         assert_eq!(Kind::of("b.c.ndjson"), kind("json", false, None));

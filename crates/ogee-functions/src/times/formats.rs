@@ -17,8 +17,9 @@ use datafusion::{
     },
 };
 
+use crate::function::Function;
+
 use super::{
-    function::Function,
     instants::{LOCAL, instant, is_instant},
     intervals::texts,
     zones::{Zone, naive, offset_of, offset_text},

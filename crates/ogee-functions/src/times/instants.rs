@@ -17,11 +17,12 @@ use datafusion::{
     logical_expr::{Expr, ScalarUDF},
 };
 
+use crate::function::{Function, Shown};
+
 use super::{
     TIMEZONE,
-    function::{Function, Shown},
     intervals::{INTERVAL, each_pair, intervals, texts},
-    moments::{instant_of, split_zone, write_instant},
+    moments::{instant_of, write_instant},
     zones::{Zone, naive},
 };
 
@@ -42,10 +43,11 @@ pub fn is_instant(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, Some(_)))
 }
 
-type Micros = PrimitiveArray<TimestampMicrosecondType>;
+/// Moments, whichever they are.
+pub(super) type Micros = PrimitiveArray<TimestampMicrosecondType>;
 
 /// Microseconds since 1970: of instants in UTC, of others as they are.
-fn micros(array: &ArrayRef) -> Result<Micros> {
+pub(super) fn micros(array: &ArrayRef) -> Result<Micros> {
     let data_type = match array.data_type() {
         DataType::Timestamp(_, Some(zone)) => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::clone(zone))),
         _ => LOCAL,
@@ -54,18 +56,21 @@ fn micros(array: &ArrayRef) -> Result<Micros> {
     Ok(array.as_primitive::<TimestampMicrosecondType>().clone().with_data_type(LOCAL))
 }
 
-fn instants(values: Micros) -> ArrayRef {
+/// `values`, which are instants, as such.
+pub(super) fn instants(values: Micros) -> ArrayRef {
     Arc::new(values.with_data_type(instant()))
 }
 
-fn local_array(values: &Micros, zone: &Zone) -> Result<Micros> {
+/// What clocks in `zone` show at each of the instants `values`.
+pub(super) fn local_array(values: &Micros, zone: &Zone) -> Result<Micros> {
     match zone {
         Zone::Fixed(0) => Ok(values.clone()),
         zone => values.try_unary(|value| zone.to_local(value)),
     }
 }
 
-fn instant_array(values: &Micros, zone: &Zone) -> Result<Micros> {
+/// When clocks in `zone` show each of the times `values`.
+pub(super) fn instant_array(values: &Micros, zone: &Zone) -> Result<Micros> {
     match zone {
         Zone::Fixed(0) => Ok(values.clone()),
         zone => values.try_unary(|value| zone.to_instant(value)),
@@ -129,27 +134,6 @@ pub fn instant_texts(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-/// A text that names a moment without the zone that it may end in: a timestamp without a zone has no use for it.
-pub fn without_zone(text: Expr) -> Expr {
-    fn body(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
-        let values = texts(&args[0])?;
-        if values.iter().flatten().all(|text| split_zone(text).1.is_empty()) {
-            return Ok(Arc::new(values));
-        }
-        let mut texts = StringViewBuilder::with_capacity(values.len());
-        values.iter().for_each(|text| texts.append_option(text.map(without_known_zone)));
-        Ok(Arc::new(texts.finish()))
-    }
-    let function = Function::new("ogee_without_zone", 1, |_| Ok(DataType::Utf8View), body);
-    function.call(vec![text])
-}
-
-/// `text` as it is if what ends it is no zone, for an error that shows all of it.
-fn without_known_zone(text: &str) -> &str {
-    let (moment, zone) = split_zone(text);
-    if zone.is_empty() || super::zones::zone_in_text(zone).is_err() { text } else { moment }
-}
-
 /// Seconds that clocks in `zone` are ahead of UTC at an instant, in units of `unit` seconds, below the next larger one.
 pub fn offset_part(moment: Expr, part: &str, zone: &Zone) -> Option<Expr> {
     fn offsets(args: &[ArrayRef], zone: &Zone, of: fn(i64) -> i64) -> Result<ArrayRef> {
@@ -186,7 +170,8 @@ pub fn move_instant(moment: Expr, interval: Expr, back: bool, zone: &Zone) -> Ex
     function.in_zone(zone).call(vec![moment, interval])
 }
 
-fn moved_by(value: i64, interval: IntervalMonthDayNano, back: bool, zone: &Zone) -> Result<i64> {
+/// An instant, or in UTC a local time, moved by an interval.
+pub(super) fn moved_by(value: i64, interval: IntervalMonthDayNano, back: bool, zone: &Zone) -> Result<i64> {
     let out_of_range = || exec_datafusion_err!("timestamp out of range");
     let sign = if back { -1 } else { 1 };
     let mut value = value;

@@ -20,11 +20,9 @@ use datafusion::{
     logical_expr::{Expr, ScalarUDF},
 };
 
-use super::{
-    INTERVAL_UNITS, Zone,
-    function::{Function, Shown},
-    moments::write_fraction,
-};
+use crate::function::{Function, Shown};
+
+use super::{INTERVAL_UNITS, Zone, moments::write_fraction};
 
 /// The type of intervals.
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);

@@ -6,11 +6,13 @@
 //!
 //! Not here: dates and timestamps without a zone, which DataFusion computes with; where a plan needs these functions, which rules on plans know.
 
+mod buckets;
+mod differences;
 pub mod extremum;
 pub mod formats;
-mod function;
 pub mod instants;
 pub mod intervals;
+mod made;
 pub mod moments;
 pub mod parts;
 mod zones;
@@ -20,13 +22,16 @@ use datafusion::{
     logical_expr::{AggregateUDF, ScalarUDF},
 };
 
-pub use self::zones::Zone;
+pub use self::zones::{Zone, zone_in_text};
 
 /// The scalar functions that statements may name.
 pub fn functions() -> Vec<ScalarUDF> {
     let mut functions = vec![parts::date_part(), instants::timezone()];
     functions.extend(intervals::functions());
     functions.extend(formats::functions());
+    functions.extend(differences::functions());
+    functions.extend(made::functions());
+    functions.push(buckets::time_bucket());
     functions
 }
 

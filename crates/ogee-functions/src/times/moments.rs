@@ -10,6 +10,8 @@ use datafusion::{
     common::{Result, exec_datafusion_err},
 };
 
+use crate::text_casts::Written;
+
 use super::zones::{Zone, naive, offset_text, zone_in_text};
 
 /// `text` before the zone or offset that it ends in, and that; empty if there is none.
@@ -43,7 +45,7 @@ pub fn split_zone(text: &str) -> (&str, &str) {
 pub fn instant_of(text: &str, zone: &Zone) -> Result<i64> {
     let (moment, suffix) = split_zone(text);
     let zone = if suffix.is_empty() { *zone } else { zone_in_text(suffix)? };
-    let local = string_to_datetime(&Utc, moment)
+    let local = string_to_datetime(&Utc, &Written::Moment.usual(moment))
         .map_err(|_| exec_datafusion_err!("Error parsing timestamp from '{text}': it is not YYYY-MM-DD HH:MM:SS"))?;
     zone.to_instant(local.timestamp_micros())
 }

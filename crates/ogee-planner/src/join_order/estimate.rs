@@ -247,7 +247,10 @@ fn projected(profile: Profile, projection: Option<&[usize]>) -> Profile {
 /// The column that `expr` passes on, types aside: as many distinct values, and of numbers the same.
 pub(super) fn passed_on(expr: &Arc<dyn PhysicalExpr>, columns: &[Column]) -> Option<Column> {
     match expr.downcast_ref::<CastExpr>() {
-        Some(cast) => passed_on(cast.expr(), columns),
+        Some(cast) => {
+            let column = passed_on(cast.expr(), columns)?;
+            Some(Column { cast_to: Some(cast.cast_type().clone()), ..column })
+        }
         None => columns.get(expr.downcast_ref::<ColumnExpr>()?.index()).cloned(),
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Column {
     pub(super) index: usize,
     /// What decides its value, where its leaf was joined by a key.
     pub(super) by: Option<Arc<Reference>>,
+    /// The type that it was cast to above the leaf.
+    pub(super) cast_to: Option<DataType>,
 }
 
 /// A column that refers to a key: it decides the values of all columns of the row that has the key.
@@ -239,13 +241,18 @@ impl Profile {
         let mut columns = collect_columns(expr).into_iter().map(|column| &self.columns[column.index()]).peekable();
         let leaf = Arc::clone(&columns.peek()?.leaf);
         let view = leaf.view.as_ref()?;
-        let field = |column: &Column| view.fields[column.index].clone().filter(|_| Arc::ptr_eq(&column.leaf, &leaf));
+        let field = |column: &Column| {
+            let is_its = Arc::ptr_eq(&column.leaf, &leaf) && column.cast_to.is_none();
+            view.fields[column.index].clone().filter(|_| is_its)
+        };
         Some((Arc::clone(&view.table), columns.map(field).collect::<Option<_>>()?))
     }
 
     fn of_leaf(leaf: Leaf) -> Self {
         let (rows, leaf) = (leaf.rows, Arc::new(leaf));
-        let columns = (0..leaf.facts.len()).map(|index| Column { leaf: Arc::clone(&leaf), index, by: None }).collect();
+        let columns =
+            (0..leaf.facts.len()).map(|index| Column { leaf: Arc::clone(&leaf), index, by: None, cast_to: None });
+        let columns = columns.collect();
         Self { rows, columns }
     }
 }

@@ -51,6 +51,7 @@ pub(super) fn filtered(input: &Profile, predicate: &Arc<dyn PhysicalExpr>) -> Pr
         leaf: if Arc::ptr_eq(&column.leaf, &leaf) { Arc::clone(&restricted) } else { Arc::clone(&column.leaf) },
         index: column.index,
         by: column.by.clone(),
+        cast_to: column.cast_to.clone(),
     });
     Profile { rows, columns: columns.collect() }
 }
@@ -114,8 +115,13 @@ impl Scope<'_> {
         let own = |part: &Arc<dyn PhysicalExpr>| {
             let moved = Arc::clone(part).transform_up(|node| {
                 let Some(column) = node.downcast_ref::<ColumnExpr>() else { return Ok(Transformed::no(node)) };
-                let moved = ColumnExpr::new(column.name(), self.columns[column.index()].index);
-                Ok(Transformed::yes(Arc::new(moved) as Arc<dyn PhysicalExpr>))
+                let of = &self.columns[column.index()];
+                let moved: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(column.name(), of.index));
+                // The sampled rows are those of the leaf.
+                Ok(Transformed::yes(match &of.cast_to {
+                    Some(to) => Arc::new(CastExpr::new(moved, to.clone(), None)),
+                    None => moved,
+                }))
             });
             moved.data().ok()
         };

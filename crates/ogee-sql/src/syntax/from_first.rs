@@ -26,8 +26,23 @@ struct Level {
     is_call: bool,
 }
 
+/// `TABLE 'file'` is `FROM 'file'`; the parser knows `TABLE` before a name.
+fn files_as_tables(tokens: &mut [TokenWithSpan]) {
+    let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
+    let significant: Vec<usize> = (0..tokens.len()).filter(|&at| !is_space(&tokens[at].token)).collect();
+    for nth in 0..significant.len() {
+        let begins = nth == 0 || matches!(tokens[significant[nth - 1]].token, Token::SemiColon | Token::LParen);
+        let is_table = super::keyword(&tokens[significant[nth]].token) == Keyword::TABLE;
+        let of_file = significant.get(nth + 1).map(|&at| &tokens[at].token);
+        if begins && is_table && matches!(of_file, Some(Token::SingleQuotedString(_))) {
+            tokens[significant[nth]].token = Token::make_keyword("FROM");
+        }
+    }
+}
+
 /// `tokens`, in which every query begins with `SELECT`.
-pub(crate) fn with_selects(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(crate) fn with_selects(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    files_as_tables(&mut tokens);
     use Keyword::{
         ALL, AS, BY, DISTINCT, EXCEPT, EXPLAIN, FROM, INSERT, INTERSECT, MINUS, NAME, SELECT, TRIM, UNION, WITH,
     };

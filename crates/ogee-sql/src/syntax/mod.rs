@@ -12,21 +12,26 @@ mod by_name;
 mod distinct_on;
 mod excluded;
 pub(crate) mod fields;
+pub(crate) mod filters;
 mod firsts;
 pub(crate) mod from_first;
 mod grouping;
 mod having;
 mod laterals;
 mod literals;
+pub(crate) mod methods;
 mod neighbours;
 mod order_names;
 mod ordered;
 mod outer_aggregates;
+pub(crate) mod readers;
 pub(crate) mod refusals;
 mod rows;
 pub(crate) mod samples;
 pub(crate) mod schemas;
 mod struct_fields;
+pub(crate) mod struct_types;
+mod structs;
 mod using;
 mod using_within;
 mod values;
@@ -42,7 +47,7 @@ use datafusion::sql::{
             Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident,
             JoinOperator, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
             SetExpr, SetQuantifier, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-            UnaryOperator, Value, VisitMut, Visitor, VisitorMut, helpers::attached_token::AttachedToken,
+            TimezoneInfo, UnaryOperator, Value, VisitMut, Visitor, VisitorMut, helpers::attached_token::AttachedToken,
         },
         keywords::Keyword,
         parser::Parser,
@@ -51,6 +56,7 @@ use datafusion::sql::{
 };
 use ogee_functions::{
     Error, Result,
+    math::BIT_NOT,
     times::{INTERVAL_UNITS, TIMEZONE},
 };
 
@@ -319,6 +325,10 @@ impl VisitorMut for Words {
                 *expr = similar(*text, *pattern, *negated);
             }
             Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, *null()),
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: value } => {
+                let value = std::mem::replace(value, null());
+                *expr = call(BIT_NOT, vec![*value]);
+            }
             // A power, where others have the exclusive or.
             Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {
                 let [base, exponent] = [left, right].map(|side| to_double(std::mem::replace(side, null())));
@@ -516,22 +526,30 @@ fn in_type(data_type: &mut DataType) {
         DataType::UTinyInt => *data_type = DataType::TinyIntUnsigned(None),
         DataType::USmallInt => *data_type = DataType::SmallIntUnsigned(None),
         DataType::UBigInt => *data_type = DataType::BigIntUnsigned(None),
+        DataType::Signed => *data_type = DataType::Int(None),
         DataType::HugeInt => *data_type = DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0)),
         DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) => *data_type = DataType::Bytea,
         // Microseconds, from the year 1 to 9999 and further.
         DataType::Timestamp(precision @ None, _) => *precision = Some(6),
         DataType::Datetime(None) => {
-            *data_type = DataType::Timestamp(Some(6), datafusion::sql::sqlparser::ast::TimezoneInfo::None);
+            *data_type = DataType::Timestamp(Some(6), TimezoneInfo::None);
         }
         DataType::Array(
             ArrayElemTypeDef::AngleBracket(inner)
             | ArrayElemTypeDef::SquareBracket(inner, _)
             | ArrayElemTypeDef::Parenthesis(inner),
         ) => in_type(inner),
+        DataType::Struct(fields, _) => fields.iter_mut().for_each(|field| in_type(&mut field.field_type)),
         DataType::Custom(name, arguments) if arguments.is_empty() => {
             match name.to_string().to_ascii_uppercase().as_str() {
                 "UINTEGER" => *data_type = DataType::IntUnsigned(None),
                 "LONG" => *data_type = DataType::BigInt(None),
+                "LOGICAL" => *data_type = DataType::Boolean,
+                "SIGNED" => *data_type = DataType::Int(None),
+                "TIMESTAMP_S" => *data_type = DataType::Timestamp(Some(0), TimezoneInfo::None),
+                "TIMESTAMP_MS" => *data_type = DataType::Timestamp(Some(3), TimezoneInfo::None),
+                "TIMESTAMP_US" => *data_type = DataType::Timestamp(Some(6), TimezoneInfo::None),
+                "TIMESTAMP_NS" => *data_type = DataType::Timestamp(Some(9), TimezoneInfo::None),
                 "SHORT" => *data_type = DataType::SmallInt(None),
                 "INT1" => *data_type = DataType::TinyInt(None),
                 "BPCHAR" => *data_type = DataType::Text,
@@ -544,22 +562,64 @@ fn in_type(data_type: &mut DataType) {
 
 /// Functions that DataFusion has by another name, with the same arguments.
 const RENAMED: &[(&str, &str)] = &[
+    ("apply", "array_transform"),
     ("approx_count_distinct", "approx_distinct"),
     ("arbitrary", "first_value"),
+    ("array_value", "make_array"),
+    ("favg", "avg"),
+    ("filter", "list_filter"),
     ("first", "first_value"),
+    ("greatest_common_divisor", "gcd"),
     ("group_concat", "string_agg"),
     ("ifnull", "coalesce"),
     ("last", "last_value"),
+    ("lcase", "lower"),
+    ("least_common_multiple", "lcm"),
+    ("len", "length"),
     ("list", "array_agg"),
+    ("list_cosine_distance", "cosine_distance"),
+    ("list_dot_product", "inner_product"),
+    ("list_inner_product", "inner_product"),
+    ("list_pack", "make_array"),
     ("list_value", "make_array"),
     ("listagg", "string_agg"),
     ("list_transform", "array_transform"),
     ("list_apply", "array_transform"),
     ("nvl", "coalesce"),
+    ("prefix", "starts_with"),
     ("struct_extract", "get_field"),
+    ("suffix", "ends_with"),
+    ("ucase", "upper"),
     ("unicode", "ascii"),
     ("ord", "ascii"),
     ("variance", "var_samp"),
+];
+
+/// Functions of two arguments that stand for an operator between them.
+const OPERATORS: &[(&str, BinaryOperator)] = &[
+    ("add", BinaryOperator::Plus),
+    ("date_add", BinaryOperator::Plus),
+    ("mod", BinaryOperator::Modulo),
+    ("multiply", BinaryOperator::Multiply),
+    ("subtract", BinaryOperator::Minus),
+    ("xor", BinaryOperator::BitwiseXor),
+];
+
+/// Functions that make an interval of a number, and what they count.
+const INTERVALS: &[(&str, &str)] = &[
+    ("to_microseconds", "1 microsecond"),
+    ("to_milliseconds", "1 millisecond"),
+    ("to_seconds", "1 second"),
+    ("to_minutes", "1 minute"),
+    ("to_hours", "1 hour"),
+    ("to_days", "1 day"),
+    ("to_weeks", "7 days"),
+    ("to_months", "1 month"),
+    ("to_quarters", "3 months"),
+    ("to_years", "1 year"),
+    ("to_decades", "10 years"),
+    ("to_centuries", "100 years"),
+    ("to_millennia", "1000 years"),
 ];
 
 /// Functions that name a part of a date.
@@ -625,6 +685,9 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         function.name = ObjectName::from(vec![Ident::new(*new)]);
         return None;
     }
+    if let Some(other) = structs::in_function(&name, function) {
+        return Some(other);
+    }
     let FunctionArguments::List(list) = &mut function.args else { return None };
     let mut args = list.args.iter_mut().map(|arg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
@@ -643,6 +706,7 @@ fn in_function(function: &mut Function) -> Option<Expr> {
             Some(call("date_part", vec![text(part), arg]))
         }
         ("dayofweek" | "weekday", 1) => Some(call("date_part", vec![text("dow"), args.next()??.clone()])),
+        ("dayofmonth", 1) => Some(call("date_part", vec![text("day"), args.next()??.clone()])),
         ("dayofyear", 1) => Some(call("date_part", vec![text("doy"), args.next()??.clone()])),
         ("weekofyear", 1) => Some(call("date_part", vec![text("week"), args.next()??.clone()])),
         ("dayname", 1) => Some(call("to_char", vec![args.next()??.clone(), text("%A")])),
@@ -663,18 +727,47 @@ fn in_function(function: &mut Function) -> Option<Expr> {
             let ascending = matches!(&*order, Expr::Value(value) if is_ascending(&value.value));
             ascending.then(|| call("array_sort", vec![list.clone(), text("ASC"), text("NULLS LAST")]))
         }
-        ("xor", 2) => {
-            let [left, right] = [args.next()??, args.next()??].map(|arg| Box::new(arg.clone()));
-            Some(Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right })
+        ("age", 1) => Some(call("age", vec![call("current_date", Vec::new()), args.next()??.clone()])),
+        ("fsum" | "kahan_sum" | "sumkahan", 1) => {
+            let arg = args.next()??;
+            *arg = to_double(Box::new(arg.clone()));
+            function.name = ObjectName::from(vec![Ident::new("sum")]);
+            None
         }
-        (
-            "to_microseconds" | "to_milliseconds" | "to_seconds" | "to_minutes" | "to_hours" | "to_days" | "to_weeks"
-            | "to_months" | "to_years",
-            1,
-        ) => {
-            let unit = name.trim_start_matches("to_").trim_end_matches('s').to_ascii_uppercase();
-            let one =
-                Parser::new(&OgeeDialect).try_with_sql(&format!("INTERVAL '1' {unit}")).ok()?.parse_expr().ok()?;
+        ("geomean" | "geometric_mean", 1) => {
+            let arg = args.next()??;
+            *arg = call("ln", vec![arg.clone()]);
+            function.name = ObjectName::from(vec![Ident::new("avg")]);
+            Some(call("exp", vec![Expr::Function(function.clone())]))
+        }
+        ("list_unique" | "array_unique", 1) => {
+            Some(call("length", vec![call("list_distinct", vec![args.next()??.clone()])]))
+        }
+        ("map_contains", 2) => {
+            let (map, key) = (args.next()??.clone(), args.next()??.clone());
+            Some(call("list_contains", vec![call("map_keys", vec![map]), key]))
+        }
+        ("map_contains_value", 2) => {
+            let (map, value) = (args.next()??.clone(), args.next()??.clone());
+            Some(call("list_contains", vec![call("map_values", vec![map]), value]))
+        }
+        ("constant_or_null", 2) => {
+            let (value, other) = (args.next()??.clone(), args.next()??.clone());
+            Some(case(&mut Expr::IsNotNull(Box::new(other)), value, None))
+        }
+        ("decode", 1) => Some(call(ogee_functions::codes::DECODE, vec![args.next()??.clone()])),
+        ("encode", 1) => Some(call(ogee_functions::codes::ENCODE, vec![args.next()??.clone()])),
+        ("divide", 2) => {
+            let [left, right] = [args.next()??, args.next()??].map(|arg| arg.clone());
+            Some(call(ogee_functions::numbers::INTEGER_DIVIDE, vec![left, right]))
+        }
+        (operator, 2) if let Some((_, op)) = OPERATORS.iter().find(|(name, _)| *name == operator) => {
+            let operand = |arg: &Expr| Box::new(Expr::Nested(Box::new(arg.clone())));
+            let [left, right] = [args.next()??, args.next()??].map(|arg| operand(arg));
+            Some(Expr::BinaryOp { left, op: op.clone(), right })
+        }
+        (name, 1) if let Some((_, unit)) = INTERVALS.iter().find(|(known, _)| *known == name) => {
+            let one = Parser::new(&OgeeDialect).try_with_sql(&format!("INTERVAL '{unit}'")).ok()?.parse_expr().ok()?;
             Some(call(INTERVAL_UNITS, vec![one, args.next()??.clone()]))
         }
         ("if" | "iff", 3) => {

@@ -5,6 +5,8 @@
 //!
 //! Not here: the functions it puts in (`ogee_functions::times`).
 
+use std::borrow::Cow;
+
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
@@ -17,16 +19,19 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::times::{
-    TIMEZONE, Zone, formats,
-    instants::{
-        LOCAL, instant, instant_difference, instant_of_text, is_instant, move_instant, offset_part, text_of_instant,
-        to_instant, to_local, without_zone,
+use ogee_functions::{
+    function::Function,
+    text_casts::Written,
+    times::{
+        TIMEZONE, Zone, formats,
+        instants::{
+            LOCAL, instant, instant_difference, instant_of_text, is_instant, move_instant, offset_part,
+            text_of_instant, to_instant, to_local,
+        },
+        intervals::{DIFFERENCE, interval_of_text, text_of_interval},
+        parts::{DATE_PART, part_named},
+        session_zone,
     },
-    intervals::{DIFFERENCE, interval_of_text, text_of_interval},
-    moments,
-    parts::{DATE_PART, part_named},
-    session_zone,
 };
 
 use super::planner::may_be_time;
@@ -55,18 +60,19 @@ pub(super) fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, Some(_)) | DataType::Interval(_))
 }
 
-/// Whether anything in `plan` is an instant, an interval or a text that becomes a moment. Most statements have none.
+/// Whether anything in `plan` is an instant, an interval or a text that becomes a moment, or is a number written in a way of its own. Most statements have none.
 fn has_times(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         found |= node.schema().fields().iter().any(|field| is_time(field.data_type()));
+        let mut schema = None;
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 found |= match expr {
                     Expr::Literal(value, _) => is_time(&value.data_type()),
-                    Expr::Cast(cast) => is_time(cast.field.data_type()) || is_local(cast.field.data_type()),
-                    Expr::TryCast(cast) => is_time(cast.field.data_type()) || is_local(cast.field.data_type()),
-                    Expr::ScalarFunction(call) => gives_instants(call.func.name()),
+                    Expr::Cast(cast) => is_rewritten(&cast.expr, cast.field.data_type(), node, &mut schema)?,
+                    Expr::TryCast(cast) => is_rewritten(&cast.expr, cast.field.data_type(), node, &mut schema)?,
+                    Expr::ScalarFunction(call) => gives_times(call),
                     _ => false,
                 };
                 Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -77,15 +83,29 @@ fn has_times(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Whether a function may give an instant that it was not given.
-fn gives_instants(name: &str) -> bool {
+/// Whether the cast of `expr`, of `node`, to `to` may have something put below it. `schema`: that of the node's expressions, once it was asked for.
+fn is_rewritten(expr: &Expr, to: &DataType, node: &LogicalPlan, schema: &mut Option<DFSchema>) -> Result<bool> {
+    if is_time(to) {
+        return Ok(true);
+    }
+    let Some(written) = Written::of(to) else { return Ok(false) };
+    if let Expr::Literal(value, _) = expr {
+        return Ok(value.try_as_str().flatten().is_some_and(|text| matches!(written.usual(text), Cow::Owned(_))));
+    }
+    let schema = match schema {
+        Some(schema) => schema,
+        none => none.insert(input_schema(node)?),
+    };
+    Ok(expr.get_type(schema).is_ok_and(|from| from.is_string()))
+}
+
+/// Whether a function may give an instant or an interval that it was not given, or asks for the zone.
+fn gives_times(call: &ScalarFunction) -> bool {
+    let name = call.func.name();
     matches!(name, "now" | "from_unixtime" | "strptime" | "try_strptime")
         || name == TIMEZONE
         || name.starts_with("to_timestamp")
-}
-
-fn is_local(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(_, None))
+        || call.func.inner().downcast_ref::<Function>().is_some_and(Function::is_zoned)
 }
 
 /// The columns that expressions of `plan` are over.
@@ -185,24 +205,31 @@ fn converted(expr: &Expr, from: &DataType, to: &DataType, zone: &Zone, try_it: b
         (Timestamp(_, Some(_)), to) if to.is_string() => text_of_instant(expr.clone(), zone),
         (Timestamp(_, None) | Date32 | Date64, Timestamp(_, Some(_))) => to_instant(expr.clone(), zone),
         (from, Timestamp(_, Some(_))) if from.is_string() => instant_of_text(expr.clone(), zone, try_it),
-        (from, Timestamp(_, None)) if from.is_string() => match expr {
-            Expr::Literal(value, _) if value.try_as_str().flatten().is_none_or(|text| !may_end_in_zone(text)) => {
-                return None;
-            }
-            expr => without_zone(expr.clone()),
-        },
         (Interval(_), to) if to.is_string() => text_of_interval(expr.clone()),
         (from, Interval(_)) if from.is_string() => interval_of_text(expr.clone(), try_it),
+        (from, to) if from.is_string() => {
+            let written = Written::of(to)?;
+            match expr {
+                // What is a constant stays one where it is written the usual way.
+                Expr::Literal(value, _) => {
+                    let text = value.try_as_str().flatten()?;
+                    let Cow::Owned(usual) = written.usual(text) else { return None };
+                    Expr::Literal(ScalarValue::Utf8(Some(usual)), None)
+                }
+                expr => written.usual_expr(expr.clone()),
+            }
+        }
         _ => return None,
     })
 }
 
-fn may_end_in_zone(text: &str) -> bool {
-    !moments::split_zone(text).1.is_empty()
-}
-
 /// Calls of functions whose answer depends on the zone, of instants.
 fn of_function(mut call: ScalarFunction, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
+    if let Some(function) = call.func.inner().downcast_ref::<Function>().filter(|function| function.is_zoned()) {
+        let is_known = function.zone == *zone;
+        let called = if is_known { Expr::ScalarFunction(call) } else { function.clone().in_zone(zone).call(call.args) };
+        return Ok(if is_known { Transformed::no(called) } else { Transformed::yes(called) });
+    }
     let name = call.func.name();
     let of_text = |arg: &Expr| arg.get_type(schema).is_ok_and(|data_type| data_type.is_string());
     if *zone != Zone::UTC && name.starts_with("to_timestamp") && call.args.first().is_some_and(of_text) {

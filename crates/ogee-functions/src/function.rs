@@ -1,0 +1,229 @@
+//! A scalar function made of few parts: its name, the types that it takes, the type of its result, what it does, and the zone it does that in.
+//!
+//! Not here: any function.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use datafusion::{
+    arrow::{array::ArrayRef, compute::cast, datatypes::DataType},
+    common::{Result, ScalarValue},
+    logical_expr::{
+        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction,
+    },
+};
+use ogee_memory::BufferManager;
+
+use crate::{growing::Promises, times::Zone};
+
+/// How a function shows in the names of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shown {
+    /// As a call.
+    Call,
+    /// As an operator between its arguments.
+    Operator(&'static str),
+    /// As an operator before its argument.
+    Prefix(&'static str),
+}
+
+/// The types that a function takes for those that it is given.
+pub type Taken = fn(&[DataType]) -> Result<Vec<DataType>>;
+
+/// What a function does.
+#[derive(Clone)]
+pub enum Body {
+    /// Makes values about as large as the arguments.
+    Plain(fn(&[ArrayRef], &Zone) -> Result<ArrayRef>),
+    /// Makes values that may be far larger, for which it promises memory of this manager as it goes.
+    Growing(fn(&[ArrayRef], &mut Promises<'_>) -> Result<ArrayRef>, Arc<BufferManager>),
+}
+
+/// See the module. Two are the same if they have one name and one zone.
+#[derive(Clone)]
+pub struct Function {
+    /// What statements and columns call it.
+    pub name: &'static str,
+    aliases: Vec<String>,
+    shown: Shown,
+    /// The zone that it computes in.
+    pub zone: Zone,
+    is_zoned: bool,
+    signature: Signature,
+    taken: Option<Taken>,
+    returns: fn(&[DataType]) -> Result<DataType>,
+    body: Body,
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function").field("name", &self.name).field("zone", &self.zone).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, &self.zone) == (other.name, &other.zone)
+    }
+}
+
+impl Eq for Function {}
+
+impl Hash for Function {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.name, &self.zone).hash(state);
+    }
+}
+
+impl Function {
+    /// A function of any arguments that shows as a call, in UTC.
+    pub fn new(
+        name: &'static str,
+        args: usize,
+        returns: fn(&[DataType]) -> Result<DataType>,
+        body: fn(&[ArrayRef], &Zone) -> Result<ArrayRef>,
+    ) -> Self {
+        let signature = Signature::any(args, Volatility::Immutable);
+        let body = Body::Plain(body);
+        Self {
+            name,
+            aliases: Vec::new(),
+            shown: Shown::Call,
+            zone: Zone::UTC,
+            is_zoned: false,
+            signature,
+            taken: None,
+            returns,
+            body,
+        }
+    }
+
+    /// A function of arguments of the types that `taken` says.
+    pub fn of(
+        name: &'static str,
+        taken: Taken,
+        returns: fn(&[DataType]) -> Result<DataType>,
+        body: fn(&[ArrayRef], &Zone) -> Result<ArrayRef>,
+    ) -> Self {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Self { signature, taken: Some(taken), ..Self::new(name, 0, returns, body) }
+    }
+
+    /// A function whose values may be far larger than its arguments.
+    pub fn growing(
+        name: &'static str,
+        taken: Taken,
+        returns: fn(&[DataType]) -> Result<DataType>,
+        body: fn(&[ArrayRef], &mut Promises<'_>) -> Result<ArrayRef>,
+        memory: &Arc<BufferManager>,
+    ) -> Self {
+        let body = Body::Growing(body, Arc::clone(memory));
+        Self { body, ..Self::of(name, taken, returns, |args, _| Ok(Arc::clone(&args[0]))) }
+    }
+
+    /// The function by these names, too.
+    pub fn also(self, aliases: &[&str]) -> Self {
+        Self { aliases: aliases.iter().map(|&alias| alias.to_owned()).collect(), ..self }
+    }
+
+    /// The function, which shows like this.
+    pub fn shown(self, shown: Shown) -> Self {
+        Self { shown, ..self }
+    }
+
+    /// The function, whose answer depends on the zone of the session.
+    pub fn zoned(self) -> Self {
+        Self { is_zoned: true, ..self }
+    }
+
+    /// Whether a statement's call of it is to know the zone of the session.
+    pub fn is_zoned(&self) -> bool {
+        self.is_zoned
+    }
+
+    /// The function in `zone`.
+    pub fn in_zone(self, zone: &Zone) -> Self {
+        Self { zone: *zone, ..self }
+    }
+
+    /// Whether its values may be far larger than its arguments.
+    pub fn grows(&self) -> bool {
+        matches!(self.body, Body::Growing(..))
+    }
+
+    /// The call of it.
+    pub fn call(self, args: Vec<Expr>) -> Expr {
+        Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(self.registered()), args))
+    }
+
+    /// `arrays` in which NULL has the type that the function takes. A rule that asks what a condition is of NULL has columns without a type.
+    fn with_typed_nulls(&self, arrays: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+        let Some(taken) = self.taken.filter(|_| arrays.iter().any(|array| array.data_type().is_null())) else {
+            return Ok(arrays);
+        };
+        let given: Vec<DataType> = arrays.iter().map(|array| array.data_type().clone()).collect();
+        let typed = arrays.iter().zip(taken(&given)?);
+        typed
+            .map(|(array, to)| if array.data_type().is_null() { Ok(cast(array, &to)?) } else { Ok(Arc::clone(array)) })
+            .collect()
+    }
+
+    /// The function as a session knows it.
+    pub fn registered(self) -> ScalarUDF {
+        ScalarUDF::new_from_impl(self)
+    }
+}
+
+impl ScalarUDFImpl for Function {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match self.taken {
+            Some(taken) => taken(arg_types),
+            None => Ok(arg_types.to_vec()),
+        }
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        (self.returns)(arg_types)
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let name = |at: usize| args[at].schema_name().to_string();
+        Ok(match self.shown {
+            Shown::Operator(operator) => format!("{} {operator} {}", name(0), name(1)),
+            Shown::Prefix(operator) => format!("{operator}{}", name(0)),
+            Shown::Call => {
+                let args: Vec<String> = (0..args.len()).map(name).collect();
+                format!("{}({})", self.name, args.join(","))
+            }
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let arrays = args.args.into_iter().map(|arg| arg.into_array(rows)).collect::<Result<Vec<_>>>()?;
+        let arrays = self.with_typed_nulls(arrays)?;
+        let result = match &self.body {
+            Body::Plain(body) => body(&arrays, &self.zone)?,
+            Body::Growing(body, memory) => body(&arrays, &mut Promises::new(memory, self.name, rows))?,
+        };
+        Ok(match constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
+            false => ColumnarValue::Array(result),
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Functions of numbers that DataFusion has not: signs, bits, what is next to a float, the gamma function.
+//!
+//! Not here: rounding (`rounding`), operators (`arithmetic`, `bits`).
+
+use std::sync::Arc;
+
+use arrow_array::downcast_integer_array;
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array},
+        compute::cast,
+        datatypes::{DataType, Decimal128Type, Float32Type, Float64Type},
+    },
+    common::{Result, internal_err},
+    logical_expr::ScalarUDF,
+};
+
+use crate::{
+    arguments::{Argument, doubles, refused, taken, wholes},
+    function::{Function, Shown},
+    times::Zone,
+};
+
+/// The functions that statements may name.
+pub fn functions() -> Vec<ScalarUDF> {
+    let functions = [
+        Function::of("sign", |given| taken("sign", &[Argument::Number], 0, given), |_| Ok(DataType::Int8), sign),
+        Function::of(
+            "signbit",
+            |given| taken("signbit", &[Argument::Double], 0, given),
+            |_| Ok(DataType::Boolean),
+            |args, _| {
+                let values = doubles(&args[0])?;
+                Ok(of_doubles(&values, f64::is_sign_negative))
+            },
+        ),
+        of_double("even", |given| taken("even", &[Argument::Double], 0, given), |args, _| each_double(args, even)),
+        of_double(
+            "gamma",
+            |given| taken("gamma", &[Argument::Double], 0, given),
+            |args, _| each_double(args, libm::tgamma),
+        ),
+        of_double(
+            "lgamma",
+            |given| taken("lgamma", &[Argument::Double], 0, given),
+            |args, _| each_double(args, libm::lgamma),
+        ),
+        Function::of("nextafter", next_after_takes, |args| Ok(args[0].clone()), next_after),
+        Function::of("bit_count", bits_taken, |args| Ok(bit_count_type(&args[0])), bit_count),
+        Function::of(
+            "isinf",
+            |given| may_be_infinite("isinf", given),
+            |_| Ok(DataType::Boolean),
+            |args, _| finiteness(args, false),
+        ),
+        Function::of(
+            "isfinite",
+            |given| may_be_infinite("isfinite", given),
+            |_| Ok(DataType::Boolean),
+            |args, _| finiteness(args, true),
+        ),
+    ];
+    let round = Function::of("round_even", round_even_takes, |_| Ok(DataType::Float64), round_even);
+    let others = [bit_not(), round.also(&["roundbankers"])];
+    functions.into_iter().chain(others).map(Function::registered).collect()
+}
+
+/// The function that `~` becomes.
+pub const BIT_NOT: &str = "ogee_bit_not";
+
+fn bit_not() -> Function {
+    Function::of(BIT_NOT, whole_taken, |args| Ok(args[0].clone()), not).shown(Shown::Prefix("~"))
+}
+
+fn of_double(
+    name: &'static str,
+    taken: fn(&[DataType]) -> Result<Vec<DataType>>,
+    body: fn(&[ArrayRef], &Zone) -> Result<ArrayRef>,
+) -> Function {
+    Function::of(name, taken, |_| Ok(DataType::Float64), body)
+}
+
+fn each_double(args: &[ArrayRef], of: fn(f64) -> f64) -> Result<ArrayRef> {
+    Ok(Arc::new(doubles(&args[0])?.unary::<_, Float64Type>(of)))
+}
+
+fn of_doubles(values: &Float64Array, of: impl Fn(f64) -> bool) -> ArrayRef {
+    Arc::new(values.iter().map(|value| value.map(&of)).collect::<BooleanArray>())
+}
+
+/// -1, 0 or 1; 0 of NaN.
+fn sign(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let of_float = |value: f64| if value > 0.0 { 1 } else { -i8::from(value < 0.0) };
+    let signs: Int8Array = match args[0].data_type() {
+        DataType::Decimal128(..) => args[0].as_primitive::<Decimal128Type>().unary(|value: i128| value.signum() as i8),
+        data_type if data_type.is_integer() => {
+            let values = &args[0];
+            downcast_integer_array!(
+                values => values.unary(|value| if value > 0 { 1 } else { -i8::from(value != 0) }),
+                _ => return internal_err!("{} is no whole number", args[0].data_type()),
+            )
+        }
+        _ => doubles(&args[0])?.unary(of_float),
+    };
+    Ok(Arc::new(signs))
+}
+
+/// The next even number that is no nearer to zero.
+fn even(value: f64) -> f64 {
+    let away = value.abs().ceil();
+    let even = if away.is_finite() && (away / 2.0).floor() * 2.0 != away { away + 1.0 } else { away };
+    if value < 0.0 { -even } else { even }
+}
+
+fn round_even_takes(given: &[DataType]) -> Result<Vec<DataType>> {
+    taken("round_even", &[Argument::Double, Argument::Whole], 0, given)
+}
+
+/// Digits that a double has behind the point, at most.
+const DIGITS_MAX: i64 = 308;
+
+/// To so many digits behind the point, halves to the even one.
+fn round_even(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let (values, digits) = (doubles(&args[0])?, wholes(&args[1])?);
+    let rounded = |(value, digits): (Option<f64>, Option<i64>)| {
+        let (value, digits) = (value?, digits?);
+        let power = 10_f64.powi(digits.clamp(-DIGITS_MAX, DIGITS_MAX) as i32);
+        let rounded = (value * power).round_ties_even() / power;
+        // What has no such digits is as it is.
+        Some(if rounded.is_finite() { rounded } else { value })
+    };
+    Ok(Arc::new(values.iter().zip(&digits).map(rounded).collect::<Float64Array>()))
+}
+
+fn next_after_takes(given: &[DataType]) -> Result<Vec<DataType>> {
+    let both = taken("nextafter", &[Argument::Double, Argument::Double], 0, given)?;
+    let are_floats = given.iter().all(|given| *given == DataType::Float32);
+    Ok(if are_floats { given.to_vec() } else { both })
+}
+
+fn next_after(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    if *args[0].data_type() == DataType::Float32 {
+        let [values, to] = [0, 1].map(|side: usize| args[side].as_primitive::<Float32Type>());
+        let next: Float32Array = values.iter().zip(to).map(|(value, to)| Some(libm::nextafterf(value?, to?))).collect();
+        return Ok(Arc::new(next));
+    }
+    let (values, to) = (doubles(&args[0])?, doubles(&args[1])?);
+    let next: Float64Array = values.iter().zip(&to).map(|(value, to)| Some(libm::nextafter(value?, to?))).collect();
+    Ok(Arc::new(next))
+}
+
+/// Whole numbers and what stands for them: HUGEINT is a decimal of 38 digits.
+fn whole(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    match given {
+        [given] if given.is_integer() || *given == DataType::Decimal128(38, 0) => Ok(vec![given.clone()]),
+        [DataType::Null] => Ok(vec![DataType::Int64]),
+        _ => refused(name, given),
+    }
+}
+
+fn bits_taken(given: &[DataType]) -> Result<Vec<DataType>> {
+    whole("bit_count", given)
+}
+
+fn whole_taken(given: &[DataType]) -> Result<Vec<DataType>> {
+    whole("~", given)
+}
+
+/// 128 bits are more than a TINYINT counts.
+fn bit_count_type(of: &DataType) -> DataType {
+    if of.is_decimal() { DataType::Int16 } else { DataType::Int8 }
+}
+
+/// How many bits are set, of a negative number in two's complement.
+fn bit_count(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let values = &args[0];
+    if let DataType::Decimal128(..) = values.data_type() {
+        let counts: Int16Array = values.as_primitive::<Decimal128Type>().unary(|value| value.count_ones() as i16);
+        return Ok(Arc::new(counts));
+    }
+    let counts: Int8Array = downcast_integer_array!(
+        values => values.unary(|value| value.count_ones() as i8),
+        _ => return internal_err!("{} is no whole number", args[0].data_type()),
+    );
+    Ok(Arc::new(counts))
+}
+
+fn not(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let values = &args[0];
+    if let DataType::Decimal128(..) = values.data_type() {
+        let flipped = values.as_primitive::<Decimal128Type>().unary::<_, Decimal128Type>(|value| !value);
+        return Ok(Arc::new(flipped.with_data_type(values.data_type().clone())));
+    }
+    Ok(downcast_integer_array!(
+        values => Arc::new(same_type(values, values.unary(|value| !value))),
+        _ => return internal_err!("{} is no whole number", args[0].data_type()),
+    ))
+}
+
+/// `result`, whose type is that of `_like`.
+fn same_type<T>(_like: &T, result: T) -> T {
+    result
+}
+
+fn may_be_infinite(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    match given {
+        [given] if given.is_numeric() => Ok(vec![given.clone()]),
+        [given @ (DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))] => Ok(vec![given.clone()]),
+        [DataType::Null] => Ok(vec![DataType::Float64]),
+        _ => refused(name, given),
+    }
+}
+
+/// Of what is no float, all values are finite.
+fn finiteness(args: &[ArrayRef], finite: bool) -> Result<ArrayRef> {
+    if args[0].data_type().is_floating() {
+        let of = |value: f64| if finite { value.is_finite() } else { value.is_infinite() };
+        return Ok(of_doubles(&doubles(&args[0])?, of));
+    }
+    let all: BooleanArray = (0..args[0].len()).map(|row| args[0].is_valid(row).then_some(finite)).collect();
+    cast(&all, &DataType::Boolean).map_err(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_numbers_are_away_from_zero() {
+        for (value, expected) in [(2.1, 4.0), (-3.0, -4.0), (2.0, 2.0), (0.0, 0.0), (-0.1, -2.0), (1e300, 1e300)] {
+            assert_eq!(even(value), expected, "{value}");
+        }
+        assert!(even(f64::NAN).is_nan());
+        assert_eq!(even(f64::NEG_INFINITY), f64::NEG_INFINITY);
+    }
+}

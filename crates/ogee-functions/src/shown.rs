@@ -1,0 +1,144 @@
+//! Numbers as people read them: sizes in units, bars.
+//!
+//! Not here: formats that users give.
+
+use std::{fmt::Write, sync::Arc};
+
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, StringViewBuilder},
+        datatypes::DataType,
+    },
+    common::{Result, exec_err},
+    logical_expr::ScalarUDF,
+};
+
+use crate::{
+    arguments::{Argument, doubles, taken, wholes},
+    function::Function,
+    times::Zone,
+};
+
+/// The functions that statements may name.
+pub fn functions() -> Vec<ScalarUDF> {
+    let functions = [
+        Function::of(
+            "format_bytes",
+            |given| taken("format_bytes", &[Argument::Whole], 0, given),
+            |_| Ok(DataType::Utf8View),
+            |args, _| sizes(&args[0], 1024, ["KiB", "MiB", "GiB", "TiB", "PiB"]),
+        )
+        .also(&["formatreadablesize"]),
+        Function::of(
+            "formatreadabledecimalsize",
+            |given| taken("formatreadabledecimalsize", &[Argument::Whole], 0, given),
+            |_| Ok(DataType::Utf8View),
+            |args, _| sizes(&args[0], 1000, ["kB", "MB", "GB", "TB", "PB"]),
+        ),
+        Function::of("bar", |given| taken("bar", &[Argument::Double; 4], 1, given), |_| Ok(DataType::Utf8View), bars),
+    ];
+    functions.into_iter().map(Function::registered).collect()
+}
+
+/// Bytes with one digit after the point, further ones cut off, in the largest unit of which there is one.
+fn sizes(array: &ArrayRef, each: u64, units: [&str; 5]) -> Result<ArrayRef> {
+    let values = wholes(array)?;
+    let mut texts = StringViewBuilder::with_capacity(values.len());
+    for value in &values {
+        let Some(value) = value else {
+            texts.append_null();
+            continue;
+        };
+        let sign = if value < 0 { "-" } else { "" };
+        let bytes = value.unsigned_abs();
+        // Of the unit before the one that is shown there are so many.
+        let (mut smaller, mut shown) = (bytes, None);
+        for unit in units {
+            if shown.is_some() {
+                smaller /= each;
+            }
+            if smaller < each {
+                break;
+            }
+            shown = Some(unit);
+            if smaller / each < each {
+                break;
+            }
+        }
+        texts.append_value(match shown {
+            Some(unit) => format!("{sign}{}.{} {unit}", smaller / each, smaller % each * 10 / each),
+            None if bytes == 1 => format!("{sign}1 byte"),
+            None => format!("{sign}{bytes} bytes"),
+        });
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+/// Columns of a bar, if none are asked for.
+const WIDTH: f64 = 80.0;
+/// Columns of a bar, at most.
+const WIDTH_MAX: f64 = 1000.0;
+
+/// `bar(value, least, most, width)`.
+fn bars(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let columns = args.iter().map(doubles).collect::<Result<Vec<_>>>()?;
+    let mut texts = StringViewBuilder::with_capacity(args[0].len());
+    let mut text = String::new();
+    for row in 0..args[0].len() {
+        if columns.iter().any(|column| column.is_null(row)) {
+            texts.append_null();
+            continue;
+        }
+        let at = |column: usize| columns[column].value(row);
+        let width = if columns.len() > 3 { at(3) } else { WIDTH };
+        text.clear();
+        write_bar(at(0), at(1), at(2), width, &mut text)?;
+        texts.append_value(&text);
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+fn write_bar(value: f64, least: f64, most: f64, width: f64, text: &mut String) -> Result<()> {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    if !(1.0..=WIDTH_MAX).contains(&width) {
+        return exec_err!("the width of a bar is from 1 to {WIDTH_MAX}, not {width}");
+    }
+    let filled = if value.is_nan() || least.is_nan() || most.is_nan() || value <= least {
+        0.0
+    } else if value >= most {
+        width
+    } else {
+        width * (value - least) / (most - least)
+    };
+    if !filled.is_finite() {
+        return exec_err!("a bar from {least} to {most} has no length");
+    }
+    let eighths = (filled * 8.0) as usize;
+    (0..eighths / 8).for_each(|_| text.push('█'));
+    if !eighths.is_multiple_of(8) {
+        text.push(EIGHTHS[eighths % 8]);
+    }
+    let left = (width as usize).saturating_sub(eighths.div_ceil(8));
+    write!(text, "{:left$}", "")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_have_eighths() -> Result<()> {
+        for ((value, least, most, width), expected) in [
+            ((5.0, 0.0, 20.0, 10.0), "██▌       "),
+            ((f64::NAN, 0.0, 10.0, 5.0), "     "),
+            ((5.0, 0.0, 10.0, 5.5), "██▊  "),
+            ((5.0, 10.0, 0.0, 5.0), "     "),
+        ] {
+            let mut text = String::new();
+            write_bar(value, least, most, width, &mut text)?;
+            assert_eq!(text, expected);
+        }
+        Ok(())
+    }
+}

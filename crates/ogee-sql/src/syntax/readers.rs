@@ -1,0 +1,172 @@
+//! Table functions that read files: `read_csv('x.txt', delim = '|')`.
+//!
+//! A call becomes the name of a table, which is resolved as that of a file is, so that views and prepared statements keep it ([`Read::name`]). Several files are a
+//! union of their tables. `query('SELECT ..')` and `query_table('t')` are what they say. Options are `name = value`, `name := value` or `name => value`.
+//!
+//! Not here: what options mean (`ogee_files`).
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::{
+    parser::Statement as Parsed,
+    sqlparser::{
+        ast::{
+            Array, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, TableAlias,
+            TableFactor, UnaryOperator, Value, VisitorMut,
+        },
+        parser::Parser,
+    },
+};
+use ogee_files::{Read, reads_files};
+use ogee_functions::{Error, Result};
+
+use crate::{dialect::OgeeDialect, names::normal_name};
+
+/// Has `statement` read tables where it calls such functions.
+///
+/// # Errors
+/// [`Error::Plan`] where the arguments are no paths and options.
+pub(crate) fn write_out(statement: &mut Parsed) -> Result<()> {
+    struct Readers;
+
+    impl VisitorMut for Readers {
+        type Break = Error;
+
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+            match read(factor) {
+                Ok(Some(table)) => *factor = table,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(error),
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    super::visit(statement, &mut Readers).break_value().map_or(Ok(()), Err)
+}
+
+/// The table that `factor` reads, if it is a call of such a function.
+fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
+    let TableFactor::Table { name, args: Some(args), alias, .. } = factor else { return Ok(None) };
+    let [function] = name.0.as_slice() else { return Ok(None) };
+    let Some(function) = function.as_ident().map(normal_name) else { return Ok(None) };
+    if let ("query" | "query_table", [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))]) = (&*function, &*args.args)
+        && let Some(of) = text_of(of)
+    {
+        let alias = alias.take().or_else(|| Some(alias_of(&function)));
+        let subquery = match &*function {
+            "query" => parsed(&of)?,
+            _ => parsed(&format!("SELECT * FROM {}", Ident::with_quote('"', of)))?,
+        };
+        return Ok(Some(TableFactor::Derived { lateral: false, subquery, alias, sample: None }));
+    }
+    if !reads_files(&function) {
+        return Ok(None);
+    }
+    let refused = || {
+        Error::Plan(format!("{function} takes a path or a list of paths as text, and options such as header = true"))
+    };
+    let [files, given @ ..] = args.args.as_slice() else { return Err(refused()) };
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(files)) = files else { return Err(refused()) };
+    let paths: Vec<String> = match files {
+        Expr::Array(Array { elem, .. }) => elem.iter().map(text_of).collect::<Option<_>>().ok_or_else(refused)?,
+        path => vec![text_of(path).ok_or_else(refused)?],
+    };
+    let (mut options, mut by_name) = (Vec::new(), false);
+    for arg in given {
+        let (option, value) = match arg {
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => (normal_name(name), value),
+            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(value), .. } => {
+                (normal_name(name), value)
+            }
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })) => {
+                let Expr::Identifier(name) = &**left else { return Err(refused()) };
+                (normal_name(name), &**right)
+            }
+            _ => return Err(refused()),
+        };
+        let wrong = || Error::Plan(format!("the option {option} of {function} is a constant, not {value}"));
+        by_name |= option == "union_by_name" && scalar(value).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        match value {
+            Expr::Array(Array { elem, .. }) => {
+                for (at, value) in elem.iter().enumerate() {
+                    let value = type_or(&option, scalar(value).ok_or_else(wrong)?);
+                    options.push((format!("{option}.{at}"), value));
+                }
+            }
+            Expr::Dictionary(fields) => {
+                for field in fields {
+                    let value = type_or(&option, scalar(&field.value).ok_or_else(wrong)?);
+                    options.push((format!("{option}.{}", field.key.value), value));
+                }
+            }
+            value => options.push((option.clone(), scalar(value).ok_or_else(wrong)?)),
+        }
+    }
+    let alias = alias.take().or_else(|| Some(alias_of(&function)));
+    let names = paths.iter().map(|path| Ident::with_quote('"', Read::name(&function, path, &options)));
+    let names: Vec<Ident> = names.collect();
+    match names.as_slice() {
+        [name] => {
+            let TableFactor::Table { name: table, args, alias: of, .. } = factor else { return Ok(None) };
+            *table = ObjectName::from(vec![name.clone()]);
+            (*args, *of) = (None, alias);
+            Ok(None)
+        }
+        [] => Err(Error::Plan(format!("{function} takes at least one path"))),
+        names => {
+            let selects: Vec<String> = names.iter().map(|name| format!("SELECT * FROM {name}")).collect();
+            let all = selects.join(if by_name { " UNION ALL BY NAME " } else { " UNION ALL " });
+            Ok(Some(TableFactor::Derived { lateral: false, subquery: parsed(&all)?, alias, sample: None }))
+        }
+    }
+}
+
+fn parsed(query: &str) -> Result<Box<Query>> {
+    let parsed = Parser::new(&OgeeDialect).try_with_sql(query).and_then(|mut parser| parser.parse_query());
+    parsed.map_err(|error| Error::Parse(error.to_string()))
+}
+
+fn alias_of(name: &str) -> TableAlias {
+    TableAlias { explicit: true, name: Ident::with_quote('"', name), columns: Vec::new(), at: None }
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A constant as text.
+fn scalar(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(number, _) => Some(number.clone()),
+            Value::Boolean(of) => Some(of.to_string()),
+            _ => text_of(expr),
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => scalar(expr).map(|number| format!("-{number}")),
+        Expr::Identifier(name) => Some(name.value.clone()),
+        _ => None,
+    }
+}
+
+/// `value`, in DataFusion's words where `option` is of types.
+fn type_or(option: &str, value: String) -> String {
+    if !matches!(option, "columns" | "types" | "dtypes" | "column_types") {
+        return value;
+    }
+    let parsed = Parser::new(&OgeeDialect).try_with_sql(&value).and_then(|mut parser| parser.parse_data_type());
+    match parsed {
+        Ok(mut data_type) => {
+            super::in_type(&mut data_type);
+            data_type.to_string()
+        }
+        // What is wrong is told where the type is looked up.
+        Err(_) => value,
+    }
+}
