@@ -75,9 +75,10 @@ pub fn refused<T>(name: &str, given: &[DataType]) -> Result<T> {
     for (nth, given) in given.iter().enumerate() {
         write!(types, "{}{}", if nth == 0 { "" } else { ", " }, sql_name(given))?;
     }
-    plan_err!(
-        "No function matches the given name and argument types '{name}({types})'. You might need to add explicit type casts."
-    )
+    match given {
+        [] => plan_err!("{name} takes arguments"),
+        _ => plan_err!("{name} does not take arguments of the types ({types}); cast them"),
+    }
 }
 
 /// `array` as texts.

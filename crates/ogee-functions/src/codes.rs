@@ -16,45 +16,66 @@ use datafusion::{
     common::{Result, exec_datafusion_err, exec_err},
     logical_expr::ScalarUDF,
 };
+use ogee_memory::BufferManager;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::{
     arguments::{Argument, refused, taken, texts, wholes},
-    function::{Function, Taken},
+    function::{Function, Shown, Taken},
+    growing::Promises,
     times::Zone,
 };
 
 type Body = fn(&[ArrayRef], &Zone) -> Result<ArrayRef>;
+type Growing = fn(&[ArrayRef], &mut Promises<'_>) -> Result<ArrayRef>;
 
-/// The functions that statements may name.
-pub fn functions() -> Vec<ScalarUDF> {
+/// The functions that statements may name; what is longer than the arguments is promised memory of `memory`.
+pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
     fn text(name: &'static str, taken: Taken, body: Body) -> Function {
         Function::of(name, taken, |_| Ok(DataType::Utf8View), body)
     }
+    let longer = |name: &'static str, taken: Taken, body: Growing| {
+        Function::growing(name, taken, |_| Ok(DataType::Utf8View), body, memory)
+    };
     fn blob(name: &'static str, taken: Taken, body: Body) -> Function {
         Function::of(name, taken, |_| Ok(DataType::BinaryView), body)
     }
     let functions = [
-        text(DECODE, |given| blob_taken("decode", given), |args, _| decode(&args[0])),
-        blob(ENCODE, |given| one_text("encode", given), |args, _| Ok(Arc::new(blobs(&args[0])?))),
-        text("hex", |given| number_or_bytes("hex", given), |args, _| digits(&args[0], 4)).also(&["to_hex"]),
-        text("bin", |given| number_or_bytes("bin", given), |args, _| digits(&args[0], 1)).also(&["to_binary"]),
+        text(DECODE, |given| blob_taken("decode", given), |args, _| decode(&args[0])).shown(Shown::As("decode")),
+        blob(ENCODE, |given| one_text("encode", given), |args, _| Ok(Arc::new(blobs(&args[0])?)))
+            .shown(Shown::As("encode")),
+        longer("hex", |given| number_or_bytes("hex", given), |args, promises| digits(&args[0], 4, promises))
+            .also(&["to_hex"]),
+        longer("bin", |given| number_or_bytes("bin", given), |args, promises| digits(&args[0], 1, promises))
+            .also(&["to_binary"]),
         blob("unhex", |given| one_text("unhex", given), |args, _| from_digits(&args[0], "hex", 16)).also(&["from_hex"]),
         blob("unbin", |given| one_text("unbin", given), |args, _| from_digits(&args[0], "binary", 2))
             .also(&["from_binary"]),
         text("to_base", to_base_takes, to_base),
-        text(
+        longer(
             "base64",
             |given| one_of_bytes("base64", given),
-            |args, _| each_blob(&args[0], |bytes, text| BASE64_STANDARD.encode_string(bytes, text)),
+            |args, promises| each_blob(&args[0], 2, |bytes, text| BASE64_STANDARD.encode_string(bytes, text), promises),
         )
         .also(&["to_base64"]),
         blob("from_base64", |given| one_text("from_base64", given), |args, _| from_base64(&args[0])),
-        text("url_encode", |given| one_text("url_encode", given), |args, _| each_blob(&args[0], url_encode)),
+        longer(
+            "url_encode",
+            |given| one_text("url_encode", given),
+            |args, promises| each_blob(&args[0], 3, url_encode, promises),
+        ),
         text("url_decode", |given| one_text("url_decode", given), |args, _| url_decode(&args[0])),
-        text("sha1", |given| one_of_bytes("sha1", given), |args, _| each_blob(&args[0], checksum::<Sha1>)),
-        text("sha256", |given| one_of_bytes("sha256", given), |args, _| each_blob(&args[0], checksum::<Sha256>)),
+        longer(
+            "sha1",
+            |given| one_of_bytes("sha1", given),
+            |args, promises| each_blob(&args[0], 0, checksum::<Sha1>, promises),
+        ),
+        longer(
+            "sha256",
+            |given| one_of_bytes("sha256", given),
+            |args, promises| each_blob(&args[0], 0, checksum::<Sha256>, promises),
+        ),
         Function::of(
             "strlen",
             |given| one_text("strlen", given),
@@ -115,14 +136,20 @@ fn blobs(array: &ArrayRef) -> Result<BinaryViewArray> {
     Ok(cast(array, &DataType::BinaryView)?.as_binary_view().clone())
 }
 
-/// The texts that `write` makes of bytes.
-fn each_blob(array: &ArrayRef, write: impl Fn(&[u8], &mut String)) -> Result<ArrayRef> {
+/// The texts that `write` makes of bytes, of each byte `longer` at most.
+fn each_blob(
+    array: &ArrayRef,
+    longer: usize,
+    write: impl Fn(&[u8], &mut String),
+    promises: &mut Promises<'_>,
+) -> Result<ArrayRef> {
     let blobs = blobs(array)?;
     let mut written = StringViewBuilder::with_capacity(blobs.len());
     let mut text = String::new();
-    for blob in &blobs {
+    for (row, blob) in blobs.iter().enumerate() {
         text.clear();
         if let Some(blob) = blob {
+            promises.add(row, blob.len() as u128 * longer as u128)?;
             write(blob, &mut text);
         }
         written.append_option(blob.map(|_| text.as_str()));
@@ -131,7 +158,7 @@ fn each_blob(array: &ArrayRef, write: impl Fn(&[u8], &mut String)) -> Result<Arr
 }
 
 /// Digits of `bits` bits: of numbers without zeros before them, negative ones in two's complement; of bytes all.
-fn digits(array: &ArrayRef, bits: u32) -> Result<ArrayRef> {
+fn digits(array: &ArrayRef, bits: u32, promises: &mut Promises<'_>) -> Result<ArrayRef> {
     let number = |value: u128| match bits {
         1 => format!("{value:b}"),
         _ => format!("{value:X}"),
@@ -149,7 +176,7 @@ fn digits(array: &ArrayRef, bits: u32) -> Result<ArrayRef> {
             let values = array.as_primitive::<Decimal128Type>();
             values.iter().map(|value| value.map(|value| number(value.cast_unsigned()))).collect()
         }
-        _ => return each_blob(array, |bytes, text| write_bytes(bytes, bits, text)),
+        _ => return each_blob(array, 8 / bits as usize, |bytes, text| write_bytes(bytes, bits, text), promises),
     };
     let mut texts = StringViewBuilder::with_capacity(written.len());
     written.iter().for_each(|text| texts.append_option(text.as_deref()));

@@ -27,6 +27,10 @@ pub enum Shown {
     Operator(&'static str),
     /// As an operator before its argument.
     Prefix(&'static str),
+    /// As a call by another name.
+    As(&'static str),
+    /// As the element of its first argument, or the elements from one to another.
+    Index,
 }
 
 /// The types that a function takes for those that it is given.
@@ -205,9 +209,12 @@ impl ScalarUDFImpl for Function {
         Ok(match self.shown {
             Shown::Operator(operator) => format!("{} {operator} {}", name(0), name(1)),
             Shown::Prefix(operator) => format!("{operator}{}", name(0)),
-            Shown::Call => {
+            Shown::Index if args.len() == 2 => format!("{}[{}]", name(0), name(1)),
+            Shown::Index => format!("{}[{}:{}]", name(0), name(1), name(2)),
+            Shown::Call | Shown::As(_) => {
                 let args: Vec<String> = (0..args.len()).map(name).collect();
-                format!("{}({})", self.name, args.join(","))
+                let shown = if let Shown::As(shown) = self.shown { shown } else { self.name };
+                format!("{shown}({})", args.join(","))
             }
         })
     }

@@ -12,15 +12,16 @@ use datafusion::{
     common::{Result, exec_err},
     logical_expr::ScalarUDF,
 };
+use ogee_memory::BufferManager;
 
 use crate::{
     arguments::{Argument, doubles, taken, wholes},
     function::Function,
-    times::Zone,
+    growing::Promises,
 };
 
-/// The functions that statements may name.
-pub fn functions() -> Vec<ScalarUDF> {
+/// The functions that statements may name; bars are promised memory of `memory`.
+pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
     let functions = [
         Function::of(
             "format_bytes",
@@ -35,7 +36,13 @@ pub fn functions() -> Vec<ScalarUDF> {
             |_| Ok(DataType::Utf8View),
             |args, _| sizes(&args[0], 1000, ["kB", "MB", "GB", "TB", "PB"]),
         ),
-        Function::of("bar", |given| taken("bar", &[Argument::Double; 4], 1, given), |_| Ok(DataType::Utf8View), bars),
+        Function::growing(
+            "bar",
+            |given| taken("bar", &[Argument::Double; 4], 1, given),
+            |_| Ok(DataType::Utf8View),
+            bars,
+            memory,
+        ),
     ];
     functions.into_iter().map(Function::registered).collect()
 }
@@ -80,7 +87,7 @@ const WIDTH: f64 = 80.0;
 const WIDTH_MAX: f64 = 1000.0;
 
 /// `bar(value, least, most, width)`.
-fn bars(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+fn bars(args: &[ArrayRef], promises: &mut Promises<'_>) -> Result<ArrayRef> {
     let columns = args.iter().map(doubles).collect::<Result<Vec<_>>>()?;
     let mut texts = StringViewBuilder::with_capacity(args[0].len());
     let mut text = String::new();
@@ -93,6 +100,7 @@ fn bars(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
         let width = if columns.len() > 3 { at(3) } else { WIDTH };
         text.clear();
         write_bar(at(0), at(1), at(2), width, &mut text)?;
+        promises.add(row, text.len() as u128)?;
         texts.append_value(&text);
     }
     Ok(Arc::new(texts.finish()))

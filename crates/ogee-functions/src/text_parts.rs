@@ -19,7 +19,7 @@ use datafusion::{
 
 use crate::{
     arguments::{Argument, taken, texts, wholes},
-    function::Function,
+    function::{Function, Shown},
     times::Zone,
 };
 
@@ -53,7 +53,7 @@ impl ExprPlanner for TextAccess {
 
 static PART: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
     let takes = |given: &[DataType]| taken("[]", &[Argument::Text, Argument::Whole, Argument::Whole], 1, given);
-    Arc::new(Function::of("ogee_text_part", takes, |_| Ok(DataType::Utf8View), parts).registered())
+    Arc::new(Function::of("ogee_text_part", takes, |_| Ok(DataType::Utf8View), parts).shown(Shown::Index).registered())
 });
 
 /// The letter at a position, or those from one to another.

@@ -15,11 +15,12 @@ pub(crate) fn with_where(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     }
     let is_space = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let significant: Vec<usize> = (0..tokens.len()).filter(|&at| !is_space(&tokens[at])).collect();
+    let is_call = calls(&tokens, &significant);
     // Where `WHERE` belongs: before the last of `) FILTER ( x`.
-    let lacking = significant.windows(4).filter_map(|at| {
-        let [call, filter, open, next] = [at[0], at[1], at[2], at[3]].map(|at| &tokens[at].token);
-        let is_behind_call = *call == Token::RParen && is_filter(filter) && *open == Token::LParen;
-        (is_behind_call && super::keyword(next) != Keyword::WHERE).then_some(at[3])
+    let lacking = (0..significant.len().saturating_sub(3)).filter_map(|nth| {
+        let [filter, open, next] = [1, 2, 3].map(|further| &tokens[significant[nth + further]].token);
+        let is_behind_call = is_call[nth] && is_filter(filter) && *open == Token::LParen;
+        (is_behind_call && super::keyword(next) != Keyword::WHERE).then(|| significant[nth + 3])
     });
     let mut lacking = lacking.peekable();
     let mut with = Vec::with_capacity(tokens.len());
@@ -31,4 +32,24 @@ pub(crate) fn with_where(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         with.push(token.clone());
     }
     with
+}
+
+/// Whether each of the `significant` tokens is the end of a call: a table in brackets may be called `filter`.
+fn calls(tokens: &[TokenWithSpan], significant: &[usize]) -> Vec<bool> {
+    use Keyword::{AS, FROM, IN, JOIN, LATERAL, NoKeyword, VALUES};
+    let mut open = Vec::new();
+    let mut ends = vec![false; significant.len()];
+    for (nth, &at) in significant.iter().enumerate() {
+        match tokens[at].token {
+            Token::LParen => {
+                let before = nth.checked_sub(1).map(|before| &tokens[significant[before]].token);
+                let is_name = matches!(before, Some(Token::Word(_)));
+                let keyword = before.map_or(NoKeyword, super::keyword);
+                open.push(is_name && !matches!(keyword, AS | FROM | IN | JOIN | LATERAL | VALUES));
+            }
+            Token::RParen => ends[nth] = open.pop() == Some(true),
+            _ => {}
+        }
+    }
+    ends
 }

@@ -15,6 +15,7 @@ use datafusion::sql::{
             TableFactor, UnaryOperator, Value, VisitorMut,
         },
         parser::Parser,
+        tokenizer::Token,
     },
 };
 use ogee_files::{Read, reads_files};
@@ -123,7 +124,12 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
 }
 
 fn parsed(query: &str) -> Result<Box<Query>> {
-    let parsed = Parser::new(&OgeeDialect).try_with_sql(query).and_then(|mut parser| parser.parse_query());
+    let parsed = Parser::new(&OgeeDialect).try_with_sql(query).and_then(|mut parser| {
+        let query = parser.parse_query()?;
+        while parser.consume_token(&Token::SemiColon) {}
+        parser.expect_token(&Token::EOF)?;
+        Ok(query)
+    });
     parsed.map_err(|error| Error::Parse(error.to_string()))
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Not here: what the planner refuses by itself; functions, whose kind is known to the session only (`calls`).
 
-use std::ops::ControlFlow;
+use std::{collections::HashSet, ops::ControlFlow};
 
 use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
@@ -79,6 +79,8 @@ struct Refusals {
     into: Option<*const Select>,
     /// Queries around the place, of those that are values in expressions.
     subqueries: usize,
+    /// Lambdas that a function is given.
+    lambdas: HashSet<*const Expr>,
 }
 
 /// Queries within the expressions of queries, one in another. DataFusion looks at each twice as often as at the one around it: twenty take it seconds.
@@ -221,12 +223,28 @@ impl Visitor for Refusals {
             ));
         }
         match expr {
-            Expr::Function(function) => in_function(function),
+            Expr::Function(function) => {
+                self.lambdas.extend(lambdas(function));
+                in_function(function)
+            }
+            Expr::Lambda(_) if !self.lambdas.contains(&std::ptr::from_ref(expr)) => {
+                refuse("-> behind a name, outside the arguments of a function,", "JSON has no such operators yet")
+            }
             Expr::Collate { collation, .. } => in_collation(collation),
             Expr::Cast { format: Some(_), .. } => refuse("CAST .. FORMAT", "use strptime() or strftime()"),
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Where the lambdas are that `function` is given.
+fn lambdas(function: &Function) -> Vec<*const Expr> {
+    let FunctionArguments::List(list) = &function.args else { return Vec::new() };
+    let lambda = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr @ Expr::Lambda(_))) => Some(std::ptr::from_ref(expr)),
+        _ => None,
+    };
+    list.args.iter().filter_map(lambda).collect()
 }
 
 /// Orders by constants, which would be no orders.

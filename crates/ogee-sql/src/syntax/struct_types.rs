@@ -27,8 +27,16 @@ pub(crate) fn in_tokens(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                     Some(Token::Word(word)) => word.keyword != Keyword::AS && word.keyword != Keyword::OVER,
                     _ => false,
                 };
-                let behind_struct = nth > 0 && is_struct(&tokens[significant[nth - 1]].token);
-                let is_fields = behind_struct && is_name(token(1)) && is_type(token(2));
+                let before = |by: usize| nth.checked_sub(by).map(|nth| &tokens[significant[nth]].token);
+                let behind_struct = before(1).is_some_and(is_struct);
+                // Behind a cast, the name of a column, or among fields.
+                let is_place = open.contains(&true)
+                    || match before(2) {
+                        Some(Token::DoubleColon) => true,
+                        Some(Token::Word(word)) => word.keyword == Keyword::AS || !begins_value(word.keyword),
+                        _ => false,
+                    };
+                let is_fields = behind_struct && is_place && is_name(token(1)) && is_type(token(2));
                 open.push(is_fields);
                 if is_fields {
                     tokens[significant[nth]].token = Token::Lt;
@@ -39,4 +47,37 @@ pub(crate) fn in_tokens(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     tokens
+}
+
+/// Whether a value follows `keyword`, in which `struct` is a function.
+fn begins_value(keyword: Keyword) -> bool {
+    use Keyword::{
+        ALL, AND, BETWEEN, BY, CASE, DISTINCT, ELSE, FILTER, HAVING, IN, LIKE, LIMIT, NOT, ON, OR, QUALIFY, RETURNING,
+        SELECT, SET, THEN, VALUES, WHEN, WHERE,
+    };
+    matches!(
+        keyword,
+        ALL | AND
+            | BETWEEN
+            | BY
+            | CASE
+            | DISTINCT
+            | ELSE
+            | FILTER
+            | HAVING
+            | IN
+            | LIKE
+            | LIMIT
+            | NOT
+            | ON
+            | OR
+            | QUALIFY
+            | RETURNING
+            | SELECT
+            | SET
+            | THEN
+            | VALUES
+            | WHEN
+            | WHERE
+    )
 }
