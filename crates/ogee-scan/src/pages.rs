@@ -22,7 +22,7 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use parquet::{
     arrow::arrow_reader::RowGroups,
-    basic::Compression,
+    basic::{Compression, Type},
     column::page::{Page, PageIterator, PageMetadata, PageReader},
     errors::ParquetError,
     file::{
@@ -396,7 +396,8 @@ impl RowGroups for RowGroupPages {
     }
 
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        Ok(Box::new(OneChunk(Some(Box::new(Decompressed(self.raw_pages(leaf, 0)?))))))
+        let value_bytes = value_bytes(self.meta().column(leaf));
+        Ok(Box::new(OneChunk(Some(Box::new(Decompressed { pages: self.raw_pages(leaf, 0)?, value_bytes })))))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
@@ -409,12 +410,28 @@ impl RowGroups for RowGroupPages {
 }
 
 /// Pages for the library, each decompressed into memory of the size that was granted for it.
-struct Decompressed(RawPages);
+struct Decompressed {
+    pages: RawPages,
+    /// Bytes of a value in a dictionary, at least.
+    value_bytes: usize,
+}
+
+/// Bytes of a plain value of column `meta`, at least; a length comes before those that have one.
+fn value_bytes(meta: &ColumnChunkMetaData) -> usize {
+    let descriptor = meta.column_descr();
+    match descriptor.physical_type() {
+        Type::BOOLEAN => 1,
+        Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(descriptor.type_length()).unwrap_or(0).max(1),
+    }
+}
 
 impl Decompressed {
     /// `bytes`, of which all from `plain` on are compressed.
     fn decompressed(&mut self, bytes: Bytes, plain: usize) -> Result<Bytes, ParquetError> {
-        let RawPages { chunk, codec, .. } = &mut self.0;
+        let RawPages { chunk, codec, .. } = &mut self.pages;
         let Some(codec) = codec else { return Ok(bytes) };
         let granted = chunk.granted();
         if plain > bytes.len() || plain > granted {
@@ -430,7 +447,7 @@ impl Decompressed {
 
 impl PageReader for Decompressed {
     fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
-        let Some(mut page) = self.0.pages.get_next_page()? else { return Ok(None) };
+        let Some(mut page) = self.pages.pages.get_next_page()? else { return Ok(None) };
         match &mut page {
             Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. } => {
                 *buf = self.decompressed(std::mem::take(buf), 0)?;
@@ -442,19 +459,25 @@ impl PageReader for Decompressed {
                 }
             }
         }
+        // The library has room for as many values as the header says before it looks for them.
+        if let Page::DictionaryPage { buf, num_values, .. } = &page
+            && (*num_values as usize).saturating_mul(self.value_bytes) > buf.len()
+        {
+            return Err(ParquetError::General(format!("a dictionary of {num_values} values does not fit in its page")));
+        }
         Ok(Some(page))
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
-        self.0.pages.peek_next_page()
+        self.pages.pages.peek_next_page()
     }
 
     fn skip_next_page(&mut self) -> Result<(), ParquetError> {
-        self.0.pages.skip_next_page()
+        self.pages.pages.skip_next_page()
     }
 
     fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
-        self.0.pages.at_record_boundary()
+        self.pages.pages.at_record_boundary()
     }
 }
 

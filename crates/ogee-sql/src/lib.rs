@@ -16,6 +16,7 @@ mod columns_first;
 mod common_types;
 mod comprehensions;
 mod computed;
+mod constant_keys;
 mod constants_last;
 mod context;
 pub mod ctes;

@@ -20,6 +20,7 @@ use crate::{
     checked::CheckedArithmetic,
     common_types::CommonTypes,
     computed::ComputedKeys,
+    constant_keys::with_linking_keys,
     constants_last::ConstantsLast,
     deep_expressions::DeepExpressions,
     dependencies::with_dependencies,
@@ -91,6 +92,7 @@ pub fn analyzer_rules(pieces: PiecePlanner) -> Vec<Arc<dyn AnalyzerRule + Send +
 /// All rules of the optimizer.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let rules = with_filters_above_groups(asof::with_left_filters(null_equality::optimizer_rules()));
+    let rules = with_linking_keys(rules);
     guarded(with_dependencies(with_single_windows(with_single_keys(with_fresh_schemas(rules)))))
 }
 

@@ -417,6 +417,15 @@ fn copy_writes_dates_as_dates() {
     }
 }
 
+#[test]
+fn dictionaries_are_no_longer_than_their_pages() {
+    // It says that it has 2147483614 values.
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/kept/c9f1125955a506a4.parquet");
+    let files = Files::new();
+    let error = files.error(&format!("SELECT * FROM '{kept}'"));
+    assert!(error.contains("values does not fit in its page"), "{error}");
+}
+
 /// A statement about damaged files: rows or an error, but no bug.
 fn no_bug(files: &Files, sql: &str) {
     let sql = files.sql(sql);
