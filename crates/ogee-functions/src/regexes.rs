@@ -119,6 +119,9 @@ impl Flags {
     }
 }
 
+/// Patterns that are kept compiled.
+const PATTERNS_MAX: usize = 64;
+
 /// The pattern of each row, compiled once for all rows that have it.
 struct Patterns {
     patterns: StringViewArray,
@@ -160,6 +163,11 @@ impl Patterns {
         let regex = match self.compiled.get(&key) {
             Some(regex) => *regex,
             None => {
+                // Each takes some kilobytes, or some hundreds.
+                if self.regexes.len() == PATTERNS_MAX {
+                    self.regexes.clear();
+                    self.compiled.clear();
+                }
                 self.regexes.push(compiled(pattern, flags, self.name, self.whole)?);
                 self.compiled.insert(key, self.regexes.len() - 1);
                 self.regexes.len() - 1

@@ -264,7 +264,9 @@ fn date(text: &str) -> Option<String> {
 
 fn time(text: &str) -> Option<String> {
     let text = text.trim();
-    hours(text).or_else(|| day_and_hours(without_known_zone(text))?.1)
+    // A number alone is no time; Arrow would count nanoseconds.
+    let number = || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{text} "));
+    hours(text).or_else(|| day_and_hours(without_known_zone(text))?.1).or_else(number)
 }
 
 fn moment(text: &str) -> String {
@@ -354,7 +356,13 @@ mod tests {
         ] {
             assert_eq!(Written::Date.usual(text), expected, "{text}");
         }
-        for (text, expected) in [("1:2:3", "01:02:03"), ("10:00", "10:00:00"), ("2024-01-01 10:00:05", "10:00:05")] {
+        for (text, expected) in [
+            ("1:2:3", "01:02:03"),
+            ("10:00", "10:00:00"),
+            ("2024-01-01 10:00:05", "10:00:05"),
+            ("10", "10 "),
+            ("x", "x"),
+        ] {
             assert_eq!(Written::Time.usual(text), expected, "{text}");
         }
     }

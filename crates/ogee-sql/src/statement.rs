@@ -33,7 +33,8 @@ impl Statement {
 /// [`ogee_functions::Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (tokens, asof_joins) = asof::tokens(sql)?;
-    let tokens = syntax::struct_types::in_tokens(tokens);
+    let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
+    let tokens = syntax::prefix_aliases::in_tokens(tokens);
     syntax::refusals::check_words(&tokens)?;
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
     let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));

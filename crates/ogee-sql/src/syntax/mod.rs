@@ -9,6 +9,7 @@
 mod aliases;
 mod blobs;
 mod by_name;
+pub(crate) mod copies;
 mod distinct_on;
 mod excluded;
 pub(crate) mod fields;
@@ -20,10 +21,12 @@ mod having;
 mod laterals;
 mod literals;
 pub(crate) mod methods;
+mod most;
 mod neighbours;
 mod order_names;
 mod ordered;
 mod outer_aggregates;
+pub(crate) mod prefix_aliases;
 pub(crate) mod readers;
 pub(crate) mod refusals;
 mod rows;
@@ -564,6 +567,7 @@ fn in_type(data_type: &mut DataType) {
 const RENAMED: &[(&str, &str)] = &[
     ("apply", "array_transform"),
     ("approx_count_distinct", "approx_distinct"),
+    ("approx_quantile", "quantile_disc"),
     ("arbitrary", "first_value"),
     ("array_value", "make_array"),
     ("favg", "avg"),
@@ -685,7 +689,7 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         function.name = ObjectName::from(vec![Ident::new(*new)]);
         return None;
     }
-    if let Some(other) = structs::in_function(&name, function) {
+    if let Some(other) = structs::in_function(&name, function).or_else(|| most::in_function(&name, function)) {
         return Some(other);
     }
     let FunctionArguments::List(list) = &mut function.args else { return None };

@@ -1,0 +1,50 @@
+//! The greatest or least few values: `max(x, 3)`, `arg_min(x, y, 3)` are the first elements of a list in order.
+//!
+//! Not here: one value.
+
+use datafusion::sql::sqlparser::{
+    ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value},
+    parser::Parser,
+};
+
+use crate::{dialect::OgeeDialect, names::call};
+
+/// What `function`, which is called `name`, is in other words, if it is such a one, of a group.
+pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
+    let (descends, args) = match name {
+        "max" => (true, 2),
+        "min" => (false, 2),
+        "arg_max" | "argmax" | "max_by" => (true, 3),
+        "arg_min" | "argmin" | "min_by" => (false, 3),
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    if list.args.len() != args
+        || function.over.is_some()
+        || !list.clauses.is_empty()
+        || list.duplicate_treatment.is_some()
+    {
+        return None;
+    }
+    let expr = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let args = list.args.iter().map(expr).collect::<Option<Vec<_>>>()?;
+    let [value, .., count] = args.as_slice() else { return None };
+    // Others are refused where the function is looked up.
+    let is_count =
+        |value: &Value| matches!(value, Value::Number(number, _) if number.parse::<u32>().is_ok_and(|n| n > 0));
+    if !matches!(count, Expr::Value(value) if is_count(&value.value)) {
+        return None;
+    }
+    let by = &args[args.len() - 2];
+    let order = if descends { "DESC" } else { "ASC" };
+    let filter = function.filter.as_ref().map_or_else(String::new, |filter| format!("({filter}) AND "));
+    let text = format!(
+        "array_agg({value} ORDER BY {by} {order}) FILTER (WHERE {filter}({value}) IS NOT NULL AND ({by}) IS NOT NULL)"
+    );
+    let list = Parser::new(&OgeeDialect).try_with_sql(&text).ok()?.parse_expr().ok()?;
+    let first = Parser::new(&OgeeDialect).try_with_sql("1").ok()?.parse_expr().ok()?;
+    Some(call("array_slice", vec![list, first, count.clone()]))
+}

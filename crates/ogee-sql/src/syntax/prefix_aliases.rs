@@ -1,0 +1,130 @@
+//! Names before what they name: `SELECT a: x + 1` is `SELECT x + 1 AS a`.
+//!
+//! Not here: fields of structs in braces, and parameters of lambdas, which have colons too.
+
+use datafusion::sql::sqlparser::{
+    keywords::Keyword,
+    tokenizer::{Token, TokenWithSpan, Whitespace},
+};
+
+/// What an item of a list is that such a name may begin.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// Where an output begins.
+    Begin,
+    /// Within an output.
+    Within,
+    /// Elsewhere.
+    Outside,
+}
+
+/// One pair of brackets, or the statement.
+struct Level {
+    place: Place,
+    /// The name of the output that the place is in.
+    name: Option<TokenWithSpan>,
+}
+
+/// `tokens`, in which outputs have their names behind them.
+pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    use Keyword::{
+        ALL, DISTINCT, EXCEPT, FROM, GROUP, HAVING, INTERSECT, INTO, LIMIT, OFFSET, ORDER, QUALIFY, SELECT, UNION,
+        WHERE, WINDOW,
+    };
+    if !tokens.iter().any(|token| token.token == Token::Colon) {
+        return tokens;
+    }
+    let mut all: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
+    let mut levels = vec![Level { place: Place::Outside, name: None }];
+    let mut rest = tokens.into_iter().peekable();
+    // The word before, if it is one.
+    let mut before = Keyword::NoKeyword;
+    while let Some(token) = rest.next() {
+        let span = token.span;
+        let last = before;
+        if !matches!(token.token, Token::Whitespace(_)) {
+            before = super::keyword(&token.token);
+        }
+        let name_behind = |all: &mut Vec<TokenWithSpan>, level: &mut Level| {
+            if let Some(name) = level.name.take() {
+                let said = [
+                    Token::Whitespace(Whitespace::Space),
+                    Token::make_keyword("AS"),
+                    Token::Whitespace(Whitespace::Space),
+                ];
+                all.extend(said.map(|token| TokenWithSpan::new(token, span)));
+                all.push(name);
+                all.push(TokenWithSpan::new(Token::Whitespace(Whitespace::Space), span));
+            }
+        };
+        let Some(level) = levels.last_mut() else { break };
+        match &token.token {
+            Token::Whitespace(_) => {}
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                if level.place == Place::Begin {
+                    level.place = Place::Within;
+                }
+                levels.push(Level { place: Place::Outside, name: None });
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                name_behind(&mut all, level);
+                if levels.len() > 1 {
+                    levels.pop();
+                }
+            }
+            Token::Comma if level.place != Place::Outside => {
+                name_behind(&mut all, level);
+                level.place = Place::Begin;
+            }
+            Token::SemiColon | Token::EOF => {
+                name_behind(&mut all, level);
+                level.place = Place::Outside;
+            }
+            Token::Word(_) => match super::keyword(&token.token) {
+                SELECT => level.place = Place::Begin,
+                ALL | DISTINCT if level.place == Place::Begin => {}
+                // An operator.
+                FROM if last == DISTINCT => {}
+                FROM | WHERE | GROUP | HAVING | ORDER | LIMIT | OFFSET | UNION | EXCEPT | INTERSECT | QUALIFY
+                | WINDOW | INTO
+                    if level.place != Place::Outside =>
+                {
+                    name_behind(&mut all, level);
+                    level.place = Place::Outside;
+                }
+                _ if level.place == Place::Begin => {
+                    level.place = Place::Within;
+                    // Blanks may stand before the colon.
+                    let mut blanks = Vec::new();
+                    while let Some(blank) = rest.next_if(|next| matches!(next.token, Token::Whitespace(_))) {
+                        blanks.push(blank);
+                    }
+                    if rest.next_if(|next| next.token == Token::Colon).is_some() {
+                        level.name = Some(token);
+                        continue;
+                    }
+                    all.push(token);
+                    all.extend(blanks);
+                    continue;
+                }
+                _ => {}
+            },
+            _ => {
+                if level.place == Place::Begin {
+                    level.place = Place::Within;
+                }
+            }
+        }
+        all.push(token);
+    }
+    if let Some(level) = levels.last_mut()
+        && let Some(name) = level.name.take()
+    {
+        let span = name.span;
+        let said =
+            [Token::Whitespace(Whitespace::Space), Token::make_keyword("AS"), Token::Whitespace(Whitespace::Space)];
+        all.extend(said.map(|token| TokenWithSpan::new(token, span)));
+        all.push(name);
+    }
+    all
+}
