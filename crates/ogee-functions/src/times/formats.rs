@@ -17,11 +17,10 @@ use datafusion::{
     },
 };
 
-use crate::function::Function;
+use crate::{arguments::texts, function::Function};
 
 use super::{
     instants::{LOCAL, instant, is_instant},
-    intervals::texts,
     zones::{Zone, naive, offset_of, offset_text},
 };
 

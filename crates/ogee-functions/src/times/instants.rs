@@ -17,11 +17,14 @@ use datafusion::{
     logical_expr::{Expr, ScalarUDF},
 };
 
-use crate::function::{Function, Shown};
+use crate::{
+    arguments::texts,
+    function::{Function, Shown},
+};
 
 use super::{
     TIMEZONE,
-    intervals::{INTERVAL, each_pair, intervals, texts},
+    intervals::{INTERVAL, each_pair, intervals},
     moments::{instant_of, write_instant},
     zones::{Zone, naive},
 };

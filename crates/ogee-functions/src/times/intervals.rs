@@ -9,7 +9,7 @@ use std::{fmt::Write, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, Decimal128Array, PrimitiveArray, StringViewArray, StringViewBuilder},
+        array::{Array, ArrayRef, AsArray, Decimal128Array, PrimitiveArray, StringViewBuilder},
         compute::cast,
         datatypes::{
             DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
@@ -20,7 +20,10 @@ use datafusion::{
     logical_expr::{Expr, ScalarUDF},
 };
 
-use crate::function::{Function, Shown};
+use crate::{
+    arguments::texts,
+    function::{Function, Shown},
+};
 
 use super::{INTERVAL_UNITS, Zone, moments::write_fraction};
 
@@ -256,11 +259,6 @@ fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDa
 /// The values of `array`, which are intervals of any kind, or NULL.
 pub fn intervals(array: &ArrayRef) -> Result<PrimitiveArray<IntervalMonthDayNanoType>> {
     Ok(cast(array, &INTERVAL)?.as_primitive::<IntervalMonthDayNanoType>().clone())
-}
-
-/// The values of `array`, which are texts of any kind, or NULL.
-pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
-    Ok(cast(array, &DataType::Utf8View)?.as_string_view().clone())
 }
 
 /// `of` for each pair of values of which none is NULL.

@@ -37,8 +37,7 @@ pub(crate) fn in_usual_words(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWith
 
 /// `statement` in other words, if it is such a copy.
 fn copy(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
-    let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
-    let significant: Vec<usize> = (0..statement.len()).filter(|&at| !is_space(&statement[at].token)).collect();
+    let significant = super::significant(statement);
     let token = |nth: usize| significant.get(nth).map(|&at| &statement[at].token);
     if token(0).map(super::keyword) != Some(Keyword::COPY) {
         return Ok(None);

@@ -13,8 +13,7 @@ pub(crate) fn with_where(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| is_filter(&token.token)) {
         return tokens;
     }
-    let is_space = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
-    let significant: Vec<usize> = (0..tokens.len()).filter(|&at| !is_space(&tokens[at])).collect();
+    let significant = super::significant(&tokens);
     let is_call = calls(&tokens, &significant);
     // Where `WHERE` belongs: before the last of `) FILTER ( x`.
     let lacking = (0..significant.len().saturating_sub(3)).filter_map(|nth| {

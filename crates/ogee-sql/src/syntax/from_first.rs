@@ -28,8 +28,7 @@ struct Level {
 
 /// `TABLE 'file'` is `FROM 'file'`; the parser knows `TABLE` before a name.
 fn files_as_tables(tokens: &mut [TokenWithSpan]) {
-    let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
-    let significant: Vec<usize> = (0..tokens.len()).filter(|&at| !is_space(&tokens[at].token)).collect();
+    let significant = super::significant(tokens);
     for nth in 0..significant.len() {
         let begins = nth == 0 || matches!(tokens[significant[nth - 1]].token, Token::SemiColon | Token::LParen);
         let is_table = super::keyword(&tokens[significant[nth]].token) == Keyword::TABLE;
@@ -46,8 +45,7 @@ pub(crate) fn with_selects(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan>
     use Keyword::{
         ALL, AS, BY, DISTINCT, EXCEPT, EXPLAIN, FROM, INSERT, INTERSECT, MINUS, NAME, SELECT, TRIM, UNION, WITH,
     };
-    let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
-    let significant: Vec<usize> = (0..tokens.len()).filter(|&at| !is_space(&tokens[at].token)).collect();
+    let significant = super::significant(&tokens);
     let keyword = |nth: usize| significant.get(nth).map_or(Keyword::NoKeyword, |&at| super::keyword(&tokens[at].token));
     let mut levels = vec![Level::default()];
     // What to put before tokens.

@@ -81,6 +81,11 @@ use crate::{
     quantified, times, visitors,
 };
 
+/// The places of those of `tokens` that are no blanks and comments.
+fn significant(tokens: &[TokenWithSpan]) -> Vec<usize> {
+    (0..tokens.len()).filter(|&at| !matches!(tokens[at].token, Token::Whitespace(_))).collect()
+}
+
 /// The keyword that `token` is.
 fn keyword(token: &Token) -> Keyword {
     match token {
@@ -129,8 +134,7 @@ pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         _ => String::new(),
     };
     let mut dropped = vec![false; tokens.len()];
-    let significant: Vec<usize> =
-        (0..tokens.len()).filter(|&at| !matches!(tokens[at].token, Token::Whitespace(_))).collect();
+    let significant = significant(&tokens);
     for (nth, &at) in significant.iter().enumerate() {
         let next = |n: usize| significant.get(nth + n).copied().unwrap_or(usize::MAX);
         match word(at).as_str() {

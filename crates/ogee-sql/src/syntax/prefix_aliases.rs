@@ -40,23 +40,10 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     // The word before, if it is one.
     let mut before = Keyword::NoKeyword;
     while let Some(token) = rest.next() {
-        let span = token.span;
         let last = before;
         if !matches!(token.token, Token::Whitespace(_)) {
             before = super::keyword(&token.token);
         }
-        let name_behind = |all: &mut Vec<TokenWithSpan>, level: &mut Level| {
-            if let Some(name) = level.name.take() {
-                let said = [
-                    Token::Whitespace(Whitespace::Space),
-                    Token::make_keyword("AS"),
-                    Token::Whitespace(Whitespace::Space),
-                ];
-                all.extend(said.map(|token| TokenWithSpan::new(token, span)));
-                all.push(name);
-                all.push(TokenWithSpan::new(Token::Whitespace(Whitespace::Space), span));
-            }
-        };
         let Some(level) = levels.last_mut() else { break };
         match &token.token {
             Token::Whitespace(_) => {}
@@ -117,14 +104,16 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         all.push(token);
     }
-    if let Some(level) = levels.last_mut()
-        && let Some(name) = level.name.take()
-    {
-        let span = name.span;
-        let said =
-            [Token::Whitespace(Whitespace::Space), Token::make_keyword("AS"), Token::Whitespace(Whitespace::Space)];
-        all.extend(said.map(|token| TokenWithSpan::new(token, span)));
-        all.push(name);
+    if let Some(level) = levels.last_mut() {
+        name_behind(&mut all, level);
     }
     all
+}
+
+/// Writes the name of an output behind it, if it stood before.
+fn name_behind(all: &mut Vec<TokenWithSpan>, level: &mut Level) {
+    let Some(name) = level.name.take() else { return };
+    let space = || Token::Whitespace(Whitespace::Space);
+    let said = [space(), Token::make_keyword("AS"), space(), name.token, space()];
+    all.extend(said.map(|token| TokenWithSpan::new(token, name.span)));
 }

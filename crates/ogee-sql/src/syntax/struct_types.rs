@@ -13,8 +13,7 @@ pub(crate) fn in_tokens(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| is_struct(&token.token)) {
         return tokens;
     }
-    let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
-    let significant: Vec<usize> = (0..tokens.len()).filter(|&at| !is_space(&tokens[at].token)).collect();
+    let significant = super::significant(&tokens);
     // For each bracket that is open, whether it is one of these.
     let mut open = Vec::new();
     for nth in 0..significant.len() {
