@@ -19,6 +19,7 @@ use datafusion::{
         sqlparser::ast::{DescribeAlias, ObjectName, Statement as SqlStatement},
     },
 };
+use ogee_files::spelling::known_spelling;
 use ogee_functions::{Result, type_names::sql_name};
 
 use crate::table::PagedTable;
@@ -60,6 +61,11 @@ impl Shown {
     }
 }
 
+/// The name of a column as it is spelled.
+fn name_of(field: &Field) -> &str {
+    known_spelling(field).unwrap_or(field.name())
+}
+
 fn is(word: &str, name: &str) -> bool {
     word.eq_ignore_ascii_case(name)
 }
@@ -81,7 +87,7 @@ pub(crate) fn columns(schema: &Schema, table: Option<&Arc<dyn TableProvider>>) -
     // Only a table says of its columns that they take no NULL.
     let takes_null = |at: usize| table.is_none() || fields[at].is_nullable() && keys.get(&at) != Some(&"PRI");
     rows(vec![
-        ("column_name", texts(&|at| Some(fields[at].name().clone()))),
+        ("column_name", texts(&|at| Some(name_of(&fields[at]).to_owned()))),
         ("column_type", texts(&|at| Some(sql_name(fields[at].data_type())))),
         ("null", texts(&|at| Some(if takes_null(at) { "YES" } else { "NO" }.to_owned()))),
         ("key", texts(&|at| keys.get(&at).map(|key| (*key).to_owned()))),
@@ -116,7 +122,7 @@ pub(crate) async fn tables(state: &SessionState, all: bool) -> Result<SendableRe
         let reference = TableReference::full(catalog.as_str(), schema.as_str(), table.as_str());
         let provider = state.schema_for_ref(reference)?.table(table).await?;
         for field in provider.iter().flat_map(|provider| provider.schema().fields().to_vec()) {
-            columns.values().append_value(field.name());
+            columns.values().append_value(name_of(&field));
             types.values().append_value(sql_name(field.data_type()));
         }
         columns.append(true);

@@ -12,7 +12,7 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{AsArray, RecordBatch},
+        array::{AsArray, RecordBatch, RecordBatchOptions},
         datatypes::{Field, Schema, SchemaRef, UInt64Type},
     },
     catalog::DynamicFileCatalog,
@@ -32,6 +32,7 @@ use datafusion::{
     physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
+        stream::RecordBatchStreamAdapter,
     },
     prelude::{SessionConfig, SessionContext},
     sql::{
@@ -39,7 +40,7 @@ use datafusion::{
         sqlparser::ast::Statement as SqlStatement,
     },
 };
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use ogee_files::{
     ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, FileTables, JsonFormats,
     copy::{in_plain_types, within_limit},
@@ -56,7 +57,9 @@ use ogee_planner::{
 use ogee_sql::{
     Statement, StatementContext, calls, checkpoint, ctes, inserted, name_apart, parse,
     prepared::{self, Prepared},
-    rules, stars, times,
+    rules,
+    spellings::Spellings,
+    stars, times,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
 };
 
@@ -181,7 +184,7 @@ impl Session {
         let files = Arc::new(FileTables::new(engine.memory()));
         let catalogs = Arc::new(DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&files) as _));
         let binder = Arc::new(Binder::default());
-        let catalogs = Arc::new(ViewCatalogs::new(catalogs, Arc::clone(&binder)));
+        let catalogs = Arc::new(ViewCatalogs::new(catalogs, Arc::clone(&binder), |table| table.is::<PagedTable>()));
         let mut state = SessionStateBuilder::from(state).with_catalog_list(catalogs).build();
         state.register_file_format(Arc::new(CsvFormats::new(engine.memory())), true)?;
         state.register_file_format(Arc::new(JsonFormats::new(engine.memory())), true)?;
@@ -225,7 +228,8 @@ impl Session {
         {
             return Ok(Outcome::Done(None));
         }
-        let view = ViewText::of(&statement.0);
+        let mut spellings = std::mem::take(&mut statement.1);
+        let view = ViewText::of(&statement.0, &spellings);
         let prepared = prepared::Use::of(&statement.0).map(|of| (of, statement.0.clone()));
         let mut explanation = Explanation::of(&statement.0, state.config().options());
         if matches!(&statement.0, ParsedStatement::Explain(explain) if explain.options.analyze) {
@@ -237,6 +241,7 @@ impl Session {
         }
         let (tables, plan) = views::bound(async {
             stars::write_out(&state, &mut statement.0).await?;
+            spellings.fold_new(&mut statement.0);
             let inserted = self.plan_inserted(&state, &mut statement.0).await?;
             let mut tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
             tables.extend(inserted);
@@ -248,10 +253,21 @@ impl Session {
             (LogicalPlan::Ddl(DdlStatement::CreateView(create)), Some(view)) => {
                 self.create_view(&state, create, view).await?
             }
+            (LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)), _) => {
+                self.create_table(&state, create, &spellings).await?
+            }
+            (LogicalPlan::DescribeTable(described), _) => {
+                let schema = Arc::new(described.schema.as_ref().clone());
+                Outcome::Rows(describe::columns(&spellings.shown(&schema), None)?)
+            }
             (plan, _) => match prepared {
-                Some((of, written)) => self.run_prepared(state, plan, of, written).await?,
-                None => self.run_plan(state, plan).await?,
+                Some((of, written)) => self.run_prepared(state, plan, of, (written, spellings.clone())).await?,
+                None => self.run_plan(state, spellings.in_copy(plan)?).await?,
             },
+        };
+        let outcome = match outcome {
+            Outcome::Rows(rows) => Outcome::Rows(shown(rows, &spellings)),
+            done => done,
         };
         // What was planned keeps its rows.
         drop(tables);
@@ -370,7 +386,7 @@ impl Session {
         state: SessionState,
         plan: LogicalPlan,
         of: prepared::Use,
-        written: ParsedStatement,
+        written: (ParsedStatement, Spellings),
     ) -> Result<Outcome> {
         let mut kept = self.prepared.lock().await;
         match of {
@@ -385,7 +401,9 @@ impl Session {
                 Ok(outcome)
             }
             prepared::Use::Execute(name) => {
-                if let Some(mut written) = kept.get(&name).cloned() {
+                let mut spellings = Spellings::default();
+                if let Some((mut written, named)) = kept.get(&name).cloned() {
+                    spellings = named;
                     let again = views::bound(async {
                         stars::write_out(&state, &mut written).await?;
                         ogee_sql::plan(&state, written).await
@@ -397,14 +415,19 @@ impl Session {
                 }
                 let frame = self.context.execute_logical_plan(plan).await?;
                 drop(kept);
-                self.run_plan(state, frame.logical_plan().clone()).await
+                Ok(match self.run_plan(state, frame.logical_plan().clone()).await? {
+                    Outcome::Rows(rows) => Outcome::Rows(shown(rows, &spellings)),
+                    done => done,
+                })
             }
         }
     }
 
     async fn run_plan(&self, state: SessionState, plan: LogicalPlan) -> Result<Outcome> {
         match plan {
-            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => self.create_table(&state, create).await,
+            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
+                self.create_table(&state, create, &Spellings::default()).await
+            }
             LogicalPlan::Ddl(_) => {
                 let frame = self.context.execute_logical_plan(plan).await?;
                 drain(self.start(&state, frame.logical_plan()).await?).await?;
@@ -427,9 +450,6 @@ impl Session {
                 let plan = within_limit(in_plain_types(plan)?, settings, ROW_GROUP_ROWS, limit);
                 Ok(Outcome::Done(affected(&drain(self.start(&state, &plan).await?).await?)))
             }
-            LogicalPlan::DescribeTable(described) => {
-                Ok(Outcome::Rows(describe::columns(described.schema.as_ref(), None)?))
-            }
             plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),
         }
     }
@@ -449,7 +469,13 @@ impl Session {
     }
 
     /// `CREATE TABLE`, empty or `AS` a query: the rows become pages of the pool, and the table is there when all of them are.
-    async fn create_table(&self, state: &SessionState, create: CreateMemoryTable) -> Result<Outcome> {
+    /// `CREATE TABLE`, of a query or of columns, which `spellings` name.
+    async fn create_table(
+        &self,
+        state: &SessionState,
+        create: CreateMemoryTable,
+        spellings: &Spellings,
+    ) -> Result<Outcome> {
         let CreateMemoryTable { name, input, if_not_exists, or_replace, constraints, column_defaults, temporary: _ } =
             create;
         let exists = self.table_exists(&name)?;
@@ -480,7 +506,7 @@ impl Session {
             LogicalPlan::EmptyRelation(_) => Arc::clone(input.schema().inner()),
             _ => nullable(&physical.schema()),
         };
-        let table = PagedTable::new(schema, Arc::clone(self.engine.memory()));
+        let table = PagedTable::new(spellings.of_table(&schema), Arc::clone(self.engine.memory()));
         let table = table.with_keys(&constraints, column_defaults)?;
         let context = task_context(state, &physical);
         let rows = affected(&drain(execute_stream(table.sink(physical, false), context)?).await?);
@@ -578,6 +604,23 @@ fn single_partition(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         1 => plan,
         _ => Arc::new(CoalescePartitionsExec::new(plan)),
     }
+}
+
+/// `rows` with columns that are called as `spellings` has them.
+fn shown(rows: SendableRecordBatchStream, spellings: &Spellings) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let shown = spellings.shown(&schema);
+    if Arc::ptr_eq(&schema, &shown) {
+        return rows;
+    }
+    let named = Arc::clone(&shown);
+    let rows = rows.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns().to_vec();
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&named), columns, &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(shown, rows))
 }
 
 async fn drain(rows: SendableRecordBatchStream) -> Result<Vec<RecordBatch>> {

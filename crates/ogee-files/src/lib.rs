@@ -10,10 +10,11 @@ pub mod copy;
 mod csv;
 mod json;
 mod read_through;
+pub mod spelling;
 mod tables;
 mod text_memory;
 
 pub use arrow_ipc::ArrowFormats;
 pub use csv::CsvFormats;
 pub use json::JsonFormats;
-pub use tables::{CaughtFormats, CheckedTables, FileTable, FileTables, Read, reads_files};
+pub use tables::{CaughtFormats, CheckedTables, FileTable, FileTables, Read, is_file_name, reads_files};

@@ -5,7 +5,10 @@
 
 use std::error::Error as StdError;
 
-use datafusion::{arrow::error::ArrowError, common::DataFusionError};
+use datafusion::{
+    arrow::error::ArrowError,
+    common::{Column, DataFusionError, SchemaError},
+};
 use ogee_exec::ExecError;
 use ogee_memory::MemoryError;
 use ogee_vector::VectorError;
@@ -147,7 +150,7 @@ impl From<&DataFusionError> for Error {
             DataFusionError::ArrowError(inner, _) => Self::from(&**inner),
             DataFusionError::SQL(inner, _) => Self::Parse(parse_message(&inner.to_string())),
             DataFusionError::Plan(message) => Self::Plan(plan_message(&without_trace(message))),
-            DataFusionError::SchemaError(inner, _) => Self::Plan(without_trace(&inner.to_string())),
+            DataFusionError::SchemaError(inner, _) => Self::Plan(schema_message(inner)),
             DataFusionError::NotImplemented(message) => Self::Unsupported(without_trace(message)),
             DataFusionError::Configuration(message) => Self::Setting(without_trace(message)),
             DataFusionError::ParquetError(inner) => Self::Source(inner.to_string()),
@@ -187,6 +190,26 @@ fn from_any(error: &(dyn StdError + Send + Sync + 'static)) -> Error {
     } else {
         Error::Execution(error.to_string())
     }
+}
+
+/// Names that are listed where one is not found.
+const LISTED: usize = 10;
+
+/// What is wrong with a name. Of many columns that there are some are listed; that names are told apart by their case is not true here.
+fn schema_message(error: &SchemaError) -> String {
+    let message = without_trace(&error.to_string());
+    let SchemaError::FieldNotFound { valid_fields, .. } = error else { return message };
+    let mut message = message.lines().next().unwrap_or_default().to_owned();
+    if !valid_fields.is_empty() {
+        let listed: Vec<String> = valid_fields.iter().take(LISTED).map(Column::quoted_flat_name).collect();
+        message.push_str("\nValid fields are ");
+        message.push_str(&listed.join(", "));
+        match valid_fields.len().saturating_sub(LISTED) {
+            0 => message.push('.'),
+            others => message.push_str(&format!(" and {others} others.")),
+        }
+    }
+    message
 }
 
 /// The parser's message without the name of its error type in front.

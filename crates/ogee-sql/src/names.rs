@@ -25,6 +25,8 @@ use datafusion::{
     },
 };
 
+use ogee_files::spelling::folded;
+
 use crate::{casts::NAMED_CAST, syntax, visitors};
 
 /// Gives aliases to the outputs of `statement` that would have the same name.
@@ -179,8 +181,8 @@ fn in_table(table: &mut TableFactor) {
 /// What tells an output from others.
 fn output_name(item: &SelectItem) -> String {
     match item {
-        SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
-        other => other.to_string(),
+        SelectItem::ExprWithAlias { alias, .. } => normal_name(alias),
+        other => folded(&other.to_string()).into_owned(),
     }
 }
 
@@ -189,7 +191,7 @@ pub(crate) fn base_name(expr: &Expr) -> String {
     match expr {
         Expr::Identifier(name) => normal_name(name),
         Expr::CompoundIdentifier(names) => names.last().map_or_else(String::new, normal_name),
-        other => other.to_string(),
+        other => folded(&other.to_string()).into_owned(),
     }
 }
 
@@ -473,8 +475,8 @@ mod tests {
         for (sql, named) in [
             ("SELECT a, b FROM t", "SELECT a, b FROM t"),
             ("SELECT a, t.a, a AS c, a FROM t", "SELECT a, t.a, a AS c, a AS \"a_1\" FROM t"),
-            ("SELECT NULL, NULL, NULL_1 FROM t", "SELECT NULL, NULL AS \"NULL_2\", NULL_1 FROM t"),
-            ("SELECT * FROM (SELECT 1, 1) WHERE true", "SELECT * FROM (SELECT 1, 1 AS \"1_1\") WHERE true"),
+            ("SELECT NULL, NULL, NULL_1 FROM t", "SELECT NULL, NULL AS \"null_2\", NULL_1 FROM t"),
+            ("SELECT * FROM (SELECT 1, 1) WHERE true", "SELECT * FROM (SELECT 1 AS \"1\", 1 AS \"1_1\") WHERE true"),
             ("INSERT INTO t SELECT 1, 1", "INSERT INTO t SELECT 1, 1 AS \"1_1\""),
             ("EXPLAIN SELECT 1, 1", "EXPLAIN SELECT 1, 1 AS \"1_1\""),
         ] {
@@ -487,7 +489,7 @@ mod tests {
     #[test]
     fn outputs_that_clash_have_names_and_casts_count() {
         for (sql, named) in [
-            ("SELECT count(*), COUNT(*) FROM t", "SELECT count(*) AS \"count(*)\", COUNT(*) AS \"COUNT(*)\" FROM t"),
+            ("SELECT count(*), COUNT(*) FROM t", "SELECT count(*) AS \"count(*)\", COUNT(*) AS \"count(*)_1\" FROM t"),
             ("SELECT a AS x, B, b, a AS X FROM t", "SELECT a AS x, B, b AS \"b_1\", a AS \"x_1\" FROM t"),
             ("SELECT *, a, a AS b FROM t", "SELECT *, a AS \"a_1\", a AS b FROM t"),
             (
@@ -496,7 +498,7 @@ mod tests {
             ),
             (
                 "SELECT sum(TRY_CAST(a AS double)) FROM (SELECT 1, 1) ORDER BY CAST(a AS TEXT)",
-                "SELECT sum(ogee_cast('TRY DOUBLE', TRY_CAST(a AS DOUBLE))) AS \"sum(TRY_CAST(a AS DOUBLE))\" \
+                "SELECT sum(ogee_cast('TRY DOUBLE', TRY_CAST(a AS DOUBLE))) AS \"sum(try_cast(a as double))\" \
                  FROM (SELECT 1 AS \"1\", 1 AS \"1_1\") ORDER BY ogee_cast('TEXT', CAST(a AS TEXT))",
             ),
         ] {

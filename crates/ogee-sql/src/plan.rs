@@ -16,6 +16,7 @@ use ogee_functions::{Error, Result};
 use crate::{
     implicit_keys,
     names::{hides_casts, is_clash, name_all},
+    spellings,
     statement::parse,
     syntax, times, wide_lists,
 };
@@ -24,7 +25,8 @@ use crate::{
 const REWRITES: usize = 32;
 
 /// The plan of `statement`, whose groupings have the keys that are written.
-pub async fn plan(state: &SessionState, statement: ParsedStatement) -> Result<LogicalPlan> {
+pub async fn plan(state: &SessionState, mut statement: ParsedStatement) -> Result<LogicalPlan> {
+    spellings::fold_names(&mut statement);
     let mut marked = statement.clone();
     let plan = in_other_words(state, statement).await?;
     if !implicit_keys::may_have_any(&plan)? {

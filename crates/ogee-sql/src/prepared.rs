@@ -11,7 +11,7 @@ use datafusion::sql::{
     sqlparser::ast::{ObjectName, Statement},
 };
 
-use crate::names::normal_name;
+use crate::{names::normal_name, spellings::Spellings};
 
 /// What a statement does with a prepared one.
 pub enum Use {
@@ -41,4 +41,4 @@ fn last(name: &ObjectName) -> Option<String> {
 }
 
 /// The prepared statements of a session, by name. The lock is held while DataFusion's plan of one is replaced and taken.
-pub type Prepared = tokio::sync::Mutex<HashMap<String, Parsed>>;
+pub type Prepared = tokio::sync::Mutex<HashMap<String, (Parsed, Spellings)>>;

@@ -27,6 +27,7 @@ use crate::{
     distinct_arguments::DistinctArguments,
     equal_windows::with_single_windows,
     failing_casts::FailingCasts,
+    fields_of_any_case::FieldsOfAnyCase,
     filter_pushdown::with_filters_above_groups,
     float_order::FloatOrder,
     fresh_schemas::with_fresh_schemas,
@@ -99,6 +100,7 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// What plans operators before DataFusion does.
 pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
     vec![
+        Arc::new(FieldsOfAnyCase),
         Arc::new(times::TimePlanner),
         Arc::new(Quotients),
         Arc::new(Bits),

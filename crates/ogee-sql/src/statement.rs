@@ -5,14 +5,19 @@
 use datafusion::sql::parser::{DFParserBuilder, Statement as ParsedStatement};
 use ogee_functions::Result;
 
-use crate::{asof, depth, dialect::OgeeDialect, syntax};
+use crate::{
+    asof, depth,
+    dialect::OgeeDialect,
+    spellings::{self, Spellings},
+    syntax,
+};
 
 /// Calls of the parser's within one another: some for each of the levels that are let in, which [`depth::check`] counts.
 const PARSER_DEPTH_MAX: usize = 4 * depth::DEPTH_MAX;
 
-/// One parsed statement.
+/// One parsed statement, and how it spells the names that it gives.
 #[derive(Clone, Debug)]
-pub struct Statement(pub ParsedStatement);
+pub struct Statement(pub ParsedStatement, pub Spellings);
 
 impl std::fmt::Display for Statement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -32,7 +37,8 @@ impl Statement {
 /// # Errors
 /// [`ogee_functions::Error::Parse`], also if only a later statement is wrong.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    let (tokens, asof_joins) = asof::tokens(sql)?;
+    let (mut tokens, asof_joins) = asof::tokens(sql)?;
+    let quoted = spellings::fold(&mut tokens);
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
     let tokens = syntax::prefix_aliases::in_tokens(tokens);
     syntax::refusals::check_words(&tokens)?;
@@ -43,6 +49,8 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     depth::check(&tokens)?;
     let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
     let mut statements = parser.build()?.parse_statements()?;
+    let spellings: Vec<Spellings> = statements.iter_mut().map(|statement| Spellings::of(statement, &quoted)).collect();
+    statements.iter_mut().for_each(spellings::name_files);
     statements.iter_mut().for_each(syntax::methods::write_out);
     statements.iter_mut().try_for_each(syntax::readers::write_out)?;
     statements.iter_mut().try_for_each(syntax::tidy)?;
@@ -52,5 +60,5 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().for_each(syntax::fields::write_out);
     statements.iter_mut().for_each(syntax::translate);
     asof::mark(statements.iter_mut(), asof_joins)?;
-    Ok(statements.into_iter().map(Statement).collect())
+    Ok(statements.into_iter().zip(spellings).map(|(statement, names)| Statement(statement, names)).collect())
 }

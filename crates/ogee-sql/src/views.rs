@@ -30,9 +30,12 @@ use datafusion::{
         sqlparser::ast::{CreateView, Ident, ObjectName, Query, Statement},
     },
 };
+use ogee_files::spelling::needs_folding;
 use parking_lot::{Mutex, RwLock};
 
-use crate::{common_types::CommonTypes, names::normal_name, plan::plan, stars};
+use crate::{
+    common_types::CommonTypes, folded_tables::FoldedTable, names::normal_name, plan::plan, spellings::Spellings, stars,
+};
 
 tokio::task_local! {
     /// The views whose queries are being planned, the innermost last; nothing outside of planning.
@@ -51,6 +54,7 @@ pub async fn bound<F: Future>(planning: F) -> F::Output {
 pub struct View {
     query: Query,
     columns: Vec<Ident>,
+    spellings: Spellings,
     /// As it was when it was made.
     made: ViewTable,
 }
@@ -66,15 +70,16 @@ pub fn unless_exists(statement: &mut ParsedStatement) -> Option<ObjectName> {
 pub struct ViewText {
     query: Query,
     columns: Vec<Ident>,
+    spellings: Spellings,
 }
 
 impl ViewText {
     /// What `statement` says, if it makes a view.
-    pub fn of(statement: &ParsedStatement) -> Option<Self> {
+    pub fn of(statement: &ParsedStatement, spellings: &Spellings) -> Option<Self> {
         let ParsedStatement::Statement(statement) = statement else { return None };
         let Statement::CreateView(CreateView { query, columns, .. }) = &**statement else { return None };
         let columns = columns.iter().map(|column| column.name.clone()).collect();
-        Some(Self { query: (**query).clone(), columns })
+        Some(Self { query: (**query).clone(), columns, spellings: spellings.clone() })
     }
 
     /// The view, which is planned now for the first time.
@@ -82,8 +87,8 @@ impl ViewText {
     /// # Errors
     /// Those of planning.
     pub async fn make(self, state: &SessionState, definition: Option<String>) -> ogee_functions::Result<View> {
-        let made = table(state, &self.query, &self.columns, definition).await?;
-        Ok(View { query: self.query, columns: self.columns, made })
+        let made = table(state, &self.query, &self.columns, &self.spellings, definition).await?;
+        Ok(View { query: self.query, columns: self.columns, spellings: self.spellings, made })
     }
 }
 
@@ -92,13 +97,16 @@ async fn table(
     state: &SessionState,
     query: &Query,
     columns: &[Ident],
+    spellings: &Spellings,
     definition: Option<String>,
 ) -> Result<ViewTable> {
     let mut statement = ParsedStatement::Statement(Box::new(Statement::Query(Box::new(query.clone()))));
     let written = stars::write_out(state, &mut statement).await;
     written.map_err(|error| DataFusionError::External(Box::new(error)))?;
+    let mut spellings = spellings.clone();
+    spellings.fold_new(&mut statement);
     let planned = plan(state, statement).await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-    let planned = name_columns(planned, columns)?;
+    let planned = spellings.of_names(name_columns(spellings.in_plan(planned)?, columns)?)?;
     // Without it, the types that a set operation has are not those that it says.
     let rules = Analyzer::with_rules(vec![Arc::new(CommonTypes), Arc::new(TypeCoercion::new())]);
     let planned = rules.execute_and_check(planned, state.config_options(), |_, _| {})?;
@@ -178,7 +186,7 @@ impl Binder {
         let state = session.read().clone();
         within.push(name);
         let definition = view.made.definition().cloned();
-        match WITHIN.scope(within, table(&state, &view.query, &view.columns, definition)).await {
+        match WITHIN.scope(within, table(&state, &view.query, &view.columns, &view.spellings, definition)).await {
             Ok(bound) => Ok(Some(Arc::new(bound))),
             Err(error) if planning => Err(error),
             Err(_) => Ok(None),
@@ -186,17 +194,21 @@ impl Binder {
     }
 }
 
-/// Catalogs whose views are planned when they are asked for.
+/// Whether a table calls its columns by small letters of itself.
+pub type IsFolded = fn(&dyn TableProvider) -> bool;
+
+/// Catalogs whose views are planned when they are asked for, and whose tables call their columns by small letters.
 #[derive(Debug)]
 pub struct ViewCatalogs {
     inner: Arc<dyn CatalogProviderList>,
     binder: Arc<Binder>,
+    is_folded: IsFolded,
 }
 
 impl ViewCatalogs {
-    /// The catalogs of `inner`.
-    pub fn new(inner: Arc<dyn CatalogProviderList>, binder: Arc<Binder>) -> Self {
-        Self { inner, binder }
+    /// The catalogs of `inner`; tables for which `is_folded` says no are wrapped where their columns have other letters.
+    pub fn new(inner: Arc<dyn CatalogProviderList>, binder: Arc<Binder>, is_folded: IsFolded) -> Self {
+        Self { inner, binder, is_folded }
     }
 }
 
@@ -211,7 +223,8 @@ impl CatalogProviderList for ViewCatalogs {
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
         let inner = self.inner.catalog(name)?;
-        Some(Arc::new(ViewCatalog { inner, binder: Arc::clone(&self.binder), name: name.to_owned() }))
+        let (binder, is_folded) = (Arc::clone(&self.binder), self.is_folded);
+        Some(Arc::new(ViewCatalog { inner, binder, is_folded, name: name.to_owned() }))
     }
 }
 
@@ -219,6 +232,7 @@ impl CatalogProviderList for ViewCatalogs {
 struct ViewCatalog {
     inner: Arc<dyn CatalogProvider>,
     binder: Arc<Binder>,
+    is_folded: IsFolded,
     name: String,
 }
 
@@ -229,7 +243,8 @@ impl CatalogProvider for ViewCatalog {
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let inner = self.inner.schema(name)?;
-        Some(Arc::new(ViewSchema { inner, binder: Arc::clone(&self.binder), name: format!("{}.{name}", self.name) }))
+        let (binder, is_folded) = (Arc::clone(&self.binder), self.is_folded);
+        Some(Arc::new(ViewSchema { inner, binder, is_folded, name: format!("{}.{name}", self.name) }))
     }
 
     fn register_schema(&self, name: &str, schema: Arc<dyn SchemaProvider>) -> Result<Option<Arc<dyn SchemaProvider>>> {
@@ -245,6 +260,7 @@ impl CatalogProvider for ViewCatalog {
 struct ViewSchema {
     inner: Arc<dyn SchemaProvider>,
     binder: Arc<Binder>,
+    is_folded: IsFolded,
     name: String,
 }
 
@@ -269,6 +285,9 @@ impl SchemaProvider for ViewSchema {
             && let Some(bound) = self.binder.bind(full_name.clone(), view).await?
         {
             (found, is_made) = (bound, true);
+        }
+        if !(self.is_folded)(found.as_ref()) && found.get_logical_plan().is_none() && needs_folding(&found.schema()) {
+            found = Arc::new(FoldedTable::new(found));
         }
         if is_made {
             // Nobody keeps them outside of planning.

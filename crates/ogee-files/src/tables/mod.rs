@@ -149,6 +149,11 @@ fn names_of(path: &str) -> Result<Arc<dyn TableProvider>> {
     Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
 }
 
+/// Whether `name` ends as names of files do that can be read.
+pub fn is_file_name(name: &str) -> bool {
+    Kind::of(name).is_some()
+}
+
 /// What the names of files tell of their format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {

@@ -32,13 +32,18 @@ use datafusion::{
     },
     logical_expr::{Expr, TableProviderFilterPushDown, utils::conjunction},
     object_store::ObjectMeta,
-    physical_expr::{create_physical_expr, execution_props::ExecutionProps},
-    physical_plan::{ExecutionPlan, empty::EmptyExec},
+    physical_expr::{create_physical_expr, execution_props::ExecutionProps, expressions::Column},
+    physical_plan::{
+        ExecutionPlan,
+        empty::EmptyExec,
+        projection::{ProjectionExec, ProjectionExpr},
+    },
     scalar::ScalarValue,
 };
 use futures::{StreamExt, TryStreamExt};
 
 use super::{Kind, files_of, listing::Found, partitions::Partitions};
+use crate::spelling;
 
 /// Files whose statistics are asked for at once.
 const AT_ONCE: usize = 32;
@@ -49,9 +54,10 @@ pub struct FileTable {
     path: String,
     kind: Kind,
     format: Arc<dyn FileFormat>,
-    /// The files' columns that no directory names.
+    /// The files' columns that no directory names, as the files call them.
     file_schema: SchemaRef,
     partitions: Partitions,
+    /// The columns, as statements call them.
     schema: SchemaRef,
     /// Where each column is among those of the files and then the partitions'.
     places: Vec<usize>,
@@ -88,7 +94,8 @@ impl FileTable {
                 fields[*partition] = Arc::new(fields[*partition].as_ref().clone().with_name(name));
             }
         }
-        let partitions = Partitions { fields };
+        let folded = fields.iter().map(|field| Arc::new(spelling::spelled(field, field.name())));
+        let partitions = Partitions { fields: folded.collect() };
         let mut next = 0;
         let mut places: Vec<usize> = (0..columns.fields().len())
             .map(|index| match shared.iter().find(|(place, _)| *place == index) {
@@ -106,9 +113,18 @@ impl FileTable {
             places.iter().map(|place| Arc::clone(&all[*place])).collect::<Vec<_>>(),
             columns.metadata().clone(),
         );
+        let schema = spelling::fold(&schema);
+        // What is said of a column is the same below and above the names that it has.
+        for (field, place) in schema.fields().iter().zip(&places) {
+            if let Some(own) = own.get_mut(*place)
+                && own.metadata() != field.metadata()
+            {
+                *own = Arc::new(own.as_ref().clone().with_metadata(field.metadata().clone()));
+            }
+        }
         let file_schema = Arc::new(Schema::new_with_metadata(own, columns.metadata().clone()));
         let fingerprint = Arc::new(SchemaFingerprint::from_schema(&file_schema));
-        Self { path, kind, format, file_schema, partitions, schema: Arc::new(schema), places, statistics, fingerprint }
+        Self { path, kind, format, file_schema, partitions, schema, places, statistics, fingerprint }
     }
 
     /// The Parquet files as they are now, if none is told apart by its directories.
@@ -123,6 +139,25 @@ impl FileTable {
     /// Where the table's files are.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// `scan` with columns that are called as in `schema`.
+    fn named(scan: Arc<dyn ExecutionPlan>, schema: &Schema) -> Result<Arc<dyn ExecutionPlan>> {
+        let found = scan.schema();
+        if found.fields().iter().zip(schema.fields()).all(|(found, wanted)| found.name() == wanted.name()) {
+            return Ok(scan);
+        }
+        let columns = found.fields().iter().zip(schema.fields()).enumerate();
+        let column = |(index, (found, wanted)): (usize, (&FieldRef, &FieldRef))| ProjectionExpr {
+            expr: Arc::new(Column::new(found.name(), index)),
+            alias: wanted.name().clone(),
+        };
+        let projection = ProjectionExec::try_new(columns.map(column), Arc::clone(&scan))?;
+        // A scan that can give its columns other names does so itself.
+        Ok(match scan.try_swapping_with_projection(&projection)? {
+            Some(named) => named,
+            None => Arc::new(projection),
+        })
     }
 
     fn is_of_partitions(&self, filter: &Expr) -> bool {
@@ -218,15 +253,13 @@ impl TableProvider for FileTable {
             .buffered(AT_ONCE)
             .try_collect()
             .await?;
-        let places: Vec<usize> = match projection {
-            Some(columns) => columns.iter().map(|column| self.places[*column]).collect(),
-            None => self.places.clone(),
+        let (places, schema): (Vec<usize>, SchemaRef) = match projection {
+            Some(columns) => {
+                (columns.iter().map(|column| self.places[*column]).collect(), Arc::new(self.schema.project(columns)?))
+            }
+            None => (self.places.clone(), Arc::clone(&self.schema)),
         };
         if files.is_empty() {
-            let schema = match projection {
-                Some(columns) => Arc::new(self.schema.project(columns)?),
-                None => Arc::clone(&self.schema),
-            };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
         let table_schema = TableSchemaBuilder::from(&self.file_schema)
@@ -245,7 +278,7 @@ impl TableProvider for FileTable {
             .with_projection_indices(Some(places))?
             .with_limit(limit)
             .build();
-        self.format.create_physical_plan(state, config).await
+        Self::named(self.format.create_physical_plan(state, config).await?, &schema)
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {

@@ -30,7 +30,7 @@ use datafusion::{
     logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan, utils::split_conjunction},
     object_store::{ObjectMeta, path::Path as StorePath},
 };
-use ogee_files::FileTable;
+use ogee_files::{FileTable, spelling::known_spelling};
 
 use super::{
     pieces,
@@ -142,7 +142,11 @@ fn add(predicate: &Expr, node: &LogicalPlan, wanted: &mut Vec<Wanted>) {
         let Ok(provider) = source_as_provider(&scan.source) else { continue };
         let schema = provider.schema();
         let fields = columns.iter().filter_map(|column| schema.fields().find(&column.name));
-        let fields = fields.map(|(_, field)| Arc::clone(field));
+        // As the files call them.
+        let fields = fields.map(|(_, field)| match known_spelling(field) {
+            Some(spelling) => Arc::new(field.as_ref().clone().with_name(spelling)),
+            None => Arc::clone(field),
+        });
         let Some(path) = path_of(provider.as_ref()) else { continue };
         // Of a table that is known already, or has the same files.
         match wanted.iter_mut().find(|wanted| wanted.path == path) {

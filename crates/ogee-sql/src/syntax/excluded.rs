@@ -6,7 +6,7 @@
 //! Not here: `EXCLUDE` of bare names, which the planner knows.
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, Select, SelectItem,
+    ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Select, SelectItem,
     SelectItemQualifiedWildcardKind, TableWithJoins, WildcardAdditionalOptions,
 };
 use ogee_functions::{Error, Result};
@@ -19,6 +19,11 @@ use crate::names::normal_name;
 /// # Errors
 /// Where it cannot be told which columns remain.
 pub(super) fn in_select(select: &mut Select) -> Result<()> {
+    for item in &mut select.projection {
+        if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item {
+            fold(options);
+        }
+    }
     let is_one = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if !qualified(options).is_empty());
     if !select.projection.iter().any(is_one) {
         return Ok(());
@@ -35,6 +40,32 @@ pub(super) fn in_select(select: &mut Select) -> Result<()> {
     }
     select.projection = items;
     Ok(())
+}
+
+/// Brings the names in `options` to small letters: the planner takes them as they are written.
+fn fold(options: &mut WildcardAdditionalOptions) {
+    let excluded: Vec<&mut ObjectName> = match &mut options.opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => vec![name],
+        Some(ExcludeSelectItem::Multiple(names)) => names.iter_mut().collect(),
+        None => Vec::new(),
+    };
+    let mut names: Vec<&mut Ident> = Vec::new();
+    for name in excluded {
+        names.extend(name.0.iter_mut().filter_map(|part| match part {
+            ObjectNamePart::Identifier(name) => Some(name),
+            ObjectNamePart::Function(_) => None,
+        }));
+    }
+    if let Some(except) = &mut options.opt_except {
+        names.push(&mut except.first_element);
+        names.extend(&mut except.additional_elements);
+    }
+    for item in options.opt_replace.iter_mut().flat_map(|replace| &mut replace.items) {
+        names.push(&mut item.column_name);
+    }
+    for name in names {
+        name.value = normal_name(name);
+    }
 }
 
 fn names(options: &WildcardAdditionalOptions) -> &[ObjectName] {

@@ -10,14 +10,16 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::{
     parser::Statement as Parsed,
-    sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, VisitorMut},
+    sqlparser::ast::{
+        AccessExpr, Expr, Ident, Query, Select, SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins, VisitorMut,
+    },
 };
 
 use super::{
     schemas::{DEFAULTS, shown},
     text,
 };
-use crate::names::{call, normal_name};
+use crate::names::normal_name;
 
 /// Writes out the fields that names of `statement` are.
 pub(crate) fn write_out(statement: &mut Parsed) {
@@ -164,7 +166,8 @@ impl VisitorMut for Fields {
             mut names if names.len() == 1 => Expr::Identifier(names.swap_remove(0)),
             names => Expr::CompoundIdentifier(names),
         };
-        *expr = fields.iter().fold(column, |of, field| call("get_field", vec![of, text(&normal_name(field))]));
+        let access = |field| AccessExpr::Subscript(Subscript::Index { index: text(&normal_name(field)) });
+        *expr = Expr::CompoundFieldAccess { root: Box::new(column), access_chain: fields.iter().map(access).collect() };
         ControlFlow::Continue(())
     }
 }

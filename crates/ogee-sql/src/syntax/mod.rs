@@ -82,7 +82,7 @@ use crate::{
 };
 
 /// The places of those of `tokens` that are no blanks and comments.
-fn significant(tokens: &[TokenWithSpan]) -> Vec<usize> {
+pub(crate) fn significant(tokens: &[TokenWithSpan]) -> Vec<usize> {
     (0..tokens.len()).filter(|&at| !matches!(tokens[at].token, Token::Whitespace(_))).collect()
 }
 
@@ -595,7 +595,6 @@ const RENAMED: &[(&str, &str)] = &[
     ("list_apply", "array_transform"),
     ("nvl", "coalesce"),
     ("prefix", "starts_with"),
-    ("struct_extract", "get_field"),
     ("suffix", "ends_with"),
     ("ucase", "upper"),
     ("unicode", "ascii"),
@@ -734,6 +733,11 @@ fn in_function(function: &mut Function) -> Option<Expr> {
                 |value: &Value| matches!(value, Value::SingleQuotedString(order) if order.eq_ignore_ascii_case("asc"));
             let ascending = matches!(&*order, Expr::Value(value) if is_ascending(&value.value));
             ascending.then(|| call("array_sort", vec![list.clone(), text("ASC"), text("NULLS LAST")]))
+        }
+        ("struct_extract", 2) => {
+            let (of, index) = (args.next()??.clone(), args.next()??.clone());
+            let access_chain = vec![AccessExpr::Subscript(Subscript::Index { index })];
+            Some(Expr::CompoundFieldAccess { root: Box::new(Expr::Nested(Box::new(of))), access_chain })
         }
         ("age", 1) => Some(call("age", vec![call("current_date", Vec::new()), args.next()??.clone()])),
         ("fsum" | "kahan_sum" | "sumkahan", 1) => {

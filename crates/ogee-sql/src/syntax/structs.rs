@@ -17,10 +17,10 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
     for (nth, arg) in list.args.iter().enumerate() {
         match arg {
             FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
-                fields.extend([text(&normal_name(name)), value.clone()]);
+                fields.extend([text(&name.value), value.clone()]);
             }
             FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(value), .. } => {
-                fields.extend([text(&normal_name(name)), value.clone()]);
+                fields.extend([text(&name.value), value.clone()]);
             }
             FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) if nth == 0 && name != "struct_pack" => {
                 first = Some(of.clone());

@@ -1,0 +1,618 @@
+//! Names in any case: `SELECT counterid` finds the column `CounterID`, in quotes or not, and shows it as it is spelled.
+//!
+//! To the planner all names are in small letters: words in quotes become so among the tokens ([`fold`]), and tables call their columns so (`ogee_files::spelling`). How a
+//! statement spells the names that it gives is kept beside it ([`Spellings`]); results, tables and views get those names, and columns that are spelled
+//! elsewhere their own. An output without a name is called what was written for it.
+//!
+//! Names of files keep their letters.
+//!
+//! Not here: fields of structs (`fields_of_any_case`).
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+use datafusion::{
+    arrow::datatypes::{Field, FieldRef, Schema, SchemaRef},
+    common::{Column, metadata::FieldMetadata},
+    error::Result,
+    logical_expr::{Expr as LogicalExpr, LogicalPlan, LogicalPlanBuilder},
+    sql::{
+        parser::{CopyToSource, Statement as Parsed},
+        sqlparser::{
+            ast::{
+                Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
+                TableFactor, VisitorMut,
+            },
+            keywords::Keyword,
+            tokenizer::{Location, Token, TokenWithSpan},
+        },
+    },
+};
+use ogee_files::{
+    is_file_name,
+    spelling::{folded, known_spelling, plain, spelled},
+};
+
+use crate::{
+    names::{base_name, normal_name},
+    syntax, visitors,
+};
+
+/// Words in quotes that are not in small letters, by where they stand.
+type Quoted = HashMap<(u64, u64), String>;
+
+fn place(location: Location) -> (u64, u64) {
+    (location.line, location.column)
+}
+
+/// Brings the words in quotes among `tokens` to small letters, but for names of files and keys of structs; those that were not.
+pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
+    let is_quoted = |token: &Token| matches!(token, Token::Word(word) if word.quote_style.is_some());
+    let mut quoted = Quoted::new();
+    if !tokens.iter().any(|token| is_quoted(&token.token)) {
+        return quoted;
+    }
+    let significant = syntax::significant(tokens);
+    for (nth, &at) in significant.iter().enumerate() {
+        let before = nth.checked_sub(1).map(|before| &tokens[significant[before]].token);
+        let behind = significant.get(nth + 1).map(|&behind| &tokens[behind].token);
+        let is_key = match behind {
+            Some(Token::Colon) => in_braces(tokens, &significant[..nth]),
+            Some(Token::Assignment) => true,
+            _ => false,
+        };
+        let Token::Word(word) = &tokens[at].token else { continue };
+        let lower = folded(&word.value);
+        if word.quote_style.is_none() || is_key || lower == word.value || is_file(&word.value, before) {
+            continue;
+        }
+        let lower = lower.into_owned();
+        let begin = tokens[at].span.start;
+        if let Token::Word(word) = &mut tokens[at].token {
+            quoted.insert(place(begin), std::mem::replace(&mut word.value, lower));
+        }
+    }
+    quoted
+}
+
+/// Whether the last of the brackets that are open behind `before` is that of a struct.
+fn in_braces(tokens: &[TokenWithSpan], before: &[usize]) -> bool {
+    let mut closed = 0_usize;
+    for &at in before.iter().rev() {
+        match &tokens[at].token {
+            Token::RBrace | Token::RParen | Token::RBracket => closed += 1,
+            token @ (Token::LBrace | Token::LParen | Token::LBracket) => match closed.checked_sub(1) {
+                Some(left) => closed = left,
+                None => return *token == Token::LBrace,
+            },
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether the word `value` in quotes behind `before` names files.
+fn is_file(value: &str, before: Option<&Token>) -> bool {
+    if !value.contains(['.', '/', '\\', '*']) {
+        return false;
+    }
+    match before {
+        Some(Token::Comma) => is_file_name(value),
+        Some(Token::Word(word)) => matches!(
+            word.keyword,
+            Keyword::FROM | Keyword::JOIN | Keyword::COPY | Keyword::INTO | Keyword::TABLE | Keyword::DESCRIBE
+        ),
+        _ => false,
+    }
+}
+
+/// What an output is called in the text.
+#[derive(Clone, Debug, PartialEq)]
+enum Output {
+    /// It has a name of its own, or a column's.
+    Named,
+    /// What was written for it.
+    Written(String),
+    /// As many as there are.
+    Many,
+}
+
+/// How a statement spells the names that it gives.
+#[derive(Clone, Debug, Default)]
+pub struct Spellings {
+    /// Those that are not in small letters, by those that are.
+    named: HashMap<String, String>,
+    /// The outputs of the statement's query.
+    outputs: Vec<Output>,
+}
+
+impl Spellings {
+    /// Those of `statement`, whose words in quotes were folded. Queries in `FROM` and `WITH` get names for the outputs that have none.
+    pub(crate) fn of(statement: &mut Parsed, quoted: &Quoted) -> Self {
+        let mut found = Self::default();
+        if let Some(query) = query_of(statement) {
+            found.outputs = first_select(&query.body)
+                .map_or_else(Vec::new, |select| select.projection.iter().map(|item| output(item, quoted)).collect());
+        }
+        let mut visitor = Found { spellings: &mut found, quoted };
+        if let Parsed::Statement(statement) = &*statement {
+            visitor.of_statement(statement);
+        }
+        let visited = syntax::visit(statement, &mut visitor);
+        debug_assert!(visited.is_continue(), "the visitor never stops");
+        found
+    }
+
+    /// Adds names that `statement` got since, and brings them to small letters.
+    pub fn fold_new(&mut self, statement: &mut Parsed) {
+        struct New<'a>(&'a mut Spellings);
+
+        impl New<'_> {
+            fn fold(&mut self, name: &mut Ident) {
+                let lower = folded(&name.value);
+                if name.quote_style.is_some() && lower != name.value {
+                    let lower = lower.into_owned();
+                    let spelling = std::mem::replace(&mut name.value, lower.clone());
+                    self.0.named.entry(lower).or_insert(spelling);
+                }
+            }
+        }
+
+        impl VisitorMut for New<'_> {
+            type Break = ();
+
+            fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+                let tables = query.with.iter_mut().flat_map(|with| &mut with.cte_tables);
+                tables.flat_map(|cte| &mut cte.alias.columns).for_each(|column| self.fold(&mut column.name));
+                ControlFlow::Continue(())
+            }
+
+            fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+                for item in &mut select.projection {
+                    if let SelectItem::ExprWithAlias { alias, .. } = item {
+                        self.fold(alias);
+                    }
+                }
+                ControlFlow::Continue(())
+            }
+
+            fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+                if let Some(alias) = alias_of(factor) {
+                    alias.columns.iter_mut().for_each(|column| self.fold(&mut column.name));
+                }
+                ControlFlow::Continue(())
+            }
+        }
+
+        let visited = syntax::visit(statement, &mut New(self));
+        debug_assert!(visited.is_continue(), "the visitor never stops");
+    }
+
+    /// What the columns of `schema` are called, which the statement gives.
+    fn names(&self, schema: &Schema) -> Vec<String> {
+        let mut written: Vec<Option<&str>> = vec![None; schema.fields().len()];
+        let many = self.outputs.iter().position(|output| *output == Output::Many);
+        if many.is_some() || self.outputs.len() == written.len() {
+            let text = |output| match output {
+                &Output::Written(ref text) => Some(text.as_str()),
+                _ => None,
+            };
+            let first = &self.outputs[..many.unwrap_or(self.outputs.len())];
+            written.iter_mut().zip(first).for_each(|(name, output)| *name = text(output));
+            let last = self.outputs.iter().rev().take_while(|output| **output != Output::Many);
+            // Those before the first of many are not those behind the last.
+            let last = last.take(if many.is_some() { written.len().saturating_sub(first.len()) } else { 0 });
+            written.iter_mut().rev().zip(last).for_each(|(name, output)| *name = text(output));
+        }
+        let mut taken = HashSet::new();
+        let fields = schema.fields().iter().zip(written);
+        let name = |(field, written): (&FieldRef, Option<&str>)| {
+            let own = || {
+                let named = || self.named.get(field.name()).map(String::as_str);
+                known_spelling(field).or_else(named).unwrap_or(field.name())
+            };
+            let written = written.filter(|written| !taken.contains(&*folded(written)));
+            let name = written.unwrap_or_else(own).to_owned();
+            taken.insert(folded(&name).into_owned());
+            name
+        };
+        fields.map(name).collect()
+    }
+
+    /// `schema` of the statement's rows, as others see it.
+    pub fn shown(&self, schema: &SchemaRef) -> SchemaRef {
+        let names = self.names(schema);
+        let is_plain = |(field, name): (&FieldRef, &String)| field.name() == name && known_spelling(field).is_none();
+        if schema.fields().iter().zip(&names).all(is_plain) {
+            return Arc::clone(schema);
+        }
+        let fields = schema.fields().iter().zip(names).map(|(field, name)| match *field.name() == name {
+            true => plain(field),
+            false => Arc::new(plain(field).as_ref().clone().with_name(name)),
+        });
+        Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+    }
+
+    /// `schema` of a table that the statement makes.
+    pub fn of_table(&self, schema: &Schema) -> SchemaRef {
+        let fields = schema.fields().iter().zip(self.names(schema)).map(|(field, name)| spelled(field, &name));
+        Arc::new(Schema::new_with_metadata(fields.collect::<Vec<Field>>(), schema.metadata().clone()))
+    }
+
+    /// `plan` of a query whose columns are called as it spells them, in small letters with their spelling beside them.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    pub fn in_plan(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let names = self.names(plan.schema().as_arrow());
+        let is_known = |(field, name): (&FieldRef, &String)| {
+            *field.name() == *folded(name) && known_spelling(field).unwrap_or(field.name()) == name
+        };
+        if plan.schema().fields().iter().zip(&names).all(is_known) {
+            return Ok(plan);
+        }
+        let columns = plan.schema().iter().zip(&names).map(|((relation, field), name)| {
+            let metadata = FieldMetadata::from(&spelled(field, name));
+            LogicalExpr::Column(Column::from((relation, field)))
+                .alias_with_metadata(folded(name).into_owned(), Some(metadata))
+        });
+        let columns: Vec<LogicalExpr> = columns.collect();
+        LogicalPlanBuilder::from(plan).project(columns)?.build()
+    }
+
+    /// `plan` whose columns got names that it spells.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    pub fn of_names(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        Self { named: self.named.clone(), outputs: Vec::new() }.in_plan(plan)
+    }
+
+    /// `plan`, which if it copies a query writes columns that are called as they are spelled.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    pub fn in_copy(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let LogicalPlan::Copy(mut copy) = plan else { return Ok(plan) };
+        let names = self.names(copy.input.schema().as_arrow());
+        if copy.input.schema().fields().iter().zip(&names).all(|(field, name)| field.name() == name) {
+            return Ok(LogicalPlan::Copy(copy));
+        }
+        let mut named = HashMap::new();
+        let columns = copy.input.schema().iter().zip(&names).map(|((relation, field), name)| {
+            named.insert(field.name().clone(), name.clone());
+            LogicalExpr::Column(Column::from((relation, field))).alias(name)
+        });
+        let columns: Vec<LogicalExpr> = columns.collect();
+        let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(copy.input)).project(columns)?.build()?;
+        copy.input = Arc::new(input);
+        for directory in &mut copy.partition_by {
+            if let Some(name) = named.get(&*folded(directory)) {
+                directory.clone_from(name);
+            }
+        }
+        Ok(LogicalPlan::Copy(copy))
+    }
+}
+
+/// Brings the names that passes over `statement` gave to small letters.
+pub(crate) fn fold_names(statement: &mut Parsed) {
+    Spellings::default().fold_new(statement);
+}
+
+/// The query whose rows `statement` gives, keeps or writes.
+fn query_of(statement: &Parsed) -> Option<&Query> {
+    match statement {
+        Parsed::Statement(statement) => match &**statement {
+            Statement::Query(query) => Some(query),
+            Statement::CreateTable(create) => create.query.as_deref(),
+            Statement::CreateView(create) => Some(&create.query),
+            Statement::Prepare { statement, .. } => match &**statement {
+                Statement::Query(query) => Some(query),
+                _ => None,
+            },
+            Statement::ExplainTable { .. } => None,
+            Statement::Explain { describe_alias, statement, .. } => match (&**statement, describe_alias) {
+                (
+                    Statement::Query(query),
+                    datafusion::sql::sqlparser::ast::DescribeAlias::Describe
+                    | datafusion::sql::sqlparser::ast::DescribeAlias::Desc,
+                ) => Some(query),
+                _ => None,
+            },
+            _ => None,
+        },
+        Parsed::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => Some(query),
+            CopyToSource::Relation(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// The `SELECT` that names the outputs of `body`.
+fn first_select(body: &SetExpr) -> Option<&Select> {
+    match body {
+        SetExpr::Select(select) => Some(select),
+        SetExpr::Query(query) => first_select(&query.body),
+        SetExpr::SetOperation { left, .. } => first_select(left),
+        _ => None,
+    }
+}
+
+fn output(item: &SelectItem, quoted: &Quoted) -> Output {
+    match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => Output::Named,
+        SelectItem::UnnamedExpr(Expr::Function(function)) if may_be_many(function) => Output::Many,
+        SelectItem::UnnamedExpr(expr) => Output::Written(without_quotes(&expr.to_string(), quoted)),
+        SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } if may_be_many(function) => Output::Many,
+        SelectItem::ExprWithAlias { .. } => Output::Named,
+        _ => Output::Many,
+    }
+}
+
+/// `text` of an expression with names as they were spelled, and no quotes around them.
+fn without_quotes(text: &str, quoted: &Quoted) -> String {
+    if !text.contains('"') {
+        return text.to_owned();
+    }
+    let mut bare = String::with_capacity(text.len());
+    let mut rest = text;
+    // Quotes within texts are no quotes around names.
+    while let Some(at) = rest.find(['"', '\'']) {
+        let quote = if rest[at..].starts_with('"') { '"' } else { '\'' };
+        let Some(length) = rest[at + 1..].find(quote) else { break };
+        let (begin, name, end) = (&rest[..at], &rest[at + 1..at + 1 + length], &rest[at + 2 + length..]);
+        bare.push_str(begin);
+        if quote == '"' {
+            let spelling = quoted.values().filter(|spelling| *folded(spelling) == *name).min();
+            bare.push_str(spelling.map_or(name, String::as_str));
+        } else {
+            bare.push_str(&rest[at..at + 2 + length]);
+        }
+        rest = end;
+    }
+    bare.push_str(rest);
+    bare
+}
+
+/// Whether one output may become several, or gets a name elsewhere.
+fn may_be_many(function: &Function) -> bool {
+    struct Columns;
+
+    impl datafusion::sql::sqlparser::ast::Visitor for Columns {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+            match is_called(function, "columns") {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    is_called(function, "unnest") || visitors::visit(function, &mut Columns).is_break()
+}
+
+fn is_called(function: &Function, name: &str) -> bool {
+    matches!(function.name.0.as_slice(), [part] if part.as_ident().is_some_and(|part| normal_name(part) == name))
+}
+
+fn alias_of(factor: &mut TableFactor) -> Option<&mut TableAlias> {
+    use TableFactor as F;
+    match factor {
+        F::Table { alias, .. }
+        | F::Derived { alias, .. }
+        | F::TableFunction { alias, .. }
+        | F::Function { alias, .. }
+        | F::UNNEST { alias, .. }
+        | F::NestedJoin { alias, .. } => alias.as_mut(),
+        _ => None,
+    }
+}
+
+/// Finds the names that a statement gives, outer queries first.
+struct Found<'a> {
+    spellings: &'a mut Spellings,
+    quoted: &'a Quoted,
+}
+
+impl Found<'_> {
+    fn name(&mut self, name: &Ident) {
+        let spelling = match name.quote_style {
+            Some(_) => self.quoted.get(&place(name.span.start)).filter(|quoted| *folded(quoted) == name.value),
+            None => Some(&name.value),
+        };
+        let Some(spelling) = spelling else { return };
+        let lower = folded(spelling);
+        if lower != *spelling {
+            self.spellings.named.entry(lower.into_owned()).or_insert_with(|| spelling.clone());
+        }
+    }
+
+    fn of_statement(&mut self, statement: &Statement) {
+        match statement {
+            Statement::CreateTable(create) => create.columns.iter().for_each(|column| self.name(&column.name)),
+            Statement::CreateView(create) => create.columns.iter().for_each(|column| self.name(&column.name)),
+            _ => {}
+        }
+    }
+
+    /// Names the outputs of a query in `FROM` or `WITH` that have none: their names are those of columns.
+    fn name_outputs(&mut self, body: &mut SetExpr) {
+        let select = match body {
+            SetExpr::Select(select) => select,
+            SetExpr::Query(query) => return self.name_outputs(&mut query.body),
+            SetExpr::SetOperation { left, .. } => return self.name_outputs(left),
+            _ => return,
+        };
+        let mut taken: HashSet<String> = select.projection.iter().filter_map(name_of).collect();
+        for item in &mut select.projection {
+            let Output::Written(written) = output(item, self.quoted) else { continue };
+            let SelectItem::UnnamedExpr(expr) = item else { continue };
+            let lower = folded(&written).into_owned();
+            // Of two the second is numbered where names are told apart.
+            if !taken.insert(lower.clone()) {
+                continue;
+            }
+            if lower != written {
+                self.spellings.named.entry(lower.clone()).or_insert(written);
+            }
+            let expr = std::mem::replace(expr, Expr::value(datafusion::sql::sqlparser::ast::Value::Null));
+            *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', lower) };
+        }
+    }
+}
+
+/// The name that `item` has without being given one.
+fn name_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(normal_name(alias)),
+        SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => Some(base_name(expr)),
+        _ => None,
+    }
+}
+
+impl VisitorMut for Found<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(select) = first_select(&query.body) {
+            for item in &select.projection {
+                if let SelectItem::ExprWithAlias { alias, .. } = item {
+                    self.name(alias);
+                }
+            }
+        }
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            cte.alias.columns.iter().for_each(|column| self.name(&column.name));
+            self.name_outputs(&mut cte.query.body);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &select.projection {
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                self.name(alias);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, .. } = factor {
+            self.name_outputs(&mut subquery.body);
+        }
+        if let Some(alias) = alias_of(factor) {
+            alias.columns.iter().for_each(|column| self.name(&column.name));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The name of a table that `name` of a file or of several gives, if it gives any: `data/Hits.parquet` is `hits`.
+fn base_of_file(name: &str) -> Option<String> {
+    let (_, file) = name.rsplit_once(['/', '\\']).unwrap_or(("", name));
+    let base = file.split('.').next()?;
+    (!base.is_empty() && !base.contains(['*', '?', '[', '{'])).then(|| folded(base).into_owned())
+}
+
+/// Gives the files in `FROM` the names that they have without directories and endings, where no other table there is called so.
+pub(crate) fn name_files(statement: &mut Parsed) {
+    struct Files;
+
+    impl VisitorMut for Files {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+            let mut factors: Vec<&mut TableFactor> = Vec::new();
+            for table in &mut select.from {
+                factors.push(&mut table.relation);
+                factors.extend(table.joins.iter_mut().map(|join| &mut join.relation));
+            }
+            let mut taken: HashMap<String, usize> = HashMap::new();
+            for factor in &factors {
+                let name = match factor {
+                    TableFactor::Table { alias: None, name, .. } => file(name.0.as_slice())
+                        .or_else(|| name.0.last().and_then(|part| part.as_ident()).map(normal_name)),
+                    TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
+                        Some(normal_name(&alias.name))
+                    }
+                    _ => None,
+                };
+                if let Some(name) = name {
+                    *taken.entry(name).or_default() += 1;
+                }
+            }
+            for factor in factors {
+                let TableFactor::Table { alias: alias @ None, name, args: None, .. } = factor else { continue };
+                let Some(base) = file(name.0.as_slice()).filter(|base| taken.get(base) == Some(&1)) else { continue };
+                let name = Ident::with_quote('"', base);
+                *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn file(name: &[ObjectNamePart]) -> Option<String> {
+        let [part] = name else { return None };
+        let name = part.as_ident().filter(|name| name.quote_style.is_some())?;
+        name.value.contains(['.', '/']).then(|| base_of_file(&name.value))?
+    }
+
+    let visited = syntax::visit(statement, &mut Files);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use datafusion::arrow::datatypes::DataType;
+
+    use crate::statement::parse;
+
+    #[test]
+    fn names_are_folded_and_shown_as_they_are_spelled() {
+        for (sql, folded, columns, shown) in [
+            (
+                "SELECT MyCol, \"Other\" FROM t",
+                "SELECT MyCol, \"other\" FROM t",
+                vec!["mycol", "other"],
+                vec!["mycol", "other"],
+            ),
+            (
+                "SELECT 1 AS MyCol, 2 \"B c\"",
+                "SELECT 1 AS MyCol, 2 AS \"b c\"",
+                vec!["mycol", "b c"],
+                vec!["MyCol", "B c"],
+            ),
+            (
+                "SELECT Sum(x), *, 1 FROM t",
+                "SELECT Sum(x), *, 1 FROM t",
+                vec!["a", "b", "c", "d"],
+                vec!["Sum(x)", "b", "c", "1"],
+            ),
+            ("SELECT f(x), f(x)", "SELECT f(x), f(x)", vec!["p", "f(x)_1"], vec!["f(x)", "f(x)_1"]),
+            ("SELECT * FROM \"Dir/A.parquet\"", "SELECT * FROM \"Dir/A.parquet\" AS \"a\"", vec!["x"], vec!["x"]),
+            ("SELECT {\"A\": 1} AS s", "SELECT {\"A\": 1} AS s", vec!["s"], vec!["s"]),
+            (
+                "SELECT * FROM (SELECT Max(x), y FROM t)",
+                "SELECT * FROM (SELECT Max(x) AS \"max(x)\", y FROM t)",
+                vec!["max(x)", "y"],
+                vec!["Max(x)", "y"],
+            ),
+        ] {
+            let statement = parse(sql).unwrap().pop().unwrap();
+            let fields: Vec<_> =
+                columns.into_iter().map(|name| super::Field::new(name, DataType::Int32, true)).collect();
+            let schema = statement.1.shown(&super::Arc::new(super::Schema::new(fields)));
+            let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            assert_eq!((statement.to_string().as_str(), names), (folded, shown), "{sql}");
+        }
+    }
+}
