@@ -32,7 +32,7 @@ use datafusion::{
     },
 };
 use ogee_files::{
-    is_file_name,
+    Read, is_file_name,
     spelling::{folded, known_spelling, plain, spelled},
 };
 
@@ -96,6 +96,9 @@ fn in_braces(tokens: &[TokenWithSpan], before: &[usize]) -> bool {
 
 /// Whether the word `value` in quotes behind `before` names files.
 fn is_file(value: &str, before: Option<&Token>) -> bool {
+    if Read::is_name(value) {
+        return true;
+    }
     if !value.contains(['.', '/', '\\', '*']) {
         return false;
     }

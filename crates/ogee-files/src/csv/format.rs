@@ -2,7 +2,7 @@
 //!
 //! Not here: reading (`source`).
 
-use std::{collections::HashMap, fmt, io::Read, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, fmt, io::Read, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::{Field, Schema, SchemaRef},
@@ -29,8 +29,15 @@ use super::{
 };
 use crate::{
     read_through::{Format, shown, text},
+    spelling::folded,
     text_memory::{Part, TextMemory},
 };
+
+/// What options begin with that DataFusion's CSV has not: `skip` (lines), `nulls` (texts), `ignore_errors`.
+pub(crate) const OWN_OPTION: &str = "format.ogee_";
+
+/// Between texts that stand for NULL.
+pub(crate) const BETWEEN_NULLS: char = '\u{1d}';
 
 /// Files of a table that are looked at for the types of its columns. All others are only read.
 const FILES_LOOKED_AT: usize = 64;
@@ -77,7 +84,10 @@ impl FileFormatFactory for CsvFormats {
     fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
         let mut table_options = state.default_table_options();
         table_options.set_config_format(ConfigFileType::CSV);
-        table_options.alter_with_string_hash_map(options)?;
+        let (own, others) = options.iter().partition::<HashMap<_, _>, _>(|(key, _)| key.starts_with(OWN_OPTION));
+        let others = others.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        table_options.alter_with_string_hash_map(&others)?;
+        let own = |name: &str| own.get(&format!("{OWN_OPTION}{name}")).map(|value| value.as_str());
         let csv = table_options.csv;
         let is_given =
             |name: &str| options.keys().any(|key| key.trim_start_matches("format.").trim_start_matches("csv.") == name);
@@ -90,6 +100,9 @@ impl FileFormatFactory for CsvFormats {
             has_header: csv.has_header,
             truncated: csv.truncated_rows == Some(true),
             rows: csv.schema_infer_max_rec,
+            skip: own("skip").and_then(|lines| lines.parse().ok()).unwrap_or(0),
+            nulls: own("nulls").map(|nulls| nulls.split(BETWEEN_NULLS).map(ToOwned::to_owned).collect()),
+            ignores_errors: own("ignore_errors").is_some(),
         };
         Ok(Arc::new(self.format(csv, given)))
     }
@@ -219,10 +232,10 @@ impl Reading {
                 columns = look.names.iter().cloned().zip(look.kinds.iter().copied()).collect();
                 continue;
             };
-            let places: HashMap<&str, usize> =
-                look.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
+            let places: HashMap<Cow<'_, str>, usize> =
+                look.names.iter().enumerate().map(|(index, name)| (folded(name), index)).collect();
             for (name, kinds) in &mut columns {
-                let Some(&index) = places.get(name.as_str()) else {
+                let Some(&index) = places.get(&folded(name)) else {
                     return Err(missing(name, &shown(&file.location), Some(&shown(&first.location))).into());
                 };
                 *kinds = kinds.and(look.kinds[index]);

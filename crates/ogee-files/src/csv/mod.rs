@@ -24,4 +24,5 @@ mod sniff;
 mod source;
 pub(crate) mod values;
 
+pub(crate) use format::BETWEEN_NULLS;
 pub use format::CsvFormats;

@@ -11,11 +11,11 @@ use std::{
 use datafusion::{
     arrow::{
         array::{
-            Array, ArrayRef, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int64Builder,
-            RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder, Time64MicrosecondBuilder,
-            TimestampMicrosecondBuilder, TimestampNanosecondBuilder, new_null_array,
+            Array, ArrayRef, BooleanArray, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder,
+            Int64Builder, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder,
+            Time64MicrosecondBuilder, TimestampMicrosecondBuilder, TimestampNanosecondBuilder, new_null_array,
         },
-        compute::{CastOptions, cast_with_options},
+        compute::{CastOptions, cast_with_options, filter_record_batch},
         datatypes::{DataType, SchemaRef},
     },
     error::Result,
@@ -25,7 +25,7 @@ use ogee_memory::MemoryError;
 
 use super::{
     records::{FIELDS_MAX, Incomplete, Record},
-    sniff::{Look, is_comment},
+    sniff::{Given, Look, is_comment},
     values::{self, Kind, UTC},
 };
 use crate::text_memory::{BATCH_BYTES, Part, TextMemory, text_block_bytes};
@@ -65,9 +65,7 @@ pub(super) struct Reader<R> {
     columns: Vec<Column>,
     schema: SchemaRef,
     batch_rows: usize,
-    /// Records may be shorter than the header.
-    truncated: bool,
-    comment: Option<u8>,
+    given: Given,
     buffer: Vec<u8>,
     /// Read, but not yet part of a record: `buffer[begin..end]`.
     begin: usize,
@@ -89,14 +87,13 @@ pub(super) struct Plan {
     /// Of the columns.
     pub(super) schema: SchemaRef,
     pub(super) batch_rows: usize,
-    pub(super) truncated: bool,
-    pub(super) comment: Option<u8>,
+    pub(super) given: Given,
     pub(super) memory: TextMemory,
 }
 
 impl<R: Read> Reader<R> {
     pub(super) fn new(input: R, plan: Plan) -> Self {
-        let Plan { name, look, columns, schema, batch_rows, truncated, comment, memory } = plan;
+        let Plan { name, look, columns, schema, batch_rows, given, memory } = plan;
         let batch_rows = batch_rows.min((BATCH_VALUES / columns.len().max(1)).max(BATCH_ROWS_MIN));
         Self {
             input,
@@ -105,8 +102,7 @@ impl<R: Read> Reader<R> {
             columns,
             schema,
             batch_rows,
-            truncated,
-            comment,
+            given,
             buffer: Vec::new(),
             begin: 0,
             end: 0,
@@ -227,19 +223,35 @@ impl<R: Read> Reader<R> {
                 break;
             };
             let bytes = &self.buffer[begin..];
-            if self.record.is_blank() && width > 1 || is_comment(bytes, self.comment) {
+            if self.record.is_blank() && width > 1 || is_comment(bytes, self.given.comment) {
                 continue;
             }
             let fields = self.record.len();
             if fields != width {
                 let has_empty_end = || fields == width + 1 && self.record.field(bytes, width, &look.marks).is_empty();
-                if !(has_empty_end() || fields < width && self.truncated) {
+                if !(has_empty_end() || fields < width && self.given.truncated) {
+                    if self.given.ignores_errors {
+                        continue;
+                    }
                     let values = if fields == 1 { "value" } else { "values" };
                     let columns = if width == 1 { "column" } else { "columns" };
                     let first = if look.has_header { "the header" } else { "the first line" };
                     let what = format!("{fields} {values}, but {first} has {width} {columns}");
                     return Err(self.error(line, what).into());
                 }
+            }
+            let field_of = |column: &Column| match column.index < fields {
+                true => self.record.field(bytes, column.index, &look.marks),
+                false => Cow::Borrowed(&[][..]),
+            };
+            // A part of a record is none.
+            if self.given.ignores_errors
+                && !self.columns.iter().all(|column| {
+                    let field = field_of(column);
+                    self.given.is_null(&field) || takes(column.kind, &field)
+                })
+            {
+                continue;
             }
             // A text is there as it was read, and as a part of the batch.
             if self.record.bytes > LONG_RECORD {
@@ -252,7 +264,7 @@ impl<R: Read> Reader<R> {
                     true => self.record.field(bytes, column.index, &look.marks),
                     false => Cow::Borrowed(&[][..]),
                 };
-                if field.is_empty() {
+                if self.given.is_null(&field) || column.index >= fields {
                     builder.append_null();
                 } else if !builder.append(&field, column.kind) {
                     return Err(self.error(line, not_taken(column, &field)).into());
@@ -272,9 +284,33 @@ impl<R: Read> Reader<R> {
                 self.error(lines.get(row).copied().unwrap_or(0), not_taken(column, text.as_bytes())).into()
             })
         };
-        let arrays = self.columns.iter().zip(builders).map(finish).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        if self.given.ignores_errors && casts {
+            let mut kept = vec![true; rows];
+            let columns = self.columns.iter().zip(builders);
+            let arrays = columns.map(|(column, builder)| builder.finish_some(column, &mut kept));
+            let arrays = arrays.collect::<Result<Vec<_>>>()?;
+            let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
+            return Ok(Some(filter_record_batch(&batch, &BooleanArray::from(kept))?));
+        }
+        let arrays = self.columns.iter().zip(builders).map(finish).collect::<Result<Vec<_>>>()?;
         Ok(Some(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?))
+    }
+}
+
+/// Whether `field` is of `kind`, or is a text for a cast.
+fn takes(kind: Option<Kind>, field: &[u8]) -> bool {
+    match kind {
+        None | Some(Kind::Text) => std::str::from_utf8(field).is_ok(),
+        Some(Kind::Boolean) => values::boolean(field).is_some(),
+        Some(Kind::Time) => values::time(field).is_some(),
+        Some(Kind::Date(order)) => values::date(field, order).is_some(),
+        Some(Kind::Timestamp(order, false)) => values::timestamp(field, order).is_some(),
+        Some(Kind::Timestamp(order, true)) => values::timestamp(field, order).and_then(values::nanoseconds).is_some(),
+        Some(Kind::Instant) => values::instant(field).is_some(),
+        Some(Kind::Integer) => values::integer(field).is_some(),
+        Some(Kind::LargeInteger) => values::large_integer(field).is_some(),
+        Some(Kind::Double) => values::double(field).is_some(),
     }
 }
 
@@ -385,6 +421,25 @@ impl Builder {
             }
         };
         appended.is_some()
+    }
+
+    /// The array; rows whose text has no place in it are taken out of `kept`.
+    fn finish_some(self, column: &Column, kept: &mut [bool]) -> Result<ArrayRef> {
+        let texts = match self {
+            Self::Text(mut builder) if column.kind.is_none() => builder.finish(),
+            other => {
+                // Nothing is cast.
+                return other
+                    .finish(column)
+                    .map_err(|(_, text)| Error::Execution(not_taken(column, text.as_bytes())).into());
+            }
+        };
+        let array =
+            cast_with_options(&texts, &column.data_type, &CastOptions { safe: true, ..CastOptions::default() })?;
+        for (row, kept) in kept.iter_mut().enumerate() {
+            *kept &= texts.is_null(row) || array.is_valid(row);
+        }
+        Ok(array)
     }
 
     /// The array, or the row and the text that has no place in it.

@@ -34,6 +34,22 @@ pub(super) struct Given {
     pub(super) truncated: bool,
     /// Records whose types count, if said.
     pub(super) rows: Option<usize>,
+    /// Lines before the table.
+    pub(super) skip: usize,
+    /// Texts that stand for NULL, if not the empty one.
+    pub(super) nulls: Option<Vec<String>>,
+    /// Records that are wrong are passed over.
+    pub(super) ignores_errors: bool,
+}
+
+impl Given {
+    /// Whether `field` stands for NULL.
+    pub(super) fn is_null(&self, field: &[u8]) -> bool {
+        match &self.nulls {
+            None => field.is_empty(),
+            Some(nulls) => nulls.iter().any(|null| null.as_bytes() == field),
+        }
+    }
 }
 
 /// What a file looks like.
@@ -55,7 +71,9 @@ pub(super) struct Look {
 /// Looks at `sample`, which `is_all` of the file or its beginning; gives the number of its records, too.
 pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) {
     let skip = if sample.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let (skip, passed) = lines(sample, skip, given.skip);
     let (skip, skip_lines) = comments(sample, skip, is_all, given);
+    let skip_lines = passed + skip_lines;
     let sample_of_records = &sample[skip..];
     let marks = marks(sample_of_records, is_all, given);
     let mut look = Look {
@@ -88,14 +106,14 @@ pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) 
         let fields = (0..record.len()).map(|index| record.field(buffer, index, &marks));
         let Some(first) = &first else {
             let fields: Vec<Vec<u8>> = fields.map(std::borrow::Cow::into_owned).collect();
-            first_kinds = fields.iter().map(|field| kind_of(field)).collect();
+            first_kinds = fields.iter().map(|field| kind_of(field, given)).collect();
             kinds = vec![Kinds::any(); fields.len()];
             first = Some(fields);
             continue;
         };
         rows += 1;
         for (kinds, field) in kinds.iter_mut().zip(fields).take(first.len()) {
-            if !field.is_empty() {
+            if !given.is_null(&field) {
                 kinds.narrow(&field);
             }
         }
@@ -124,9 +142,9 @@ pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) 
 }
 
 /// Those of a column that has nothing but `field`.
-fn kind_of(field: &[u8]) -> Kinds {
+fn kind_of(field: &[u8], given: &Given) -> Kinds {
     let mut kinds = Kinds::any();
-    if !field.is_empty() {
+    if !given.is_null(field) {
         kinds.narrow(field);
     }
     kinds
@@ -165,6 +183,18 @@ pub(super) fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
         found
     };
     names.enumerate().map(name).collect()
+}
+
+/// Where the line behind the first `count` begins, and how many there were.
+fn lines(sample: &[u8], from: usize, count: usize) -> (usize, u64) {
+    let mut at = from;
+    for passed in 0..count {
+        match memchr::memchr(b'\n', &sample[at..]) {
+            Some(end) => at += end + 1,
+            None => return (sample.len(), passed as u64),
+        }
+    }
+    (at, count as u64)
 }
 
 /// Lines that begin with `#` before the table; bytes and lines passed over.

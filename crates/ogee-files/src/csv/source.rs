@@ -2,7 +2,7 @@
 //!
 //! Not here: records and values.
 
-use std::{collections::HashMap, io::Read, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, io::Read, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
@@ -19,16 +19,20 @@ use super::{
     sniff::Look,
     values::Kind,
 };
-use crate::read_through::{Batches, ReadThrough, Scan, shown, text};
+use crate::{
+    read_through::{Batches, ReadThrough, Scan, shown, text},
+    spelling::folded,
+};
 
 impl Reading {
     /// Where the columns that are read come from in a file that looks like `look`.
     fn columns(&self, scan: &Scan, look: &Look, file: &str) -> Result<Vec<Column>> {
         let schema = scan.file_schema();
         let found = self.found.read();
-        let places: HashMap<&str, usize> =
-            look.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
-        let by_name = |name: &str| places.get(name).copied();
+        // Files of one table may spell the names of its columns in different ways.
+        let places: HashMap<Cow<'_, str>, usize> =
+            look.names.iter().enumerate().map(|(index, name)| (folded(name), index)).collect();
+        let by_name = |name: &str| places.get(&folded(name)).copied();
         let kinds: HashMap<&str, Kind> = found.iter().flatten().map(|(name, kind)| (name.as_str(), *kind)).collect();
         // A declared table may name the columns otherwise than the file does.
         let by_position = found.is_none()
@@ -93,8 +97,7 @@ impl ReadThrough for Reading {
             columns,
             schema,
             batch_rows: scan.batch_rows,
-            truncated: self.given.truncated,
-            comment: self.given.comment,
+            given: self.given.clone(),
             memory: self.memory(),
         };
         Ok(Some(Reader::new(input, plan)))

@@ -7,6 +7,8 @@
 
 mod caught;
 mod checks;
+mod contents;
+mod facts;
 mod listing;
 mod partitions;
 mod reads;
@@ -85,11 +87,22 @@ impl UrlTableFactory for FileTables {
         if read.as_ref().is_some_and(Read::is_glob) {
             return Ok(Some(names_of(&path)?));
         }
+        if let Some(read) = &read
+            && let Some(table) = read.of_files(&self.memory)?
+        {
+            return Ok(Some(table));
+        }
         let given = read.as_ref().map(Read::kind).transpose()?;
         let (options, given_columns) = read.as_ref().map(|read| read.options(&state)).transpose()?.unwrap_or_default();
         let (kind, files) = files_of(&path, given.as_ref())?;
         let format = kind.format(&state, &options)?;
-        let partitions = Partitions::of(&files.iter().collect::<Vec<_>>());
+        let mut partitions = match given_columns.ignores_directories {
+            true => Partitions::default(),
+            false => Partitions::of(&files.iter().collect::<Vec<_>>()),
+        };
+        if given_columns.with_file_name {
+            partitions.add_file_names();
+        }
         let objects: Vec<ObjectMeta> =
             files.into_iter().map(|file| file.meta).filter(|file| file.size > 0 || kind.format == "csv").collect();
         let columns = if let Some(declared) = given_columns.declared() {

@@ -2,7 +2,7 @@
 //!
 //! Not here: which files there are.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef},
@@ -15,10 +15,15 @@ use super::listing::Found;
 /// What writers call the directory of rows whose key is NULL.
 pub(crate) const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
+/// The column of the files' paths.
+const FILE_NAME: &str = "filename";
+
 /// The columns that the directories of all files name, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partitions {
     pub(super) fields: Vec<FieldRef>,
+    /// The last is the path of the file.
+    pub(super) has_file_names: bool,
 }
 
 impl Partitions {
@@ -47,13 +52,22 @@ impl Partitions {
         let mut fields: Vec<FieldRef> = columns.into_iter().map(field).collect();
         // DuckDB's order.
         fields.sort_by(|a, b| a.name().cmp(b.name()));
-        Self { fields }
+        Self { fields, has_file_names: false }
+    }
+
+    /// Adds a column of the files' paths.
+    pub(super) fn add_file_names(&mut self) {
+        self.has_file_names = true;
+        self.fields.push(Arc::new(Field::new(FILE_NAME, DataType::Utf8, false)));
     }
 
     /// The values of `file`.
     pub(super) fn values(&self, file: &Found) -> Result<Vec<ScalarValue>> {
         let pairs = pairs(&file.given);
         let value = |field: &FieldRef| {
+            if self.has_file_names && field.name() == FILE_NAME {
+                return Ok(ScalarValue::from(file.given.as_str()));
+            }
             let pair = pairs.iter().find(|(key, _)| key.eq_ignore_ascii_case(field.name()));
             match pair.and_then(|(_, value)| value.as_ref()) {
                 Some(value) => ScalarValue::try_from_string(value.clone().into_owned(), field.data_type()),

@@ -9,14 +9,17 @@ use std::{collections::HashMap, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, Schema, SchemaRef},
+    catalog::TableProvider,
     common::{DFSchema, plan_datafusion_err, plan_err},
     error::Result,
     execution::SessionState,
     logical_expr::ExprSchemable,
 };
 use ogee_functions::Error;
+use ogee_memory::BufferManager;
 
-use super::Kind;
+use super::{Kind, contents::Contents, facts::Facts, listing::list};
+use crate::csv::BETWEEN_NULLS;
 
 /// What begins the name of such a table.
 const PREFIX: &str = "ogee_read";
@@ -25,9 +28,14 @@ const BETWEEN: char = '\u{1f}';
 const IS: char = '\u{1e}';
 
 /// Table functions, and the format that each reads.
-const FUNCTIONS: [(&str, &str); 11] = [
+const FUNCTIONS: [(&str, &str); 17] = [
+    ("parquet_file_metadata", "facts"),
+    ("parquet_kv_metadata", "facts"),
+    ("parquet_metadata", "facts"),
     ("parquet_scan", "parquet"),
+    ("parquet_schema", "facts"),
     ("read_arrow", "arrow"),
+    ("read_blob", "contents"),
     ("read_csv", "csv"),
     ("read_csv_auto", "csv"),
     ("read_json", "json"),
@@ -35,6 +43,7 @@ const FUNCTIONS: [(&str, &str); 11] = [
     ("read_ndjson", "json"),
     ("read_ndjson_auto", "json"),
     ("read_parquet", "parquet"),
+    ("read_text", "contents"),
     ("glob", "glob"),
     ("scan_arrow_ipc", "arrow"),
 ];
@@ -60,12 +69,16 @@ pub(super) struct Columns {
     types: Vec<(String, DataType)>,
     names: Vec<String>,
     all_text: bool,
+    /// Directories name none.
+    pub(super) ignores_directories: bool,
+    /// The path of the file is one.
+    pub(super) with_file_name: bool,
 }
 
 impl Columns {
     /// Whether they are not as they are found.
     pub(super) fn are_given(&self) -> bool {
-        *self != Self::default()
+        !self.declared.is_empty() || !self.types.is_empty() || !self.names.is_empty() || self.all_text
     }
 
     /// All of them, if options say which there are.
@@ -116,6 +129,11 @@ impl Read {
         name
     }
 
+    /// Whether `name` is that of such a table.
+    pub fn is_name(name: &str) -> bool {
+        Self::of(name).is_some()
+    }
+
     /// The call that `name` stands for.
     pub(super) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PREFIX)?.strip_prefix(BETWEEN)?.split(BETWEEN);
@@ -129,6 +147,27 @@ impl Read {
     /// Whether it lists files, and reads none.
     pub(super) fn is_glob(&self) -> bool {
         self.format == "glob"
+    }
+
+    /// What it says of the files, or gives of each as a whole: a table of `memory`, if it does not read rows.
+    ///
+    /// # Errors
+    /// Options, which it has none of; files that are not there, or not what they are said to be.
+    pub(super) fn of_files(&self, memory: &Arc<BufferManager>) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !matches!(self.format, "contents" | "facts") {
+            return Ok(None);
+        }
+        if let Some((option, _)) = self.options.first() {
+            return self.refuse(option, "it takes files alone");
+        }
+        let files = list(&self.path)?.files;
+        if files.is_empty() {
+            return plan_err!("no file is named '{}'", self.path);
+        }
+        match Facts::of(&self.function) {
+            Some(facts) => facts.table(&files, memory).map(Some),
+            None => Contents::table(files, self.function == "read_text", memory).map(Some),
+        }
     }
 
     /// What the files are, whatever they are called.
@@ -153,6 +192,7 @@ impl Read {
     /// An option that there is not, or that is not supported.
     pub(super) fn options(&self, state: &SessionState) -> Result<(HashMap<String, String>, Columns)> {
         let (mut format, mut columns) = (HashMap::new(), Columns::default());
+        let mut nulls: Option<String> = None;
         for (option, value) in &self.options {
             let mut set = |name: &str, value: &str| drop(format.insert(format!("format.{name}"), value.to_owned()));
             let is_false = || value.eq_ignore_ascii_case("false");
@@ -176,20 +216,32 @@ impl Read {
                     set("schema_infer_max_rec", &rows.to_string());
                 }
                 ("csv" | "json", ("compression", _)) => {}
+                ("csv", ("skip", _)) if value.parse::<usize>().is_ok() => set("ogee_skip", value),
+                ("csv", ("nullstr" | "null", _)) => match &mut nulls {
+                    Some(nulls) => {
+                        nulls.push(BETWEEN_NULLS);
+                        nulls.push_str(value);
+                    }
+                    None => nulls = Some(value.clone()),
+                },
+                ("csv", ("ignore_errors", _)) if !is_false() => set("ogee_ignore_errors", value),
                 // What is so anyway.
-                ("csv", ("skip", _)) if value == "0" => {}
-                ("csv", ("nullstr", _)) if value.is_empty() => {}
                 ("csv", ("auto_detect" | "parallel" | "max_line_size" | "maximum_line_size" | "buffer_size", _)) => {}
                 ("json", ("format", _)) if !value.eq_ignore_ascii_case("unstructured") => {}
                 ("json", ("records", _)) if !is_false() => {}
                 ("json", ("auto_detect" | "maximum_object_size", _)) => {}
                 ("glob", _) => return self.refuse(option, "it takes a pattern alone"),
-                (_, ("hive_partitioning" | "union_by_name", _)) if !is_false() => {}
-                (_, ("filename" | "ignore_errors" | "normalize_names" | "binary_as_string" | "file_row_number", _))
+                (_, ("hive_partitioning", _)) => columns.ignores_directories = is_false(),
+                (_, ("filename", _)) => columns.with_file_name = !is_false(),
+                (_, ("union_by_name", _)) if !is_false() => {}
+                (_, ("ignore_errors" | "normalize_names" | "binary_as_string" | "file_row_number", _))
                     if is_false() => {}
                 (_, ("union_by_name", _)) => {}
                 _ => return self.refuse(option, "leave it out"),
             }
+        }
+        if let Some(nulls) = nulls {
+            format.insert("format.ogee_nulls".to_owned(), nulls);
         }
         Ok((format, columns))
     }

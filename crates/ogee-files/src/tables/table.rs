@@ -95,7 +95,7 @@ impl FileTable {
             }
         }
         let folded = fields.iter().map(|field| Arc::new(spelling::spelled(field, field.name())));
-        let partitions = Partitions { fields: folded.collect() };
+        let partitions = Partitions { fields: folded.collect(), ..partitions };
         let mut next = 0;
         let mut places: Vec<usize> = (0..columns.fields().len())
             .map(|index| match shared.iter().find(|(place, _)| *place == index) {

@@ -23,6 +23,9 @@ pub(super) fn in_select(select: &mut Select) -> Result<()> {
         if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item {
             fold(options);
         }
+        if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), options) = item {
+            of_one_table(table, options);
+        }
     }
     let is_one = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if !qualified(options).is_empty());
     if !select.projection.iter().any(is_one) {
@@ -65,6 +68,22 @@ fn fold(options: &mut WildcardAdditionalOptions) {
     }
     for name in names {
         name.value = normal_name(name);
+    }
+}
+
+/// Of the star of a table, its columns may be excluded by their whole names.
+fn of_one_table(table: &ObjectName, options: &mut WildcardAdditionalOptions) {
+    let Some(table) = table.0.last().and_then(|part| part.as_ident()).map(normal_name) else { return };
+    let excluded: &mut [ObjectName] = match &mut options.opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => std::slice::from_mut(name),
+        Some(ExcludeSelectItem::Multiple(names)) => names,
+        None => &mut [],
+    };
+    for name in excluded {
+        let of = name.0.len().checked_sub(2).and_then(|of| name.0[of].as_ident());
+        if of.is_some_and(|of| normal_name(of) == table) {
+            name.0.drain(..name.0.len() - 1);
+        }
     }
 }
 
