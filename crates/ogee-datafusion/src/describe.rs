@@ -2,11 +2,14 @@
 //!
 //! Not here: settings that `SHOW` names.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use datafusion::{
     arrow::{
-        array::{ArrayRef, BooleanArray, ListBuilder, RecordBatch, StringBuilder},
+        array::{ArrayRef, BooleanArray, Int32Array, ListBuilder, RecordBatch, StringBuilder},
         datatypes::{Field, Schema},
     },
     catalog::TableProvider,
@@ -16,13 +19,18 @@ use datafusion::{
     sql::{
         parser::Statement as ParsedStatement,
         planner::object_name_to_table_reference,
-        sqlparser::ast::{DescribeAlias, ObjectName, Statement as SqlStatement},
+        sqlparser::ast::{DescribeAlias, ObjectName, Statement as SqlStatement, Value},
     },
 };
 use ogee_files::spelling::known_spelling;
-use ogee_functions::{Result, type_names::sql_name};
+use ogee_functions::{
+    Error, Result,
+    type_names::{sql_name, sql_name_of},
+};
 
-use crate::table::PagedTable;
+use ogee_sql::catalogs;
+
+use crate::{session::is_own, table::PagedTable};
 
 /// What a statement wants to be shown.
 pub(crate) enum Shown {
@@ -32,6 +40,8 @@ pub(crate) enum Shown {
     Tables,
     /// The tables with their columns.
     AllTables,
+    /// The columns of a table, as `PRAGMA table_info` shows them.
+    Info(TableReference),
 }
 
 impl Shown {
@@ -51,6 +61,20 @@ impl Shown {
                 }
                 [all, tables] if is(all.value.as_str(), "all") && is(&tables.value, "tables") => Some(Self::AllTables),
                 _ => None,
+            },
+            SqlStatement::Pragma { name, value, .. } => match (name.to_string().to_ascii_lowercase().as_str(), value) {
+                ("show_tables", None) => Some(Self::Tables),
+                ("table_info", Some(table)) => {
+                    let table = match &table.value {
+                        Value::SingleQuotedString(name) | Value::DoubleQuotedString(name) => name.clone(),
+                        other => other.to_string(),
+                    };
+                    Some(Self::Info(TableReference::from(table.as_str())))
+                }
+                (other, _) => {
+                    let instead = "table_info('t') and show_tables are; for settings use SET name = value";
+                    return Err(Error::Unsupported(format!("PRAGMA {other} is not supported; {instead}")));
+                }
             },
             SqlStatement::ShowTables { show_options, .. } => {
                 let options = (&show_options.show_in, &show_options.filter_position, &show_options.starts_with);
@@ -88,7 +112,7 @@ pub(crate) fn columns(schema: &Schema, table: Option<&Arc<dyn TableProvider>>) -
     let takes_null = |at: usize| table.is_none() || fields[at].is_nullable() && keys.get(&at) != Some(&"PRI");
     rows(vec![
         ("column_name", texts(&|at| Some(name_of(&fields[at]).to_owned()))),
-        ("column_type", texts(&|at| Some(sql_name(fields[at].data_type())))),
+        ("column_type", texts(&|at| Some(sql_name_of(&fields[at])))),
         ("null", texts(&|at| Some(if takes_null(at) { "YES" } else { "NO" }.to_owned()))),
         ("key", texts(&|at| keys.get(&at).map(|key| (*key).to_owned()))),
         ("default", texts(&|at| default(fields[at].name()))),
@@ -96,14 +120,56 @@ pub(crate) fn columns(schema: &Schema, table: Option<&Arc<dyn TableProvider>>) -
     ])
 }
 
+/// The rows of `PRAGMA table_info` of a table.
+pub(crate) fn info(provider: &Arc<dyn TableProvider>) -> Result<SendableRecordBatchStream> {
+    let schema = provider.schema();
+    let fields = schema.fields();
+    let declared = provider.downcast_ref::<PagedTable>().and_then(PagedTable::keys);
+    let is_primary =
+        |at: usize| declared.iter().flat_map(|keys| keys.columns()).any(|(key, primary)| primary && key.contains(&at));
+    let texts = |of: &dyn Fn(usize) -> Option<String>| -> ArrayRef {
+        Arc::new((0..fields.len()).map(of).collect::<datafusion::arrow::array::StringArray>())
+    };
+    let truths = |of: &dyn Fn(usize) -> bool| -> ArrayRef {
+        Arc::new(BooleanArray::from((0..fields.len()).map(of).collect::<Vec<_>>()))
+    };
+    let default = |at: usize| Some(provider.get_column_default(fields[at].name())?.human_display().to_string());
+    rows(vec![
+        ("cid", Arc::new(Int32Array::from_iter_values(0..fields.len() as i32))),
+        ("name", texts(&|at| Some(fields[at].name().clone()))),
+        ("type", texts(&|at| Some(sql_name(fields[at].data_type())))),
+        ("notnull", truths(&|at| !fields[at].is_nullable() || is_primary(at))),
+        ("dflt_value", texts(&default)),
+        ("pk", truths(&is_primary)),
+    ])
+}
+
+/// What DuckDB calls the database and the schema of tables in `schema`: that of tables without one is `main`, and a database that is attached a schema here.
+pub(crate) fn shown_place(schema: &str, attached: &BTreeSet<String>) -> (String, String) {
+    let (database, main) = (catalogs::DATABASE.to_owned(), catalogs::MAIN.to_owned());
+    match schema {
+        catalogs::MAIN_SCHEMA => (database, main),
+        attached_one if attached.contains(attached_one) => (attached_one.to_owned(), main),
+        other => (database, other.to_owned()),
+    }
+}
+
 /// The tables of a session in the order of their names, without those of the system; `all`: with their columns.
-pub(crate) async fn tables(state: &SessionState, all: bool) -> Result<SendableRecordBatchStream> {
+pub(crate) async fn tables(
+    state: &SessionState,
+    all: bool,
+    attached: &BTreeSet<String>,
+) -> Result<SendableRecordBatchStream> {
     let mut found = Vec::new();
     for catalog_name in state.catalog_list().catalog_names() {
         let Some(catalog) = state.catalog_list().catalog(&catalog_name) else { continue };
         for schema_name in catalog.schema_names().into_iter().filter(|name| name != "information_schema") {
             let Some(schema) = catalog.schema(&schema_name) else { continue };
-            for table in schema.table_names() {
+            // Names alone are of the schema where names are looked for.
+            if !all && schema_name != state.config_options().catalog.default_schema {
+                continue;
+            }
+            for table in schema.table_names().into_iter().filter(|name| !is_own(name)) {
                 found.push((catalog_name.clone(), schema_name.clone(), table));
             }
         }
@@ -123,14 +189,14 @@ pub(crate) async fn tables(state: &SessionState, all: bool) -> Result<SendableRe
         let provider = state.schema_for_ref(reference)?.table(table).await?;
         for field in provider.iter().flat_map(|provider| provider.schema().fields().to_vec()) {
             columns.values().append_value(name_of(&field));
-            types.values().append_value(sql_name(field.data_type()));
+            types.values().append_value(sql_name_of(&field));
         }
         columns.append(true);
         types.append(true);
     }
     rows(vec![
-        ("database", texts(&|(catalog, ..)| catalog.clone())),
-        ("schema", texts(&|(_, schema, _)| schema.clone())),
+        ("database", texts(&|(_, schema, _)| shown_place(schema, attached).0)),
+        ("schema", texts(&|(_, schema, _)| shown_place(schema, attached).1)),
         ("name", names),
         ("column_names", Arc::new(columns.finish())),
         ("column_types", Arc::new(types.finish())),

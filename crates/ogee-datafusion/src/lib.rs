@@ -11,7 +11,9 @@
 //! Not here: the text of statements and rules on logical plans (`ogee-sql`), functions (`ogee-functions`), files (`ogee-files`), physical plans
 //! (`ogee-planner`), operators (`ogee-exec`).
 
+mod asker;
 mod asof;
+mod changing;
 mod coalesce;
 mod ctes;
 mod describe;
@@ -22,6 +24,7 @@ mod keys;
 mod page_chain;
 mod pool;
 mod recursion;
+mod sequences;
 mod session;
 mod table;
 

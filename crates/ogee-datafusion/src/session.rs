@@ -3,7 +3,7 @@
 //! Not here: settings of the engine, results as users see them (crate `ogee`).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,7 +15,7 @@ use datafusion::{
         array::{AsArray, RecordBatch, RecordBatchOptions},
         datatypes::{Field, Schema, SchemaRef, UInt64Type},
     },
-    catalog::DynamicFileCatalog,
+    catalog::{CatalogProviderList, DynamicFileCatalog},
     common::{
         TableReference,
         config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
@@ -36,8 +36,9 @@ use datafusion::{
     },
     prelude::{SessionConfig, SessionContext},
     sql::{
-        parser::Statement as ParsedStatement, planner::object_name_to_table_reference,
-        sqlparser::ast::Statement as SqlStatement,
+        parser::Statement as ParsedStatement,
+        planner::object_name_to_table_reference,
+        sqlparser::ast::{ObjectType, Statement as SqlStatement},
     },
 };
 use futures::{StreamExt, TryStreamExt};
@@ -45,7 +46,10 @@ use ogee_files::{
     ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, FileTables, JsonFormats,
     copy::{in_plain_types, within_limit},
 };
-use ogee_functions::{Error, Result};
+use ogee_functions::{
+    Error, Result,
+    json::{Casts, JsonAccess},
+};
 use ogee_planner::{
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
     known_aggregates::KnownAggregates,
@@ -55,15 +59,25 @@ use ogee_planner::{
     scan_filters::ScanFilters,
 };
 use ogee_sql::{
-    Statement, StatementContext, calls, checkpoint, ctes, inserted, name_apart, parse,
+    Statement, StatementContext,
+    asked::Asked,
+    calls, catalogs,
+    changes::Definition,
+    checkpoint, ctes, in_full, inserted,
+    macros::{self, Macros},
+    name_apart,
+    named_types::{self, NamedTypes},
+    parse,
     prepared::{self, Prepared},
     rules,
-    spellings::Spellings,
-    stars, times,
+    spellings::{Spellings, heeded},
+    times,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
 };
+use parking_lot::Mutex;
 
 use crate::{
+    asker::Asker,
     asof,
     ctes::condenses,
     describe,
@@ -71,8 +85,20 @@ use crate::{
     explain::Explanation,
     island::{OgeeRule, expected_rows, is_one_island},
     pool::{OgeePool, PoolFiles},
+    sequences::Sequences,
     table::PagedTable,
 };
+
+mod alter;
+mod changes;
+mod comments;
+mod databases;
+mod temporary;
+mod transactions;
+
+use comments::Comments;
+use transactions::Transactions;
+pub(crate) use transactions::is_own;
 
 /// Bytes of Parquet footers that listing may keep between statements; heap memory outside the pool.
 const FOOTER_CACHE_BYTES: usize = 8 << 20;
@@ -98,6 +124,17 @@ pub struct Session {
     /// Common table expressions whose rows became tables so far: names for the next ones.
     computed: AtomicU64,
     prepared: Prepared,
+    macros: Arc<Macros>,
+    /// The catalogs themselves, whose views are not planned.
+    catalogs: Arc<dyn CatalogProviderList>,
+    transactions: Transactions,
+    /// Databases in memory beside the first.
+    attached: Mutex<BTreeSet<String>>,
+    sequences: Arc<Sequences>,
+    types: Mutex<NamedTypes>,
+    comments: Mutex<Comments>,
+    /// Tables and views that go with their connection.
+    temporary: Mutex<HashMap<TableReference, u64>>,
 }
 
 /// The table of a common table expression, known by name while its statement is planned.
@@ -169,18 +206,21 @@ impl Session {
         physical_rules.push(Arc::new(OgeeRule::new(Arc::clone(&engine), Arc::clone(&samples))));
 
         let pieces = rules::PiecePlanner::default();
+        let macros = Arc::new(Macros::default());
+        let asked = Asked(Arc::new(Asker(Arc::clone(&samples))));
         let state = SessionStateBuilder::new()
-            .with_config(config())
+            .with_config(config().with_extension(Arc::clone(&macros)).with_extension(Arc::new(asked)))
             .with_runtime_env(runtime)
-            .with_expr_planners(rules::expr_planners())
+            .with_expr_planners(rules::expr_planners(JsonAccess::new(memory)))
             .with_type_planner(rules::type_planner())
             .with_default_features()
-            .with_analyzer_rules(rules::analyzer_rules(pieces.clone()))
+            .with_analyzer_rules(rules::analyzer_rules(pieces.clone(), Casts::new(memory)))
             .with_optimizer_rules(rules::optimizer_rules())
             .with_query_planner(Arc::new(asof::Planner))
             .with_relation_planners(rules::relation_planners())
             .with_physical_optimizer_rules(physical_rules)
             .build();
+        let own_catalogs = Arc::clone(state.catalog_list());
         let files = Arc::new(FileTables::new(engine.memory()));
         let catalogs = Arc::new(DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&files) as _));
         let binder = Arc::new(Binder::default());
@@ -201,7 +241,25 @@ impl Session {
         binder.serve(context.state_weak_ref());
         ogee_functions::register(&context, engine.memory())?;
         rules::register_markers(&context);
-        Ok(Self { engine, context, samples, computed: AtomicU64::new(0), prepared: Prepared::default() })
+        let sequences = Arc::default();
+        for function in crate::sequences::functions(&sequences) {
+            context.register_udf(function);
+        }
+        Ok(Self {
+            engine,
+            context,
+            samples,
+            computed: AtomicU64::new(0),
+            prepared: Prepared::default(),
+            macros,
+            catalogs: own_catalogs,
+            transactions: Transactions::default(),
+            attached: Mutex::default(),
+            sequences,
+            types: Mutex::default(),
+            comments: Mutex::default(),
+            temporary: Mutex::default(),
+        })
     }
 
     /// DataFusion's session, e.g. to register tables and functions in it.
@@ -222,6 +280,27 @@ impl Session {
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::clone(context));
         fit_to_limit(state.config_mut().options_mut(), self.engine.memory().limit());
+        if self.macros.apply(&statement.0)? {
+            return Ok(Outcome::Done(None));
+        }
+        if let Some(outcome) = self.transact(&statement.0, context.connection()).await? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = self.place(&state, &statement.0, context.connection())? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = self.of_sequence(&statement.0)? {
+            return Ok(outcome);
+        }
+        {
+            let mut types = self.types.lock();
+            if named_types::change(&statement.0, &mut types)? {
+                return Ok(Outcome::Done(None));
+            }
+            named_types::write_out(&mut statement.0, &types);
+        }
+        catalogs::write_out(&mut statement.0, &self.attached());
+        let made = self.made(&state, &mut statement.0)?;
         name_apart(&mut statement.0);
         if let Some(name) = views::unless_exists(&mut statement.0)
             && self.table_exists(&object_name_to_table_reference(name, true)?)?
@@ -229,18 +308,42 @@ impl Session {
             return Ok(Outcome::Done(None));
         }
         let mut spellings = std::mem::take(&mut statement.1);
+        match self.prepared_change(&statement.0).await? {
+            Some(Some(filled)) => statement.0 = filled,
+            Some(None) => return Ok(Outcome::Done(None)),
+            None => {}
+        }
+        let definition = Definition::take(&mut statement.0)?;
+        self.type_generated(&state, &mut statement.0, &definition).await?;
         let view = ViewText::of(&statement.0, &spellings);
         let prepared = prepared::Use::of(&statement.0).map(|of| (of, statement.0.clone()));
         let mut explanation = Explanation::of(&statement.0, state.config().options());
         if matches!(&statement.0, ParsedStatement::Explain(explain) if explain.options.analyze) {
             context.analyze();
         }
+        macros::write_out(&state, &mut statement.0)?;
         calls::check(&statement.0, &state)?;
         if let Some(rows) = self.shown(&state, &statement.0).await? {
             return Ok(Outcome::Rows(rows));
         }
+        if let Some(outcome) = self.change(&state, &statement.0).await? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = self.alter(&state, &statement.0).await? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = self.comment(&state, &statement.0).await? {
+            return Ok(outcome);
+        }
+        let mut changed = self.tell_catalog(&state, &mut statement.0).await?;
+        if let ParsedStatement::Explain(explain) = &mut statement.0
+            && let Some((query, tables)) = self.explained(&state, &explain.statement, explain.options.analyze).await?
+        {
+            *explain.statement = ParsedStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
+            changed.extend(tables);
+        }
         let (tables, plan) = views::bound(async {
-            stars::write_out(&state, &mut statement.0).await?;
+            heeded(&spellings, in_full::write_out(&state, &mut statement.0)).await?;
             spellings.fold_new(&mut statement.0);
             let inserted = self.plan_inserted(&state, &mut statement.0).await?;
             let mut tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
@@ -254,7 +357,7 @@ impl Session {
                 self.create_view(&state, create, view).await?
             }
             (LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)), _) => {
-                self.create_table(&state, create, &spellings).await?
+                self.create_table(&state, create, definition, &spellings).await?
             }
             (LogicalPlan::DescribeTable(described), _) => {
                 let schema = Arc::new(described.schema.as_ref().clone());
@@ -270,11 +373,31 @@ impl Session {
             done => done,
         };
         // What was planned keeps its rows.
-        drop(tables);
+        drop((tables, changed));
+        if let Some(made) = made {
+            self.lasts(made, context.connection());
+        }
         Ok(match (outcome, explanation) {
             (Outcome::Rows(rows), Some(explanation)) => Outcome::Rows(explanation.before(rows)),
             (outcome, _) => outcome,
         })
+    }
+
+    /// Runs `statement` if it makes or drops a sequence.
+    fn of_sequence(&self, statement: &ParsedStatement) -> Result<Option<Outcome>> {
+        let ParsedStatement::Statement(statement) = statement else { return Ok(None) };
+        match &**statement {
+            SqlStatement::CreateSequence { temporary, if_not_exists, name, sequence_options, .. } => {
+                self.sequences.create(name, sequence_options, *if_not_exists, *temporary)?;
+            }
+            SqlStatement::Drop { object_type: ObjectType::Sequence, if_exists, names, .. } => {
+                for name in names {
+                    self.sequences.remove(name, *if_exists)?;
+                }
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(Outcome::Done(None)))
     }
 
     /// What `SHOW` or `DESCRIBE` of a table shows; `None` where `statement` is something else.
@@ -285,8 +408,18 @@ impl Session {
     ) -> Result<Option<SendableRecordBatchStream>> {
         let table = match describe::Shown::of(statement)? {
             Some(describe::Shown::Columns(table)) => table,
-            Some(describe::Shown::Tables) => return Ok(Some(describe::tables(state, false).await?)),
-            Some(describe::Shown::AllTables) => return Ok(Some(describe::tables(state, true).await?)),
+            Some(describe::Shown::Tables) => return Ok(Some(describe::tables(state, false, &self.attached()).await?)),
+            Some(describe::Shown::AllTables) => {
+                return Ok(Some(describe::tables(state, true, &self.attached()).await?));
+            }
+            Some(describe::Shown::Info(table)) => {
+                let found = match self.table_exists(&table)? {
+                    true => state.schema_for_ref(table.clone())?.table(table.table()).await?,
+                    false => None,
+                };
+                let missing = || Error::Plan(format!("table '{table}' does not exist"));
+                return Ok(Some(describe::info(&found.ok_or_else(missing)?)?));
+            }
             None => return Ok(None),
         };
         if !self.table_exists(&table)? {
@@ -405,7 +538,7 @@ impl Session {
                 if let Some((mut written, named)) = kept.get(&name).cloned() {
                     spellings = named;
                     let again = views::bound(async {
-                        stars::write_out(&state, &mut written).await?;
+                        heeded(&spellings, in_full::write_out(&state, &mut written)).await?;
                         ogee_sql::plan(&state, written).await
                     })
                     .await?;
@@ -426,7 +559,7 @@ impl Session {
     async fn run_plan(&self, state: SessionState, plan: LogicalPlan) -> Result<Outcome> {
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
-                self.create_table(&state, create, &Spellings::default()).await
+                self.create_table(&state, create, Definition::default(), &Spellings::default()).await
             }
             LogicalPlan::Ddl(_) => {
                 let frame = self.context.execute_logical_plan(plan).await?;
@@ -455,11 +588,7 @@ impl Session {
     }
 
     async fn physical_plan(&self, state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        let foreseen = foresee(&self.samples, plan);
-        let physical = replanned::create(state, plan).await;
-        foreseen.end().await;
-        checkpoint::check()?;
-        Ok(physical?)
+        physical_plan(&self.samples, state, plan).await
     }
 
     async fn start(&self, state: &SessionState, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
@@ -469,11 +598,12 @@ impl Session {
     }
 
     /// `CREATE TABLE`, empty or `AS` a query: the rows become pages of the pool, and the table is there when all of them are.
-    /// `CREATE TABLE`, of a query or of columns, which `spellings` name.
+    /// The columns of a declared table are called as `spellings` have them.
     async fn create_table(
         &self,
         state: &SessionState,
         create: CreateMemoryTable,
+        definition: Definition,
         spellings: &Spellings,
     ) -> Result<Outcome> {
         let CreateMemoryTable { name, input, if_not_exists, or_replace, constraints, column_defaults, temporary: _ } =
@@ -506,8 +636,9 @@ impl Session {
             LogicalPlan::EmptyRelation(_) => Arc::clone(input.schema().inner()),
             _ => nullable(&physical.schema()),
         };
+        self.check_definition(state, &definition, &schema).await?;
         let table = PagedTable::new(spellings.of_table(&schema), Arc::clone(self.engine.memory()));
-        let table = table.with_keys(&constraints, column_defaults)?;
+        let table = table.with_keys(&constraints, column_defaults)?.with_definition(definition);
         let context = task_context(state, &physical);
         let rows = affected(&drain(execute_stream(table.sink(physical, false), context)?).await?);
         if exists {
@@ -519,10 +650,7 @@ impl Session {
 
     /// `CREATE VIEW`: what is kept is its query.
     async fn create_view(&self, state: &SessionState, create: CreateView, text: ViewText) -> Result<Outcome> {
-        let CreateView { name, input: _, or_replace, definition, temporary } = create;
-        if temporary {
-            return Err(Error::Unsupported("CREATE TEMPORARY VIEW is not supported; use CREATE VIEW".to_owned()));
-        }
+        let CreateView { name, input: _, or_replace, definition, temporary: _ } = create;
         let exists = self.table_exists(&name)?;
         if exists && !or_replace {
             return Err(Error::Plan(format!("'{name}' exists already; use CREATE OR REPLACE VIEW to replace it")));
@@ -560,6 +688,19 @@ impl Session {
     }
 }
 
+/// The physical plan of `plan`, while somebody looks at the samples that it will ask for.
+pub(crate) async fn physical_plan(
+    samples: &Arc<Samples>,
+    state: &SessionState,
+    plan: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let foreseen = foresee(samples, plan);
+    let physical = replanned::create(state, plan).await;
+    foreseen.end().await;
+    checkpoint::check()?;
+    Ok(physical?)
+}
+
 /// Batches, and buffers whose size nobody accounts for, in proportion to the limit. What the user has set stays.
 fn fit_to_limit(options: &mut ConfigOptions, limit: usize) {
     let execution = &mut options.execution;
@@ -577,7 +718,7 @@ fn fit_to_limit(options: &mut ConfigOptions, limit: usize) {
 
 /// What the nodes of `plan` run in. The names of all functions are copied only for those who may look one up, such as the information schema:
 /// some hundreds of strings, half a millisecond in a process that has just started.
-fn task_context(state: &SessionState, plan: &Arc<dyn ExecutionPlan>) -> Arc<TaskContext> {
+pub(crate) fn task_context(state: &SessionState, plan: &Arc<dyn ExecutionPlan>) -> Arc<TaskContext> {
     if !is_one_island(plan) {
         return state.task_ctx();
     }

@@ -2,9 +2,9 @@
 //!
 //! A table is a list of blocks; a block is an Arrow stream of some batches on a chain of pages, and the morsel of a scan. Blocks are added
 //! by statements as a whole and never change, so that a scan sees the table as it was when it was planned, and a dropped table
-//! is gone when its last scan is.
+//! is gone when its last scan is. A statement that takes rows away writes the blocks anew that have some of them, and puts these in the place of those (`changing`).
 //!
-//! Not here: persistence, indexes, updates.
+//! Not here: persistence, indexes, which rows a statement changes (`session::changes`).
 #![expect(unsafe_code, reason = "bytes that were written here are not validated again")]
 
 use std::{
@@ -19,8 +19,9 @@ use std::{
 use async_trait::async_trait;
 use datafusion::{
     arrow::{
-        array::{Array, RecordBatch},
-        datatypes::{FieldRef, SchemaRef},
+        array::{Array, Int64Array, RecordBatch, RecordBatchOptions},
+        datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+        error::ArrowError,
         ipc::{reader::StreamReader, writer::StreamWriter},
     },
     catalog::{Session, TableProvider},
@@ -29,7 +30,7 @@ use datafusion::{
         TableType,
         sink::{DataSink, DataSinkExec},
     },
-    error::{DataFusionError, Result},
+    error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
     logical_expr::{Expr, dml::InsertOp},
     physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, stream::RecordBatchStreamAdapter},
@@ -39,6 +40,7 @@ use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
 use ogee_memory::{BufferManager, PAGE_SIZE, Reservation};
 use ogee_planner::table::{Batches, BlockScan, TableExec, TableScan};
 use ogee_scheduler::TaskContext as WorkerContext;
+use ogee_sql::changes::Definition;
 use ogee_vector::{Chunk, normalize_array, normalize_schema};
 use parking_lot::RwLock;
 
@@ -47,6 +49,9 @@ use crate::{
     keys::Keys,
     page_chain::{ChainReader, PageChain},
 };
+
+/// The column of the numbers of rows, where they are wanted.
+pub(crate) const ROW: &str = ogee_sql::changes::ROW;
 
 /// Rows of a batch in a block: what decodes well.
 const BATCH_ROWS: usize = 8192;
@@ -72,10 +77,15 @@ pub(crate) struct PagedTable {
     schema: SchemaRef,
     memory: Arc<BufferManager>,
     keys: Option<Arc<Keys>>,
+    constraints: Constraints,
     defaults: Vec<(String, Expr)>,
+    definition: Definition,
     blocks: Arc<RwLock<Vec<Arc<Block>>>>,
     cte: Option<Arc<Cte>>,
 }
+
+/// The blocks that a table had at some time.
+pub(crate) type Blocks = Arc<[Arc<Block>]>;
 
 /// The common table expression whose rows a table has.
 #[derive(Debug)]
@@ -97,9 +107,19 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Which it is; no other has its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// How many rows it has.
     pub(crate) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Bytes of the largest batch when it is decoded.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        self.batch_bytes
     }
 
     /// All columns of its rows.
@@ -119,7 +139,26 @@ impl Block {
 impl PagedTable {
     /// A table without rows.
     pub(crate) fn new(schema: SchemaRef, memory: Arc<BufferManager>) -> Self {
-        Self { schema, memory, keys: None, defaults: Vec::new(), blocks: Arc::default(), cte: None }
+        Self {
+            schema,
+            memory,
+            keys: None,
+            constraints: Constraints::default(),
+            defaults: Vec::new(),
+            definition: Definition::default(),
+            blocks: Arc::default(),
+            cte: None,
+        }
+    }
+
+    /// A table of the rows in `blocks`.
+    pub(crate) fn of_blocks(schema: SchemaRef, memory: Arc<BufferManager>, blocks: Vec<Arc<Block>>) -> Self {
+        Self { blocks: Arc::new(RwLock::new(blocks)), ..Self::new(schema, memory) }
+    }
+
+    /// The same, with what its definition says of its columns and rows.
+    pub(crate) fn with_definition(self, definition: Definition) -> Self {
+        Self { definition, ..self }
     }
 
     /// The same, with the keys that `constraints` name, and values for columns that an `INSERT` leaves out.
@@ -128,7 +167,64 @@ impl PagedTable {
     /// A key has a column that cannot be compared.
     pub(crate) fn with_keys(self, constraints: &Constraints, defaults: Vec<(String, Expr)>) -> Result<Self> {
         let keys = Keys::new(constraints, &self.schema, &self.memory)?;
-        Ok(Self { keys, defaults, ..self })
+        Ok(Self { keys, constraints: constraints.clone(), defaults, ..self })
+    }
+
+    /// The same rows and keys, of which other things are said: names, and what may be NULL.
+    ///
+    /// # Errors
+    /// A key has a column that cannot be compared.
+    pub(crate) fn said(
+        &self,
+        schema: SchemaRef,
+        definition: Definition,
+        defaults: Vec<(String, Expr)>,
+    ) -> Result<Self> {
+        Ok(Self {
+            memory: Arc::clone(&self.memory),
+            keys: self.keys.as_ref().map(|keys| keys.renamed(&schema)).transpose()?,
+            constraints: self.constraints.clone(),
+            blocks: Arc::clone(&self.blocks),
+            cte: None,
+            schema,
+            definition,
+            defaults,
+        })
+    }
+
+    /// What its definition says of its columns and rows.
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// The keys that were declared.
+    pub(crate) fn declared_keys(&self) -> &Constraints {
+        &self.constraints
+    }
+
+    /// Values for columns that an `INSERT` leaves out.
+    pub(crate) fn defaults(&self) -> &[(String, Expr)] {
+        &self.defaults
+    }
+
+    /// Its columns.
+    pub(crate) fn rows_schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The pool that it is in.
+    pub(crate) fn memory(&self) -> &Arc<BufferManager> {
+        &self.memory
+    }
+
+    /// The blocks that it has now.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks.read().clone().into()
+    }
+
+    /// Where its blocks are, for those who change them.
+    pub(crate) fn current(&self) -> &Arc<RwLock<Vec<Arc<Block>>>> {
+        &self.blocks
     }
 
     /// What its rows have once, if anything.
@@ -181,14 +277,14 @@ impl TableProvider for PagedTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let blocks: Arc<[Arc<Block>]> = self.blocks.read().clone().into();
+        let blocks = self.blocks();
         let (schema, projection) = match projection {
             Some(columns) => (Arc::new(self.schema.project(columns)?), columns.clone()),
             None => (Arc::clone(&self.schema), (0..self.schema.fields().len()).collect()),
         };
         let scan = PagedScan {
             cte: self.cte.clone(),
-            ..PagedScan::new(blocks, projection, Arc::clone(&schema), Arc::clone(&self.memory))
+            ..PagedScan::new(blocks, projection, Arc::clone(&schema), Arc::clone(&self.memory)).of_table(&self.schema)
         };
         Ok(Arc::new(TableExec::new(TableScan(Arc::new(scan)), Vec::new(), schema)))
     }
@@ -199,11 +295,69 @@ impl TableProvider for PagedTable {
         input: Arc<dyn ExecutionPlan>,
         op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.definition.is_computed() {
+            return not_impl_err!(
+                "a prepared INSERT into a table with CHECK or generated columns is not supported; write the INSERT as it is"
+            );
+        }
         match op {
             InsertOp::Append => Ok(self.sink(input, false)),
             InsertOp::Overwrite => Ok(self.sink(input, true)),
             InsertOp::Replace => not_impl_err!("REPLACE INTO tables in memory"),
         }
+    }
+}
+
+/// The rows of a table as they were, each with its number as column [`ROW`] behind the others.
+#[derive(Debug)]
+pub(crate) struct NumberedRows {
+    /// The columns of the table.
+    table: SchemaRef,
+    schema: SchemaRef,
+    blocks: Blocks,
+    memory: Arc<BufferManager>,
+}
+
+impl NumberedRows {
+    /// The rows in `blocks`, of columns `table`.
+    pub(crate) fn new(table: &SchemaRef, blocks: Blocks, memory: &Arc<BufferManager>) -> Self {
+        let mut fields = table.fields().to_vec();
+        fields.push(Arc::new(Field::new(ROW, DataType::Int64, false)));
+        let schema = Arc::new(Schema::new(fields));
+        Self { table: Arc::clone(table), schema, blocks, memory: Arc::clone(memory) }
+    }
+}
+
+#[async_trait]
+impl TableProvider for NumberedRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all = || (0..self.schema.fields().len()).collect();
+        let columns: Vec<usize> = projection.cloned().unwrap_or_else(all);
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let number = self.table.fields().len();
+        let at = columns.iter().position(|&column| column == number);
+        let stored = columns.into_iter().filter(|&column| column != number).collect();
+        let blocks = Arc::clone(&self.blocks);
+        let scan = PagedScan::new(blocks, stored, Arc::clone(&schema), Arc::clone(&self.memory)).of_table(&self.table);
+        let scan = match at {
+            Some(at) => scan.with_numbers(at),
+            None => scan,
+        };
+        Ok(Arc::new(TableExec::new(TableScan(Arc::new(scan)), Vec::new(), schema)))
     }
 }
 
@@ -262,10 +416,11 @@ impl DataSink for PagedSink {
                 blocks.clear();
             }
             blocks.extend(new);
+            Ok(())
         };
         match keys {
             Some(keys) => keys.join(self.replaces, publish)?,
-            None => publish(),
+            None => publish()?,
         }
         Ok(count)
     }
@@ -297,7 +452,7 @@ impl BlockWriter {
     }
 
     /// The same, but into several blocks also where rows are few, for several threads.
-    fn sharing_out(schema: &SchemaRef, memory: &Arc<BufferManager>) -> Self {
+    pub(crate) fn sharing_out(schema: &SchemaRef, memory: &Arc<BufferManager>) -> Self {
         Self { shares_out: true, ..Self::new(schema, memory) }
     }
 
@@ -366,9 +521,69 @@ pub(crate) struct PagedScan {
     schema: SchemaRef,
     memory: Arc<BufferManager>,
     cte: Option<Arc<Cte>>,
+    /// The names that the columns of the blocks have now, if they may have others there.
+    names: Option<SchemaRef>,
+    numbers: Option<Numbers>,
+}
+
+/// Rows that are given their numbers.
+#[derive(Clone)]
+struct Numbers {
+    /// Where the numbers are among the columns.
+    at: usize,
+    /// The number of the first row of each block.
+    first: Arc<[u64]>,
+}
+
+/// The number of the first row of each of `blocks`.
+pub(crate) fn first_rows(blocks: &[Arc<Block>]) -> Arc<[u64]> {
+    let mut next = 0;
+    let first = |block: &Arc<Block>| {
+        let first = next;
+        next += block.rows as u64;
+        first
+    };
+    blocks.iter().map(first).collect()
+}
+
+/// The batches of a block, with the numbers of their rows if these are wanted.
+struct BlockReader {
+    batches: StreamReader<ChainReader>,
+    /// Where the numbers are among the columns, and the next one.
+    numbers: Option<(usize, u64)>,
+}
+
+impl Iterator for BlockReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = match self.batches.next()? {
+            Ok(batch) => batch,
+            error => return Some(error),
+        };
+        let Some((at, next)) = &mut self.numbers else { return Some(Ok(batch)) };
+        let first = *next;
+        *next += batch.num_rows() as u64;
+        let numbers: Int64Array = (first..*next).map(|row| row as i64).collect();
+        let mut columns = batch.columns().to_vec();
+        columns.insert(*at, Arc::new(numbers));
+        let mut fields = batch.schema().fields().to_vec();
+        fields.insert(*at, Arc::new(Field::new(ROW, DataType::Int64, false)));
+        Some(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns))
+    }
 }
 
 impl PagedScan {
+    /// The same, in the columns of which is also the number of each row, as column `at`.
+    pub(crate) fn with_numbers(self, at: usize) -> Self {
+        Self { numbers: Some(Numbers { at, first: first_rows(&self.blocks) }), ..self }
+    }
+
+    /// The same, whose blocks have the columns of `table` by other names perhaps.
+    pub(crate) fn of_table(self, table: &SchemaRef) -> Self {
+        Self { names: Some(Arc::clone(table)), ..self }
+    }
+
     /// Columns `projection`, which are those of `schema`, of the rows in `blocks`.
     pub(crate) fn new(
         blocks: Arc<[Arc<Block>]>,
@@ -376,15 +591,17 @@ impl PagedScan {
         schema: SchemaRef,
         memory: Arc<BufferManager>,
     ) -> Self {
-        Self { blocks, projection, schema, memory, cte: None }
+        Self { blocks, projection, schema, memory, cte: None, names: None, numbers: None }
     }
 
     fn rows(&self) -> usize {
         self.blocks.iter().map(|block| block.rows).sum()
     }
 
-    fn reader(&self, block: &Block) -> Result<StreamReader<ChainReader>> {
-        block.reader(Some(self.projection.clone()))
+    fn reader(&self, block: usize) -> Result<BlockReader> {
+        let batches = self.blocks[block].reader(Some(self.projection.clone()))?;
+        let numbers = self.numbers.as_ref().map(|numbers| (numbers.at, numbers.first[block]));
+        Ok(BlockReader { batches, numbers })
     }
 }
 
@@ -417,10 +634,16 @@ impl BlockScan for PagedScan {
     }
 
     fn batches(&self, block: usize, fields: &[FieldRef]) -> Result<Batches<'_>> {
-        let block = &self.blocks[block];
-        let schema = block.batches()?.schema();
-        let columns = fields.iter().map(|field| schema.index_of(field.name())).collect::<Result<_, _>>()?;
-        Ok(Box::new(block.reader(Some(columns))?))
+        let schema = match &self.names {
+            Some(names) => Arc::clone(names),
+            None => self.blocks[block].batches()?.schema(),
+        };
+        let at = fields.iter().position(|field| self.numbers.is_some() && field.name() == ROW);
+        let stored = fields.iter().enumerate().filter(|(column, _)| Some(*column) != at);
+        let columns = stored.map(|(_, field)| schema.index_of(field.name())).collect::<Result<_, _>>()?;
+        let batches = self.blocks[block].reader(Some(columns))?;
+        let first = self.numbers.as_ref().map_or(0, |numbers| numbers.first[block]);
+        Ok(Box::new(BlockReader { batches, numbers: at.map(|at| (at, first)) }))
     }
 
     fn planned_rows(&self) -> Option<f64> {
@@ -438,13 +661,21 @@ impl BlockScan for PagedScan {
 
     fn stream(&self) -> SendableRecordBatchStream {
         let scan = self.clone();
-        let blocks: Vec<_> = scan.blocks.iter().cloned().collect();
-        let batches = blocks.into_iter().flat_map(move |block| match scan.reader(&block) {
-            Ok(reader) => boxed(reader.map(|batch| batch.map_err(DataFusionError::from))),
+        let batches = (0..scan.blocks.len()).flat_map(move |block| match scan.reader(block) {
+            Ok(reader) => {
+                let schema = Arc::clone(&scan.schema);
+                boxed(reader.map(move |batch| Ok(renamed(batch?, &schema)?)))
+            }
             Err(error) => boxed(std::iter::once(Err(error))),
         });
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
     }
+}
+
+/// `batch` with the names of `schema`.
+pub(crate) fn renamed(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)
 }
 
 fn boxed(
@@ -500,7 +731,7 @@ struct TableLocal {
     next: Arc<AtomicUsize>,
     stopped: Arc<AtomicBool>,
     capacity: usize,
-    block: Option<StreamReader<ChainReader>>,
+    block: Option<BlockReader>,
     /// A decoded batch and how many of its rows have been handed on.
     batch: Option<(Chunk, usize)>,
     reservation: Option<Reservation>,
@@ -542,7 +773,7 @@ impl SourceLocal for TableLocal {
             }
             // The batch and the bytes that it is decoded from.
             self.reservation = Some(self.scan.memory.reserve("table scan", 2 * block.batch_bytes)?);
-            self.block = Some(self.scan.reader(block).map_err(ogee_functions::error::to_exec)?);
+            self.block = Some(self.scan.reader(index).map_err(ogee_functions::error::to_exec)?);
         }
     }
 }

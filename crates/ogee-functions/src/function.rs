@@ -8,10 +8,15 @@ use std::{
 };
 
 use datafusion::{
-    arrow::{array::ArrayRef, compute::cast, datatypes::DataType},
-    common::{Result, ScalarValue},
+    arrow::{
+        array::{ArrayRef, AsArray},
+        compute::cast,
+        datatypes::{DataType, Field, FieldRef},
+    },
+    common::{Result, ScalarValue, internal_err},
     logical_expr::{
-        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction,
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        expr::ScalarFunction,
     },
 };
 use ogee_memory::BufferManager;
@@ -31,10 +36,31 @@ pub enum Shown {
     As(&'static str),
     /// As the element of its first argument, or the elements from one to another.
     Index,
+    /// As its first argument, as casts do.
+    Argument,
 }
 
 /// The types that a function takes for those that it is given.
 pub type Taken = fn(&[DataType]) -> Result<Vec<DataType>>;
+
+/// What a function gives for arguments of these fields, of which some are constants.
+pub type Given = fn(&ReturnFieldArgs<'_>) -> Result<FieldRef>;
+
+/// A call of a function that looks at the fields of its arguments: what they say of values beyond their types.
+pub struct Call<'a, 'm> {
+    /// The arguments.
+    pub args: &'a [ArrayRef],
+    /// Their fields.
+    pub fields: &'a [FieldRef],
+    /// That of the result.
+    pub returns: &'a FieldRef,
+    /// The zone that the function computes in.
+    pub zone: &'a Zone,
+    /// For what is made.
+    pub promises: Promises<'m>,
+    /// Values to give.
+    pub rows: usize,
+}
 
 /// What a function does.
 #[derive(Clone)]
@@ -43,6 +69,8 @@ pub enum Body {
     Plain(fn(&[ArrayRef], &Zone) -> Result<ArrayRef>),
     /// Makes values that may be far larger, for which it promises memory of this manager as it goes.
     Growing(fn(&[ArrayRef], &mut Promises<'_>) -> Result<ArrayRef>, Arc<BufferManager>),
+    /// As `Growing`, of arguments whose fields matter.
+    OfFields(fn(&mut Call<'_, '_>) -> Result<ArrayRef>, Arc<BufferManager>),
 }
 
 /// See the module. Two are the same if they have one name and one zone.
@@ -58,6 +86,7 @@ pub struct Function {
     signature: Signature,
     taken: Option<Taken>,
     returns: fn(&[DataType]) -> Result<DataType>,
+    gives: Option<Given>,
     body: Body,
 }
 
@@ -100,6 +129,7 @@ impl Function {
             signature,
             taken: None,
             returns,
+            gives: None,
             body,
         }
     }
@@ -125,6 +155,19 @@ impl Function {
     ) -> Self {
         let body = Body::Growing(body, Arc::clone(memory));
         Self { body, ..Self::of(name, taken, returns, |args, _| Ok(Arc::clone(&args[0]))) }
+    }
+
+    /// A function of the fields of its arguments, whose values may be far larger than those.
+    pub fn of_fields(
+        name: &'static str,
+        taken: Taken,
+        gives: Given,
+        body: fn(&mut Call<'_, '_>) -> Result<ArrayRef>,
+        memory: &Arc<BufferManager>,
+    ) -> Self {
+        let body = Body::OfFields(body, Arc::clone(memory));
+        let unknown = |_: &[DataType]| internal_err!("the result is known by the fields of the arguments");
+        Self { body, gives: Some(gives), ..Self::of(name, taken, unknown, |args, _| Ok(Arc::clone(&args[0]))) }
     }
 
     /// The function by these names, too.
@@ -154,7 +197,7 @@ impl Function {
 
     /// Whether its values may be far larger than its arguments.
     pub fn grows(&self) -> bool {
-        matches!(self.body, Body::Growing(..))
+        matches!(self.body, Body::Growing(..) | Body::OfFields(..))
     }
 
     /// The call of it.
@@ -204,6 +247,14 @@ impl ScalarUDFImpl for Function {
         (self.returns)(arg_types)
     }
 
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        if let Some(gives) = self.gives {
+            return gives(&args);
+        }
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        Ok(Arc::new(Field::new(self.name, self.return_type(&types)?, true)))
+    }
+
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let name = |at: usize| args[at].schema_name().to_string();
         Ok(match self.shown {
@@ -211,6 +262,7 @@ impl ScalarUDFImpl for Function {
             Shown::Prefix(operator) => format!("{operator}{}", name(0)),
             Shown::Index if args.len() == 2 => format!("{}[{}]", name(0), name(1)),
             Shown::Index => format!("{}[{}:{}]", name(0), name(1), name(2)),
+            Shown::Argument => name(0),
             Shown::Call | Shown::As(_) => {
                 let args: Vec<String> = (0..args.len()).map(name).collect();
                 let shown = if let Shown::As(shown) = self.shown { shown } else { self.name };
@@ -227,10 +279,29 @@ impl ScalarUDFImpl for Function {
         let result = match &self.body {
             Body::Plain(body) => body(&arrays, &self.zone)?,
             Body::Growing(body, memory) => body(&arrays, &mut Promises::new(memory, self.name, rows))?,
+            Body::OfFields(body, memory) => body(&mut Call {
+                args: &arrays,
+                fields: &args.arg_fields,
+                returns: &args.return_field,
+                zone: &self.zone,
+                promises: Promises::new(memory, self.name, rows),
+                rows,
+            })?,
         };
         Ok(match constant {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
+            true => ColumnarValue::Scalar(only_value(&result)?),
             false => ColumnarValue::Array(result),
         })
     }
+}
+
+/// The value of `array`, which has one, with all that fields within it say.
+fn only_value(array: &ArrayRef) -> Result<ScalarValue> {
+    Ok(match array.data_type() {
+        DataType::List(_) => ScalarValue::List(Arc::new(array.as_list::<i32>().slice(0, 1))),
+        DataType::FixedSizeList(..) => ScalarValue::FixedSizeList(Arc::new(array.as_fixed_size_list().slice(0, 1))),
+        DataType::Struct(_) => ScalarValue::Struct(Arc::new(array.as_struct().slice(0, 1))),
+        DataType::Map(..) => ScalarValue::Map(Arc::new(array.as_map().slice(0, 1))),
+        _ => ScalarValue::try_from_array(array, 0)?,
+    })
 }

@@ -147,6 +147,11 @@ impl<'m> Promises<'m> {
         Self { memory, name, rows, bytes: 0, promised: 0, promises: Vec::new() }
     }
 
+    /// Promises of the same memory, for no values yet.
+    pub fn of_none(&self) -> Self {
+        Self { promises: Vec::new(), bytes: 0, promised: 0, ..*self }
+    }
+
     /// The function.
     pub fn name(&self) -> &'static str {
         self.name

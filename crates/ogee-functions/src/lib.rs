@@ -23,6 +23,7 @@ pub mod floats;
 pub mod function;
 pub mod globs;
 pub mod growing;
+pub mod json;
 pub mod letters;
 mod list_aggregates;
 pub mod list_casts;
@@ -83,7 +84,8 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(structs::functions())
         .chain(list_picks::functions())
         .chain([globs::function()])
-        .chain(type_names::functions())
+        .chain(json::functions(memory))
+        .chain(type_names::functions(memory))
         .chain(times::functions());
     scalars.for_each(|function| context.register_udf(function));
     list_aggregates::register(context)?;

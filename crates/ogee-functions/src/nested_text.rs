@@ -101,7 +101,8 @@ impl ScalarUDFImpl for NestedText {
     }
 }
 
-fn written(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
+/// The values of `array`, lists, structs or maps, as text.
+pub(crate) fn written(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
     let values = Values::of(array, zone)?;
     let mut texts = StringViewBuilder::with_capacity(array.len());
     let mut text = String::new();
@@ -252,7 +253,7 @@ fn names_of(fields: &Fields) -> Option<Vec<String>> {
 }
 
 /// The texts of `array`'s values, each as it is alone.
-fn singles(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
+pub(crate) fn singles(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
     let texts = match array.data_type() {
         DataType::Float32 | DataType::Float64 => float_texts(array)?,
         DataType::Timestamp(_, None) | DataType::Time32(_) | DataType::Time64(_) => moment_texts(array)?,

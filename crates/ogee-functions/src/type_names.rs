@@ -11,21 +11,39 @@ use datafusion::{
     },
     logical_expr::ScalarUDF,
 };
+use ogee_memory::BufferManager;
 
 use crate::{
     arguments::{Argument, taken},
-    function::Function,
+    function::{Call, Function},
+    json::is_json,
 };
 
 /// The functions that statements may name.
-pub fn functions() -> Vec<ScalarUDF> {
-    let body = |args: &[ArrayRef], _: &_| {
-        let name = sql_name(args[0].data_type());
-        let names: StringViewArray = std::iter::repeat_n(Some(name), args[0].len()).collect();
+pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
+    let body = |call: &mut Call<'_, '_>| {
+        let name = sql_name_of(&call.fields[0]);
+        let names: StringViewArray = std::iter::repeat_n(Some(name), call.rows).collect();
         Ok(Arc::new(names) as ArrayRef)
     };
     let takes = |given: &[DataType]| taken("typeof", &[Argument::Any], 0, given);
-    vec![Function::of("typeof", takes, |_| Ok(DataType::Utf8View), body).registered()]
+    let function =
+        Function::of_fields("typeof", takes, |_| Ok(Arc::new(Field::new("", DataType::Utf8View, false))), body, memory);
+    vec![function.registered()]
+}
+
+/// The name of the type of `field` in SQL, where that says more than its type.
+pub fn sql_name_of(field: &Field) -> String {
+    let mut name = String::new();
+    write_name_of(field, &mut name).expect("a text takes what is written");
+    name
+}
+
+fn write_name_of(field: &Field, name: &mut String) -> std::fmt::Result {
+    match is_json(field) {
+        true => name.write_str("JSON"),
+        false => write_name(field.data_type(), name),
+    }
 }
 
 /// The name of `data_type` in SQL, as DuckDB writes it.
@@ -71,11 +89,11 @@ fn write_name(data_type: &DataType, name: &mut String) -> std::fmt::Result {
         | DataType::LargeList(element)
         | DataType::ListView(element)
         | DataType::LargeListView(element) => {
-            write_name(element.data_type(), name)?;
+            write_name_of(element, name)?;
             name.write_str("[]")
         }
         DataType::FixedSizeList(element, size) => {
-            write_name(element.data_type(), name)?;
+            write_name_of(element, name)?;
             write!(name, "[{size}]")
         }
         DataType::Struct(fields) => {
@@ -91,7 +109,7 @@ fn write_name(data_type: &DataType, name: &mut String) -> std::fmt::Result {
             if let DataType::Struct(fields) = entries.data_type() {
                 for (nth, field) in fields.iter().enumerate() {
                     name.write_str(if nth == 0 { "" } else { ", " })?;
-                    write_name(field.data_type(), name)?;
+                    write_name_of(field, name)?;
                 }
             }
             name.write_str(")")
@@ -110,7 +128,7 @@ fn write_field(field: &Field, name: &mut String) -> std::fmt::Result {
         false => write!(name, "\"{}\"", field.name().replace('"', "\"\""))?,
     }
     name.write_str(" ")?;
-    write_name(field.data_type(), name)
+    write_name_of(field, name)
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::{
-    arrow::datatypes::DataType,
+    arrow::datatypes::{DataType, FieldRef},
     common::{
         Result,
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     config::ConfigOptions,
     logical_expr::{
-        ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        Volatility,
     },
     optimizer::AnalyzerRule,
 };
@@ -50,6 +51,11 @@ impl ScalarUDFImpl for NamedCast {
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(arg_types[1].clone())
+    }
+
+    /// With what it says of values beyond their type.
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::clone(&args.arg_fields[1]))
     }
 
     /// Constants are evaluated while a statement is planned.

@@ -4,7 +4,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use ogee_exec::QueryCounters;
@@ -19,6 +19,8 @@ pub struct StatementContext {
     live: Arc<watch::Sender<usize>>,
     interrupted: AtomicBool,
     analyzes: AtomicBool,
+    /// Which connection runs it.
+    connection: AtomicU64,
 }
 
 impl Default for StatementContext {
@@ -28,6 +30,7 @@ impl Default for StatementContext {
             live: Arc::new(watch::Sender::new(0)),
             interrupted: AtomicBool::new(false),
             analyzes: AtomicBool::new(false),
+            connection: AtomicU64::new(0),
         }
     }
 }
@@ -59,6 +62,16 @@ impl StatementContext {
         self.islands.lock().push(Arc::clone(counters));
         self.live.send_modify(|islands| *islands += 1);
         LiveIsland { live: Some(Arc::clone(&self.live)) }
+    }
+
+    /// Connection `number` runs it.
+    pub fn of_connection(&self, number: u64) {
+        self.connection.store(number, Ordering::Relaxed);
+    }
+
+    /// The number of the connection that runs it.
+    pub fn connection(&self) -> u64 {
+        self.connection.load(Ordering::Relaxed)
     }
 
     /// The statement is `EXPLAIN ANALYZE`: operators are to be timed.

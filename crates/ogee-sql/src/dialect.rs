@@ -5,6 +5,7 @@
 //! * From least to most: comparisons; `LIKE`, `IN` and `BETWEEN`; `||` and operators of lists; `|`, `&`, `<<` and `>>`; `+` and `-`; `*`, `/`, `//` and `%`; powers;
 //!   signs. To the parser `^` is an exclusive or, which binds less than `+`, and a sign less than it.
 //! * `x IN ((SELECT a), b)` is a list. The parser would take what is behind two parentheses for the only query.
+//! * `->` and `->>` bind as `||` does, and what is behind `->` goes on over `||`. In DuckDB `->` binds less than all else, so that `j -> 'a' = 'b'` is refused: here it compares.
 //! * `x ISNULL` and `x NOTNULL` are conditions. The parser would take the word for a name of the output.
 //!
 //! Not here: what statements mean.
@@ -12,16 +13,19 @@
 use std::any::TypeId;
 
 use datafusion::sql::sqlparser::{
-    ast::{Expr, UnaryOperator},
+    ast::{BinaryOperator, Expr, Statement, UnaryOperator},
     dialect::{Dialect, GenericDialect, Precedence},
     keywords::Keyword,
     parser::{Parser, ParserError},
     tokenizer::Token,
 };
 
-use ogee_functions::globs::GLOB;
+use ogee_functions::{
+    globs::GLOB,
+    json::{ARROW, LONG_ARROW},
+};
 
-use crate::{chains, comprehensions, names::call};
+use crate::{chains, comprehensions, names::call, statements, syntax::json};
 
 /// Where operators are among the parser's precedences, of which those of comparisons are 20, of sums 30 and of products 40.
 const CONDITIONS: u8 = 22;
@@ -75,10 +79,15 @@ impl Dialect for OgeeDialect {
             Token::StringConcat | Token::AtArrow | Token::ArrowAt | Token::Overlap | Token::CaretAt => {
                 Some(Ok(CONCATENATION))
             }
+            token if is_json_arrow(token) => Some(Ok(CONCATENATION)),
             token if null_test(token).is_some() => Some(Ok(self.prec_value(Precedence::Is))),
             token if is_glob(token) => Some(Ok(CONDITIONS)),
             _ => None,
         }
+    }
+
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        statements::parse(parser)
     }
 
     /// Signs bind more than powers; a list may be made of another.
@@ -104,6 +113,9 @@ impl Dialect for OgeeDialect {
         if let Some(chain) = chains::parse_infix(parser, left, precedence) {
             return Some(chain);
         }
+        if is_json_arrow(&parser.peek_token_ref().token) {
+            return Some(parse_json_arrow(parser, left.clone(), precedence));
+        }
         if let Some(is_null) = null_test(&parser.peek_token_ref().token) {
             parser.advance_token();
             let left = Box::new(left.clone());
@@ -126,6 +138,14 @@ impl Dialect for OgeeDialect {
             true => Expr::IsNotDistinctFrom(left, Box::new(right)),
             false => Expr::IsDistinctFrom(left, Box::new(right)),
         }))
+    }
+
+    fn supports_insert_table_alias(&self) -> bool {
+        true
+    }
+
+    fn supports_alter_column_type_using(&self) -> bool {
+        true
     }
 
     fn supports_order_by_all(&self) -> bool {
@@ -252,6 +272,22 @@ fn parse_list(parser: &mut Parser) -> Result<Vec<Expr>, ParserError> {
     let list = parser.parse_comma_separated(Parser::parse_expr)?;
     parser.expect_token(&Token::RParen)?;
     Ok(list)
+}
+
+/// Whether `token` is an operator that takes a part of JSON.
+fn is_json_arrow(token: &Token) -> bool {
+    matches!(token, Token::LongArrow) || *token == json::arrow()
+}
+
+/// `left -> path`, or `left ->> path`.
+fn parse_json_arrow(parser: &mut Parser, left: Expr, precedence: u8) -> Result<Expr, ParserError> {
+    let is_long = parser.next_token().token == Token::LongArrow;
+    let mut path = parser.parse_subexpr(precedence)?;
+    while !is_long && parser.consume_token(&Token::StringConcat) {
+        let right = Box::new(parser.parse_subexpr(precedence)?);
+        path = Expr::BinaryOp { left: Box::new(path), op: BinaryOperator::StringConcat, right };
+    }
+    Ok(call(if is_long { LONG_ARROW } else { ARROW }, vec![left, path]))
 }
 
 /// Whether `token` is the operator of patterns as of file names.

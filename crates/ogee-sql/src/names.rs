@@ -27,7 +27,7 @@ use datafusion::{
 
 use ogee_files::spelling::folded;
 
-use crate::{casts::NAMED_CAST, syntax, visitors};
+use crate::{casts::NAMED_CAST, columns_of, syntax, visitors};
 
 /// Gives aliases to the outputs of `statement` that would have the same name.
 pub fn name_apart(statement: &mut Parsed) {
@@ -104,6 +104,7 @@ fn name_positions(query: &mut Query) {
         if let SelectItem::UnnamedExpr(expr) = item
             && !is_column(expr)
             && !matches!(expr, Expr::Value(_))
+            && !columns_of::has_star(expr)
         {
             let alias = base_name(expr);
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', alias) };
@@ -156,7 +157,8 @@ fn in_select(select: &mut Select) {
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
         let name = expr.to_string();
-        if seen.insert(name) {
+        // What stands for columns has their names.
+        if seen.insert(name) || columns_of::has_star(expr) {
             continue;
         }
         let base = base_name(expr);

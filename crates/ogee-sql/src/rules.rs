@@ -10,7 +10,12 @@ use datafusion::{
     prelude::SessionContext,
 };
 use ogee_functions::{
-    bits::Bits, lists::ListOperators, maps::MapAccess, series::SeriesPlanner, text_parts::TextAccess,
+    bits::Bits,
+    json::{Casts, JsonAccess},
+    lists::ListOperators,
+    maps::MapAccess,
+    series::SeriesPlanner,
+    text_parts::TextAccess,
 };
 
 pub use crate::deep_expressions::Planner as PiecePlanner;
@@ -35,6 +40,7 @@ use crate::{
     guarded_rules::guarded,
     in_lists::InLists,
     joined_texts::TextOrders,
+    json_casts::JsonCasts,
     nested_order::NestedOrder,
     null_equality, quantified,
     quotients::Quotients,
@@ -49,10 +55,11 @@ use crate::{
     window_filters::WindowFilters,
 };
 
-/// All analyzer rules. Pieces of deep expressions are planned by `pieces`.
-pub fn analyzer_rules(pieces: PiecePlanner) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+/// All analyzer rules. Pieces of deep expressions are planned by `pieces`, and casts of JSON are `casts`.
+pub fn analyzer_rules(pieces: PiecePlanner, casts: Casts) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     // Before types are coerced.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(JsonCasts::new(casts)),
         Arc::new(DeepExpressions::new(pieces)),
         Arc::new(quantified::QueriesOfLists),
         Arc::new(SubqueriesBelow),
@@ -97,9 +104,10 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     guarded(with_dependencies(with_single_windows(with_single_keys(with_fresh_schemas(rules)))))
 }
 
-/// What plans operators before DataFusion does.
-pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+/// What plans operators before DataFusion does; parts of JSON are planned by `access`.
+pub fn expr_planners(access: JsonAccess) -> Vec<Arc<dyn ExprPlanner>> {
     vec![
+        Arc::new(access),
         Arc::new(FieldsOfAnyCase),
         Arc::new(times::TimePlanner),
         Arc::new(Quotients),

@@ -10,6 +10,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    future::Future,
     ops::ControlFlow,
     sync::Arc,
 };
@@ -37,8 +38,9 @@ use ogee_files::{
 };
 
 use crate::{
+    columns_of,
     names::{base_name, normal_name},
-    syntax, visitors,
+    syntax,
 };
 
 /// Words in quotes that are not in small letters, by where they stand.
@@ -123,6 +125,15 @@ enum Output {
     Many,
 }
 
+impl Output {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Written(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 /// How a statement spells the names that it gives.
 #[derive(Clone, Debug, Default)]
 pub struct Spellings {
@@ -199,10 +210,7 @@ impl Spellings {
         let mut written: Vec<Option<&str>> = vec![None; schema.fields().len()];
         let many = self.outputs.iter().position(|output| *output == Output::Many);
         if many.is_some() || self.outputs.len() == written.len() {
-            let text = |output| match output {
-                &Output::Written(ref text) => Some(text.as_str()),
-                _ => None,
-            };
+            let text = Output::text;
             let first = &self.outputs[..many.unwrap_or(self.outputs.len())];
             written.iter_mut().zip(first).for_each(|(name, output)| *name = text(output));
             let last = self.outputs.iter().rev().take_while(|output| **output != Output::Many);
@@ -301,6 +309,22 @@ impl Spellings {
     }
 }
 
+tokio::task_local! {
+    /// Those of the statement, or of the view, whose columns are asked for.
+    static NAMED: Arc<HashMap<String, String>>;
+}
+
+/// Runs `planning`, in which columns are called as `spellings` have them where what stands for others depends on how they are spelled.
+pub async fn heeded<F: Future>(spellings: &Spellings, planning: F) -> F::Output {
+    NAMED.scope(Arc::new(spellings.named.clone()), planning).await
+}
+
+/// How the name of a column is spelled.
+pub(crate) fn spelling_of(field: &Field) -> String {
+    let named = || NAMED.try_with(|named| named.get(field.name()).cloned()).ok().flatten();
+    known_spelling(field).map(str::to_owned).or_else(named).unwrap_or_else(|| field.name().clone())
+}
+
 /// Brings the names that passes over `statement` gave to small letters.
 pub(crate) fn fold_names(statement: &mut Parsed) {
     Spellings::default().fold_new(statement);
@@ -349,9 +373,8 @@ fn first_select(body: &SetExpr) -> Option<&Select> {
 fn output(item: &SelectItem, quoted: &Quoted) -> Output {
     match item {
         SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => Output::Named,
-        SelectItem::UnnamedExpr(Expr::Function(function)) if may_be_many(function) => Output::Many,
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if may_be_many(expr) => Output::Many,
         SelectItem::UnnamedExpr(expr) => Output::Written(without_quotes(&expr.to_string(), quoted)),
-        SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } if may_be_many(function) => Output::Many,
         SelectItem::ExprWithAlias { .. } => Output::Named,
         _ => Output::Many,
     }
@@ -382,23 +405,10 @@ fn without_quotes(text: &str, quoted: &Quoted) -> String {
     bare
 }
 
-/// Whether one output may become several, or gets a name elsewhere.
-fn may_be_many(function: &Function) -> bool {
-    struct Columns;
-
-    impl datafusion::sql::sqlparser::ast::Visitor for Columns {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-            match is_called(function, "columns") {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        }
-    }
-
-    is_called(function, "unnest") || visitors::visit(function, &mut Columns).is_break()
+/// Whether one output may become several.
+fn may_be_many(expr: &Expr) -> bool {
+    let is_unnest = matches!(expr, Expr::Function(function) if is_called(function, "unnest"));
+    is_unnest || columns_of::has_star(expr)
 }
 
 fn is_called(function: &Function, name: &str) -> bool {
@@ -427,7 +437,12 @@ struct Found<'a> {
 impl Found<'_> {
     fn name(&mut self, name: &Ident) {
         let spelling = match name.quote_style {
-            Some(_) => self.quoted.get(&place(name.span.start)).filter(|quoted| *folded(quoted) == name.value),
+            Some(_) => {
+                let is_same = |quoted: &&String| *folded(quoted) == name.value;
+                let here = self.quoted.get(&place(name.span.start)).filter(is_same);
+                // What was put in other words stands elsewhere.
+                here.or_else(|| self.quoted.values().filter(is_same).min())
+            }
             None => Some(&name.value),
         };
         let Some(spelling) = spelling else { return };
@@ -453,20 +468,22 @@ impl Found<'_> {
             SetExpr::SetOperation { left, .. } => return self.name_outputs(left),
             _ => return,
         };
+        // What says what a pivot wants is no output.
+        if syntax::pivots::marked(select).is_some() {
+            return;
+        }
         let mut taken: HashSet<String> = select.projection.iter().filter_map(name_of).collect();
         for item in &mut select.projection {
             let Output::Written(written) = output(item, self.quoted) else { continue };
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let lower = folded(&written).into_owned();
-            // Of two the second is numbered where names are told apart.
-            if !taken.insert(lower.clone()) {
-                continue;
-            }
-            if lower != written {
-                self.spellings.named.entry(lower.clone()).or_insert(written);
+            let mut numbered = std::iter::once(lower.clone()).chain((1..).map(|n| format!("{lower}_{n}")));
+            let name = numbered.find(|name| taken.insert(name.clone())).expect("a name among infinitely many");
+            if lower != written && name == lower {
+                self.spellings.named.entry(lower).or_insert(written);
             }
             let expr = std::mem::replace(expr, Expr::value(datafusion::sql::sqlparser::ast::Value::Null));
-            *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', lower) };
+            *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
         }
     }
 }

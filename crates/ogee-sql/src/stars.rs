@@ -15,12 +15,18 @@ use datafusion::{
         parser::Statement as Parsed,
         sqlparser::ast::{
             ExcludeSelectItem, Ident, Join, JoinConstraint, ObjectName, OrderBy, Query, Select, SelectItem, SetExpr,
-            Statement, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions, With,
+            Statement, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
         },
     },
 };
 
-use crate::{names::normal_name, plan::plan, statement::parse, syntax};
+use crate::{
+    names::normal_name,
+    plan::plan,
+    scopes::{Scopes, knowing},
+    statement::parse,
+    syntax,
+};
 use ogee_functions::{Error, Result};
 
 /// Writes out the joins and stars of `statement` that depend on the columns of tables.
@@ -172,7 +178,7 @@ enum Found {
 }
 
 fn find(statement: &mut Parsed, kind: Kind, nth: usize) -> Option<Site> {
-    let mut places = Places { kind, nth, task: Task::Ask, frames: Vec::new() };
+    let mut places = Places { kind, nth, task: Task::Ask, scopes: Scopes::default() };
     match syntax::visit(statement, &mut places) {
         ControlFlow::Break(Found::Asked(site)) => Some(site),
         _ => None,
@@ -181,20 +187,11 @@ fn find(statement: &mut Parsed, kind: Kind, nth: usize) -> Option<Site> {
 
 /// Whether it was written out.
 fn put(statement: &mut Parsed, kind: Kind, nth: usize, names: &[Vec<String>]) -> Result<bool> {
-    let mut places = Places { kind, nth, task: Task::Put(names), frames: Vec::new() };
+    let mut places = Places { kind, nth, task: Task::Put(names), scopes: Scopes::default() };
     match syntax::visit(statement, &mut places) {
         ControlFlow::Break(Found::Failed(error)) => Err(error),
         found => Ok(matches!(found, ControlFlow::Break(Found::Put))),
     }
-}
-
-/// A `WITH` around the place that the visitor is at.
-struct Frame {
-    with: With,
-    /// Where its queries are.
-    queries: Vec<*const Query>,
-    /// How many of them are known here.
-    known: usize,
 }
 
 struct Places<'a> {
@@ -202,7 +199,7 @@ struct Places<'a> {
     /// So many places are passed by.
     nth: usize,
     task: Task<'a>,
-    frames: Vec<Frame>,
+    scopes: Scopes,
 }
 
 impl Places<'_> {
@@ -212,24 +209,10 @@ impl Places<'_> {
         let Some(Parsed::Statement(statement)) = parse(&text)?.pop().map(|statement| statement.0) else {
             return Err(Error::Internal(format!("'{text}' is no statement")));
         };
-        let Statement::Query(mut query) = *statement else {
+        let Statement::Query(query) = *statement else {
             return Err(Error::Internal(format!("'{text}' is no query")));
         };
-        for frame in self.frames.iter().rev() {
-            let cte_tables = frame.with.cte_tables[..frame.known].to_vec();
-            if cte_tables.is_empty() {
-                continue;
-            }
-            let with = With { cte_tables, ..frame.with.clone() };
-            if query.with.is_none() {
-                query.with = Some(with);
-            } else {
-                let mut outer = Query::clone(&query);
-                (outer.with, outer.body) = (Some(with), Box::new(SetExpr::Query(query)));
-                query = Box::new(outer);
-            }
-        }
-        Ok(*query)
+        Ok(*knowing(query, &self.scopes.known()))
     }
 
     fn in_select(&mut self, select: &mut Select) -> Result<Option<Found>> {
@@ -438,17 +421,7 @@ impl VisitorMut for Places<'_> {
     type Break = Found;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Found> {
-        let here = std::ptr::from_ref::<Query>(query);
-        if let Some(frame) = self.frames.last_mut()
-            && let Some(at) = frame.queries.iter().position(|query| *query == here)
-            && !frame.with.recursive
-        {
-            frame.known = at;
-        }
-        if let Some(with) = &query.with {
-            let queries: Vec<_> = with.cte_tables.iter().map(|cte| std::ptr::from_ref::<Query>(&cte.query)).collect();
-            self.frames.push(Frame { with: with.clone(), known: queries.len(), queries });
-        }
+        self.scopes.enter(query);
         if matches!(self.kind, Kind::Order | Kind::All) {
             let found = if self.kind == Kind::Order { self.in_order(query) } else { self.in_order_by_all(query) };
             return match found {
@@ -468,15 +441,7 @@ impl VisitorMut for Places<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Found> {
-        if query.with.is_some() {
-            self.frames.pop();
-        }
-        let here = std::ptr::from_ref::<Query>(query);
-        if let Some(frame) = self.frames.last_mut()
-            && frame.queries.contains(&here)
-        {
-            frame.known = frame.queries.len();
-        }
+        self.scopes.leave(query);
         ControlFlow::Continue(())
     }
 

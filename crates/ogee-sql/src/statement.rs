@@ -8,6 +8,7 @@ use ogee_functions::Result;
 use crate::{
     asof, depth,
     dialect::OgeeDialect,
+    macros,
     spellings::{self, Spellings},
     syntax,
 };
@@ -39,11 +40,15 @@ impl Statement {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut tokens, asof_joins) = asof::tokens(sql)?;
     let quoted = spellings::fold(&mut tokens);
+    let tokens = syntax::macros::in_tokens(tokens);
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
-    let tokens = syntax::prefix_aliases::in_tokens(tokens);
+    let tokens = syntax::columns::in_tokens(syntax::pivots::in_tokens(tokens)?);
+    let tokens = syntax::merges::in_tokens(syntax::inserts::in_tokens(syntax::created::in_tokens(tokens)?));
+    let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));
     syntax::refusals::check_words(&tokens)?;
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
     let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));
+    let tokens = syntax::json::in_tokens(tokens);
     let mut tokens = syntax::samples::in_usual_words(tokens)?;
     syntax::number_placeholders(&mut tokens);
     depth::check(&tokens)?;
@@ -53,11 +58,13 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().for_each(spellings::name_files);
     statements.iter_mut().for_each(syntax::methods::write_out);
     statements.iter_mut().try_for_each(syntax::readers::write_out)?;
+    statements.iter_mut().for_each(syntax::json::write_out);
     statements.iter_mut().try_for_each(syntax::tidy)?;
     statements.iter().try_for_each(syntax::refusals::check)?;
     statements.iter().try_for_each(syntax::check_limits)?;
     statements.iter_mut().try_for_each(syntax::schemas::tell_apart)?;
     statements.iter_mut().for_each(syntax::fields::write_out);
+    statements.iter().for_each(macros::hide);
     statements.iter_mut().for_each(syntax::translate);
     asof::mark(statements.iter_mut(), asof_joins)?;
     Ok(statements.into_iter().zip(spellings).map(|(statement, names)| Statement(statement, names)).collect())

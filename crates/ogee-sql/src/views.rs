@@ -34,7 +34,12 @@ use ogee_files::spelling::needs_folding;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    common_types::CommonTypes, folded_tables::FoldedTable, names::normal_name, plan::plan, spellings::Spellings, stars,
+    common_types::CommonTypes,
+    folded_tables::FoldedTable,
+    in_full,
+    names::normal_name,
+    plan::plan,
+    spellings::{Spellings, heeded},
 };
 
 tokio::task_local! {
@@ -101,7 +106,7 @@ async fn table(
     definition: Option<String>,
 ) -> Result<ViewTable> {
     let mut statement = ParsedStatement::Statement(Box::new(Statement::Query(Box::new(query.clone()))));
-    let written = stars::write_out(state, &mut statement).await;
+    let written = heeded(spellings, in_full::write_out(state, &mut statement)).await;
     written.map_err(|error| DataFusionError::External(Box::new(error)))?;
     let mut spellings = spellings.clone();
     spellings.fold_new(&mut statement);

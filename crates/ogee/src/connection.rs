@@ -2,7 +2,10 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use futures::{FutureExt, StreamExt, TryStreamExt};
@@ -18,6 +21,9 @@ use crate::{
     settings::Command,
 };
 
+/// The code of errors of text that is no SQL.
+const PARSE_CODE: &str = "OGEE_Q001";
+
 /// Batches that may wait for whoever reads the result.
 const RESULT_CAPACITY: usize = 4;
 
@@ -25,6 +31,8 @@ const RESULT_CAPACITY: usize = 4;
 pub struct Connection {
     inner: Arc<Inner>,
     running: Running,
+    /// Which it is: a transaction is of one.
+    number: u64,
 }
 
 /// Switches of the statements that run. They are gone when the statements are.
@@ -49,7 +57,9 @@ impl InterruptHandle {
 
 impl Connection {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner, running: Running::default() }
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self { inner, running: Running::default(), number }
     }
 
     /// Starts one statement. Rows come as they are ready, no faster than they are read; a statement without rows is over when this returns.
@@ -59,6 +69,7 @@ impl Connection {
     pub fn execute(&self, sql: &str) -> Result<QueryResult> {
         let monitor = Monitor::start(&self.inner);
         let context = monitor.context();
+        context.of_connection(self.number);
         let switch = Arc::new(Switch::new(Arc::clone(&context)));
         let interrupted = switch.watch();
         {
@@ -90,6 +101,13 @@ impl Connection {
     }
 }
 
+impl Drop for Connection {
+    /// A transaction that was not committed is put back.
+    fn drop(&mut self) {
+        self.inner.session.left(self.number);
+    }
+}
+
 /// Runs the statement of `sql` to its end, whatever that is, and says so in the last event. On a thread with a large stack, where all of the statement is dropped, too.
 async fn drive(
     inner: Arc<Inner>,
@@ -106,6 +124,10 @@ async fn drive(
             result.unwrap_or_else(|panic| Err(panicked(&*panic).into()))
         }
     };
+    // What is no SQL has done nothing, and leaves a transaction as it is.
+    if matches!(&result, Err(error) if error.code() != PARSE_CODE) {
+        inner.session.failed(context.connection());
+    }
     // The streams are gone, but lanes may still be in the middle of a chunk. The statement is over when they are not.
     context.settled().await;
     drop(inner);

@@ -54,6 +54,30 @@ const TAKEN_OVER: [(&str, &str); 3] = [
     ("datafusion.runtime.max_temp_directory_size", "max_temp_size"),
 ];
 
+/// Settings of DuckDB that are taken and have no effect: of progress bars, which the shell has none of, and of what does not exist here.
+const WITHOUT_EFFECT: [&str; 7] = [
+    "autoinstall_known_extensions",
+    "autoload_known_extensions",
+    "enable_object_cache",
+    "enable_progress_bar",
+    "enable_progress_bar_print",
+    "preserve_insertion_order",
+    "progress_bar_time",
+];
+
+/// Whether the setting of this name has no effect.
+fn without_effect(name: &str, values: &[Expr]) -> Result<bool> {
+    let name = name.to_ascii_lowercase();
+    // Rows without an ORDER BY are in no order here, which is what `false` asks for.
+    if name == "preserve_insertion_order" && values.iter().any(|value| text_of(value).eq_ignore_ascii_case("true")) {
+        return Err(Error::setting(
+            "preserve_insertion_order = true is not supported; rows are in an order where ORDER BY asks for it"
+                .to_owned(),
+        ));
+    }
+    Ok(WITHOUT_EFFECT.contains(&name.as_str()))
+}
+
 /// A statement about settings of the engine.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -65,6 +89,8 @@ pub(crate) enum Command {
     Show(Setting),
     /// `SHOW ALL`
     ShowAll,
+    /// `SET` or `RESET` of one that has no effect here.
+    Nothing,
 }
 
 impl Command {
@@ -73,6 +99,9 @@ impl Command {
         match statement.parsed() {
             Parsed::Statement(statement) => match &**statement {
                 SqlStatement::Set(Set::SingleAssignment { variable, values, .. }) => {
+                    if without_effect(&variable.to_string(), values)? {
+                        return Ok(Some(Self::Nothing));
+                    }
                     let Some(setting) = named(&variable.to_string())? else { return Ok(None) };
                     match values.as_slice() {
                         [value] => Ok(Some(Self::Set(setting, text_of(value)))),
@@ -88,6 +117,9 @@ impl Command {
                 }
                 _ => Ok(None),
             },
+            Parsed::Reset(ResetStatement::Variable(variable)) if without_effect(&variable.to_string(), &[])? => {
+                Ok(Some(Self::Nothing))
+            }
             Parsed::Reset(ResetStatement::Variable(variable)) => Ok(named(&variable.to_string())?.map(Self::Reset)),
             _ => Ok(None),
         }
@@ -145,6 +177,7 @@ impl Settings {
                 self.set(*setting, None, inner)?;
                 return Ok(Vec::new());
             }
+            Command::Nothing => return Ok(Vec::new()),
             Command::Show(setting) => SETTINGS.iter().filter(|(_, known)| known == setting).collect(),
             Command::ShowAll => SETTINGS.iter().collect(),
         };

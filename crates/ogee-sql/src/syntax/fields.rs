@@ -166,8 +166,10 @@ impl VisitorMut for Fields {
             mut names if names.len() == 1 => Expr::Identifier(names.swap_remove(0)),
             names => Expr::CompoundIdentifier(names),
         };
-        let access = |field| AccessExpr::Subscript(Subscript::Index { index: text(&normal_name(field)) });
-        *expr = Expr::CompoundFieldAccess { root: Box::new(column), access_chain: fields.iter().map(access).collect() };
+        // As subscripts, which are planned as fields of structs and as keys of JSON.
+        let subscript = |field| AccessExpr::Subscript(Subscript::Index { index: text(&normal_name(field)) });
+        *expr =
+            Expr::CompoundFieldAccess { root: Box::new(column), access_chain: fields.iter().map(subscript).collect() };
         ControlFlow::Continue(())
     }
 }

@@ -9,8 +9,11 @@
 mod aliases;
 mod blobs;
 mod by_name;
+pub(crate) mod columns;
 pub(crate) mod copies;
+pub(crate) mod created;
 mod distinct_on;
+mod escapes;
 mod excluded;
 pub(crate) mod fields;
 pub(crate) mod filters;
@@ -18,20 +21,28 @@ mod firsts;
 pub(crate) mod from_first;
 mod grouping;
 mod having;
+pub(crate) mod inserts;
+pub(crate) mod json;
 mod laterals;
+pub(crate) mod limits;
 mod literals;
+pub(crate) mod macros;
+pub(crate) mod merges;
 pub(crate) mod methods;
 mod most;
 mod neighbours;
 mod order_names;
 mod ordered;
 mod outer_aggregates;
+mod parts;
+pub(crate) mod pivots;
 pub(crate) mod prefix_aliases;
 pub(crate) mod readers;
 pub(crate) mod refusals;
 mod rows;
 pub(crate) mod samples;
 pub(crate) mod schemas;
+mod series;
 mod struct_fields;
 pub(crate) mod struct_types;
 mod structs;
@@ -69,7 +80,7 @@ pub(crate) use self::{
     literals::in_tokens,
     neighbours::{Having, sources_beside, write_out_neighbours},
     order_names::{has_shared_names, tell_apart as tell_outputs_apart},
-    outer_aggregates::has_aggregate,
+    outer_aggregates::{has_aggregate, is_aggregate},
     struct_fields::{unnested, write_out_fields},
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
     using_within::{Sources, UNKNOWN, names_alone, sources as sources_within},
@@ -95,7 +106,7 @@ fn keyword(token: &Token) -> Keyword {
 }
 
 /// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own.
-fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
+pub(crate) fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
     struct Outside<F> {
         each: F,
         /// How many subqueries deep the visitor is.
@@ -195,6 +206,8 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
+            pivots::as_queries(&mut select.from);
+            series::in_select(select);
             using::as_queries(&mut select.from);
             with_rollup(select);
             grouping::tidy(select);
@@ -211,8 +224,19 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 
 /// Puts `statement` in DataFusion's words.
 pub(crate) fn translate(statement: &mut Parsed) {
-    let visited = visit(statement, &mut Words);
+    let visited = visit(statement, &mut Words { all: false });
     debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+/// Puts a part of a statement that took the place of another in DataFusion's words, also calls that might have been those of macros.
+pub(crate) fn translate_part(part: &mut impl VisitMut) {
+    let visited = visitors::visit_mut(part, &mut Words { all: true });
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+}
+
+/// What a call is in DataFusion's words, where it is not just another function.
+pub(crate) fn function_in_other_words(function: &mut Function) -> Option<Expr> {
+    firsts::in_other_words(function).or_else(|| in_function(function))
 }
 
 /// Shows `visitor` all of `statement`.
@@ -241,7 +265,10 @@ pub(crate) fn look<V: Visitor>(statement: &Parsed, visitor: &mut V) -> ControlFl
     }
 }
 
-struct Words;
+struct Words {
+    /// Also calls that may be those of macros.
+    all: bool,
+}
 
 impl VisitorMut for Words {
     type Break = ();
@@ -281,6 +308,7 @@ impl VisitorMut for Words {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         firsts::name_outputs(select);
+        json::name_outputs(select);
         select.from.iter_mut().for_each(in_joins);
         grouping::in_select(select);
         windows::keep_apart(select);
@@ -327,6 +355,9 @@ impl VisitorMut for Words {
                 let Value::Number(number, _) = &value.value else { unreachable!("matched above") };
                 *expr = to_double(Box::new(text(number)));
             }
+            Expr::Like { escape_char: Some(_), .. } | Expr::ILike { escape_char: Some(_), .. } => {
+                escapes::in_expr(expr)
+            }
             Expr::SimilarTo { negated, expr: text, pattern, escape_char: None } => {
                 let [text, pattern] = [text, pattern].map(|side| std::mem::replace(side, null()));
                 *expr = similar(*text, *pattern, *negated);
@@ -372,8 +403,8 @@ impl VisitorMut for Words {
                     *expr = value;
                 }
             }
-            Expr::Function(function) => {
-                if let Some(other) = firsts::in_other_words(function).or_else(|| in_function(function)) {
+            Expr::Function(function) if self.all || !crate::macros::may_call(function) => {
+                if let Some(other) = function_in_other_words(function) {
                     *expr = other;
                 }
             }
@@ -446,7 +477,9 @@ fn width(body: &SetExpr) -> Option<usize> {
     let one = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
     match body {
         SetExpr::Select(select) => {
-            let known = select.projection.iter().all(|item| one(item) && unnested(select, item).is_none());
+            let known = pivots::marked(select).is_none()
+                && select.projection.iter().all(|item| one(item) && unnested(select, item).is_none())
+                && !crate::columns_of::is_in(select);
             known.then_some(select.projection.len())
         }
         SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
@@ -490,6 +523,11 @@ fn order_by_all(query: &mut Query) {
     }
 }
 
+/// The query that `text` is.
+pub(crate) fn query_of(text: &str) -> Option<Query> {
+    Parser::new(&OgeeDialect).try_with_sql(text).ok()?.parse_query().ok().map(|query| *query)
+}
+
 fn null() -> Box<Expr> {
     Box::new(Expr::value(Value::Null))
 }
@@ -528,7 +566,7 @@ fn in_joins(table: &mut TableWithJoins) {
     }
 }
 
-fn in_type(data_type: &mut DataType) {
+pub(crate) fn in_type(data_type: &mut DataType) {
     match data_type {
         DataType::UTinyInt => *data_type = DataType::TinyIntUnsigned(None),
         DataType::USmallInt => *data_type = DataType::SmallIntUnsigned(None),
@@ -692,7 +730,8 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         function.name = ObjectName::from(vec![Ident::new(*new)]);
         return None;
     }
-    if let Some(other) = structs::in_function(&name, function).or_else(|| most::in_function(&name, function)) {
+    let other = structs::in_function(&name, function).or_else(|| most::in_function(&name, function));
+    if let Some(other) = other.or_else(|| json::in_function(&name, function)) {
         return Some(other);
     }
     let FunctionArguments::List(list) = &mut function.args else { return None };

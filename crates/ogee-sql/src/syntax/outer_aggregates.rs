@@ -77,7 +77,7 @@ impl Visitor for Aggregates {
 }
 
 /// Whether `function` is a call of an aggregate function, or of a window function of that name.
-pub(super) fn is_aggregate(function: &Function) -> bool {
+pub(crate) fn is_aggregate(function: &Function) -> bool {
     let [name] = function.name.0.as_slice() else { return false };
     name.as_ident().is_some_and(|name| AGGREGATES.contains(&name.value.to_lowercase()))
 }

@@ -10,11 +10,11 @@ use std::{collections::HashSet, ops::ControlFlow};
 use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
     sqlparser::ast::{
-        ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView, Cte,
-        DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+        CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView,
+        Cte, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
         GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator, LimitClause, NullsDistinctOption, ObjectName,
-        PipeOperator, Query, Select, Set, SetExpr, SetOperator, Statement, TableAlias, TableConstraint, TableFactor,
-        UnaryOperator, UniqueConstraint, Value, Visitor,
+        OnInsert, PipeOperator, Query, Select, Set, SetExpr, SetOperator, SqliteOnConflict, Statement, TableAlias,
+        TableConstraint, TableFactor, UnaryOperator, UniqueConstraint, Value, Visitor,
     },
 };
 
@@ -115,12 +115,33 @@ impl Visitor for Refusals {
                 let any = with.is_some() || options.is_some() || default_collate_spec.is_some() || clone.is_some();
                 unless(any, "an option of CREATE SCHEMA", "use CREATE SCHEMA name")
             }
-            Statement::StartTransaction { .. }
-            | Statement::Commit { .. }
-            | Statement::Rollback { .. }
-            | Statement::Savepoint { .. } => {
-                refuse("a transaction", "each statement is done wholly or not at all by itself")
+            Statement::StartTransaction { modes, modifier, statements, exception, .. } => {
+                unless(!modes.is_empty(), "a mode of a transaction", "use BEGIN")?;
+                let any = modifier.is_some() || !statements.is_empty() || exception.is_some();
+                unless(any, "such a BEGIN", "use BEGIN, and the statements behind it")
             }
+            Statement::Commit { chain, modifier, .. } => {
+                unless(*chain || modifier.is_some(), "COMMIT AND CHAIN", "use COMMIT and BEGIN")
+            }
+            Statement::Rollback { chain, savepoint } => {
+                unless(savepoint.is_some(), "ROLLBACK TO SAVEPOINT", "use ROLLBACK, which puts all of it back")?;
+                unless(*chain, "ROLLBACK AND CHAIN", "use ROLLBACK and BEGIN")
+            }
+            Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. } => {
+                refuse("SAVEPOINT", "use BEGIN and COMMIT around what belongs together")
+            }
+            Statement::CreateSequence { data_type, owned_by, .. } => {
+                unless(data_type.is_some(), "AS of a sequence", "leave it out: its values are BIGINT")?;
+                unless(owned_by.is_some(), "OWNED BY", "leave it out")
+            }
+            Statement::CreateDomain(domain) => {
+                let any = domain.default.is_some() || domain.collation.is_some() || !domain.constraints.is_empty();
+                unless(any, "a DEFAULT or CHECK of a type", "write it with the column")
+            }
+            Statement::CreateType { .. } => refuse(
+                "CREATE TYPE of an ENUM or of fields",
+                "use CREATE TYPE name AS a type that there is, such as STRUCT(..)",
+            ),
             Statement::CreateIndex(_) => refuse("CREATE INDEX", "use UNIQUE or PRIMARY KEY in CREATE TABLE for keys"),
             Statement::Drop { purge, temporary, .. } => {
                 unless(*purge, "PURGE", "leave it out: a dropped table is gone")?;
@@ -227,9 +248,10 @@ impl Visitor for Refusals {
                 self.lambdas.extend(lambdas(function));
                 in_function(function)
             }
-            Expr::Lambda(_) if !self.lambdas.contains(&std::ptr::from_ref(expr)) => {
-                refuse("-> behind a name, outside the arguments of a function,", "JSON has no such operators yet")
-            }
+            Expr::Lambda(_) if !self.lambdas.contains(&std::ptr::from_ref(expr)) => refuse(
+                "a lambda that is no argument of a function",
+                "give it to one, as in list_transform(l, lambda x: x + 1)",
+            ),
             Expr::Collate { collation, .. } => in_collation(collation),
             Expr::Cast { format: Some(_), .. } => refuse("CAST .. FORMAT", "use strptime() or strftime()"),
             _ => ControlFlow::Continue(()),
@@ -396,13 +418,17 @@ fn in_column(column: &ColumnDef) -> Flow {
         O::Null | O::NotNull | O::Default(_) => ControlFlow::Continue(()),
         O::PrimaryKey(key) => in_characteristics(key.characteristics.as_ref()),
         O::Unique(unique) => in_unique(unique),
-        O::Check(_) => refuse(&format!("CHECK of column {name}"), "filter the rows that are inserted with WHERE"),
+        O::Check(check) => in_check(check),
         O::ForeignKey(_) => {
             refuse(&format!("REFERENCES of column {name}"), "insert with a SEMI JOIN to the other table")
         }
         O::Collation(collation) => in_collation(collation),
-        O::Generated { .. } | O::Materialized(_) | O::Alias(_) | O::Ephemeral(_) => {
-            refuse(&format!("generated column {name}"), "use a view that computes it")
+        O::Generated { generation_expr: Some(_), sequence_options: None, .. } => ControlFlow::Continue(()),
+        O::Generated { .. } => {
+            refuse(&format!("an identity for generated column {name}"), "use DEFAULT nextval('a sequence')")
+        }
+        O::Materialized(_) | O::Alias(_) | O::Ephemeral(_) => {
+            refuse(&format!("'{option}' of column {name}"), "use GENERATED ALWAYS AS (..)")
         }
         O::Identity(_) | O::DialectSpecific(_) => {
             refuse(&format!("'{option}' of column {name}"), "insert row_number() OVER () for it")
@@ -415,10 +441,14 @@ fn in_constraint(constraint: &TableConstraint) -> Flow {
     match constraint {
         TableConstraint::Unique(unique) => in_unique(unique),
         TableConstraint::PrimaryKey(key) => in_characteristics(key.characteristics.as_ref()),
-        TableConstraint::Check(_) => refuse("CHECK", "filter the rows that are inserted with WHERE"),
+        TableConstraint::Check(check) => in_check(check),
         TableConstraint::ForeignKey(_) => refuse("FOREIGN KEY", "insert with a SEMI JOIN to the other table"),
         other => refuse(&format!("'{other}' of a table"), "leave it out: there are no indexes"),
     }
+}
+
+fn in_check(check: &CheckConstraint) -> Flow {
+    unless(check.enforced == Some(false), "a CHECK that is not enforced", "leave it out")
 }
 
 fn in_unique(unique: &UniqueConstraint) -> Flow {
@@ -442,12 +472,20 @@ fn in_create_view(create: &CreateView) -> Flow {
 }
 
 fn in_insert(insert: &Insert) -> Flow {
-    let conflict = "use INSERT INTO .. SELECT .. with an ANTI JOIN to the table";
-    unless(insert.on.is_some(), "ON CONFLICT or ON DUPLICATE KEY", conflict)?;
-    unless(insert.or.is_some(), "INSERT OR REPLACE, OR IGNORE and the like", conflict)?;
-    unless(insert.replace_into, "REPLACE INTO", conflict)?;
-    unless(insert.ignore, "INSERT IGNORE", conflict)?;
-    unless(insert.returning.is_some() || insert.output.is_some(), "RETURNING", "use SELECT behind the INSERT")
+    let conflict = "use ON CONFLICT, OR REPLACE or OR IGNORE";
+    unless(matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_))), "ON DUPLICATE KEY", conflict)?;
+    let other = |or: SqliteOnConflict| !matches!(or, SqliteOnConflict::Ignore | SqliteOnConflict::Replace);
+    unless(insert.or.is_some_and(other), "INSERT OR ABORT, OR FAIL or OR ROLLBACK", conflict)?;
+    unless(insert.replace_into, "REPLACE INTO", "use INSERT OR REPLACE INTO")?;
+    unless(insert.ignore, "INSERT IGNORE", "use INSERT OR IGNORE INTO")?;
+    unless(insert.overwrite, "INSERT OVERWRITE", "use TRUNCATE before the INSERT")?;
+    unless(insert.partitioned.is_some(), "PARTITION (..) of an INSERT", "leave it out")?;
+    unless(
+        insert.insert_alias.is_some(),
+        "an alias behind the rows of an INSERT",
+        "use ON CONFLICT, which calls them excluded",
+    )?;
+    unless(insert.output.is_some(), "OUTPUT", "use RETURNING behind the INSERT")
 }
 
 fn in_set(set: &Set) -> Flow {
@@ -494,24 +532,21 @@ mod tests {
             ("SELECT quantile(0.5)(i) FROM t", "second pair of brackets"),
             ("SELECT a COLLATE NOCASE FROM t", "COLLATE NOCASE"),
             ("SELECT CAST(a AS DATE FORMAT 'YYYY') FROM t", "FORMAT"),
-            ("CREATE TABLE t (a INT, b INT GENERATED ALWAYS AS (a * 2))", "generated column b"),
             ("CREATE TABLE t (a INT AUTO_INCREMENT)", "AUTO_INCREMENT"),
             ("CREATE TABLE t (a INT GENERATED ALWAYS AS IDENTITY)", "generated column a"),
             ("CREATE TABLE t (a INT COMMENT 'x')", "COMMENT"),
             ("CREATE TABLE t (a VARCHAR COLLATE NOCASE)", "COLLATE NOCASE"),
-            ("CREATE TABLE t (a INT CHECK (a > 0))", "CHECK"),
+            ("CREATE TABLE t (a INT, CHECK (a > 0) NOT ENFORCED)", "not enforced"),
             ("CREATE TABLE t (a INT REFERENCES u (a))", "REFERENCES"),
             ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES u (a))", "FOREIGN KEY"),
             ("CREATE TABLE t (a INT, UNIQUE (a) NOT ENFORCED)", "not enforced"),
             ("CREATE TABLE t (a INT, UNIQUE NULLS NOT DISTINCT (a))", "NULLS NOT DISTINCT"),
             ("CREATE SECURE VIEW v AS SELECT 1", "SECURE"),
-            ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "ON CONFLICT"),
-            ("INSERT OR IGNORE INTO t VALUES (1)", "OR IGNORE"),
+            ("INSERT OR ABORT INTO t VALUES (1)", "OR ABORT"),
             ("REPLACE INTO t VALUES (1)", "REPLACE INTO"),
-            ("INSERT INTO t VALUES (1) RETURNING a", "RETURNING"),
             ("SET LOCAL threads = 2", "SET LOCAL"),
-            ("BEGIN", "transaction"),
-            ("ROLLBACK", "transaction"),
+            ("BEGIN ISOLATION LEVEL SERIALIZABLE", "mode of a transaction"),
+            ("ROLLBACK TO SAVEPOINT a", "SAVEPOINT"),
             ("CREATE UNIQUE INDEX i ON t (a)", "CREATE INDEX"),
             ("SELECT * FROM a POSITIONAL JOIN b", "POSITIONAL JOIN"),
             ("EXPLAIN SELECT i FROM t PREWHERE i > 1", "PREWHERE"),

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::{
     parser::Parser,
 };
 
+use super::json;
 use crate::{dialect::OgeeDialect, visitors};
 
 /// Puts the lists of `query` in other words; not those of its subqueries.
@@ -24,8 +25,11 @@ fn in_set(set: &mut SetExpr) {
             in_set(left);
             in_set(right);
         }
-        SetExpr::Values(values) if !is_constant(values) => {
-            if let Some(selects) = selects(values) {
+        SetExpr::Values(values) => {
+            json::in_values(values);
+            if !is_constant(values)
+                && let Some(selects) = selects(values)
+            {
                 *set = selects;
             }
         }

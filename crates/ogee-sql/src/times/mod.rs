@@ -8,7 +8,7 @@
 mod literals;
 mod order_rule;
 mod planner;
-mod zone_rule;
+pub(crate) mod zone_rule;
 
 use std::{ops::ControlFlow, sync::Arc};
 

@@ -14,10 +14,13 @@ use datafusion::{
     },
     sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, TimezoneInfo},
 };
-use ogee_functions::times::{
-    instants::is_instant,
-    intervals::{INTERVAL, difference, divide, move_time, multiply, scale},
-    parts::date_part,
+use ogee_functions::{
+    json,
+    times::{
+        instants::is_instant,
+        intervals::{INTERVAL, difference, divide, move_time, multiply, scale},
+        parts::date_part,
+    },
 };
 
 /// Operators of intervals and moments.
@@ -122,14 +125,14 @@ fn product(interval: Expr, count: Expr, count_type: &DataType) -> Expr {
     }
 }
 
-/// The type of instants, which does not follow the zone of the session: tables outlive it.
+/// The type of instants, which does not follow the zone of the session: tables outlive it. And that of JSON.
 #[derive(Debug, Default)]
 pub(crate) struct TimeTypes;
 
 impl TypePlanner for TimeTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> Result<Option<FieldRef>> {
         let SqlType::Timestamp(precision, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) = sql_type else {
-            return Ok(None);
+            return Ok(matches!(sql_type, SqlType::JSON).then(|| Arc::new(json::field(""))));
         };
         let unit = match precision {
             Some(0) => TimeUnit::Second,

@@ -109,7 +109,7 @@ fn gives_times(call: &ScalarFunction) -> bool {
 }
 
 /// The columns that expressions of `plan` are over.
-pub(super) fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
+pub(crate) fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod at_once;
+mod changes;
 mod common;
 mod differential;
 mod differential_joins;

@@ -1,0 +1,55 @@
+//! `LIKE 'a$%' ESCAPE '$'`: a pattern whose signs are taken as they are behind some character, as one with backslashes, which is what the planner knows.
+//!
+//! Not here: patterns that are not written out, for which it knows no other character.
+
+use datafusion::sql::sqlparser::ast::{Expr, Value};
+
+/// Writes the escapes of `expr` as backslashes, if it is a comparison with a pattern that has others.
+pub(super) fn in_expr(expr: &mut Expr) {
+    let (Expr::Like { pattern, escape_char: escape, .. } | Expr::ILike { pattern, escape_char: escape, .. }) = expr
+    else {
+        return;
+    };
+    let Some(Value::SingleQuotedString(character)) = escape.as_ref().map(|escape| &escape.value) else { return };
+    let mut characters = character.chars();
+    let (character, None) = (characters.next(), characters.next()) else { return };
+    let Expr::Value(value) = &mut **pattern else { return };
+    let Value::SingleQuotedString(text) = &mut value.value else { return };
+    let Some(written) = with_backslashes(text, character) else { return };
+    *text = written;
+    *escape = None;
+}
+
+/// `None` if the character stands at the end, where it escapes nothing.
+fn with_backslashes(pattern: &str, escape: Option<char>) -> Option<String> {
+    let mut written = String::with_capacity(pattern.len() + 4);
+    let mut chars = pattern.chars();
+    while let Some(char) = chars.next() {
+        if Some(char) == escape {
+            written.extend(['\\', chars.next()?]);
+        } else {
+            written.extend((char == '\\').then_some('\\'));
+            written.push(char);
+        }
+    }
+    Some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_backslashes;
+
+    #[test]
+    fn any_character_may_escape() {
+        for (pattern, escape, written) in [
+            ("a$%", Some('$'), Some(r"a\%")),
+            ("$$_", Some('$'), Some(r"\$_")),
+            (r"a\b", Some('$'), Some(r"a\\b")),
+            (r"a\%\\", Some('\\'), Some(r"a\%\\")),
+            (r"\%", None, Some(r"\\%")),
+            ("a$", Some('$'), None),
+        ] {
+            assert_eq!(with_backslashes(pattern, escape).as_deref(), written, "{pattern}");
+        }
+    }
+}
