@@ -23,10 +23,7 @@ use datafusion::{
     },
 };
 use ogee_files::spelling::known_spelling;
-use ogee_functions::{
-    Error, Result,
-    type_names::{sql_name, sql_name_of},
-};
+use ogee_functions::{Error, Result, type_names::sql_name_of};
 
 use ogee_sql::catalogs;
 
@@ -86,7 +83,7 @@ impl Shown {
 }
 
 /// The name of a column as it is spelled.
-fn name_of(field: &Field) -> &str {
+pub(crate) fn name_of(field: &Field) -> &str {
     known_spelling(field).unwrap_or(field.name())
 }
 
@@ -136,8 +133,8 @@ pub(crate) fn info(provider: &Arc<dyn TableProvider>) -> Result<SendableRecordBa
     let default = |at: usize| Some(provider.get_column_default(fields[at].name())?.human_display().to_string());
     rows(vec![
         ("cid", Arc::new(Int32Array::from_iter_values(0..fields.len() as i32))),
-        ("name", texts(&|at| Some(fields[at].name().clone()))),
-        ("type", texts(&|at| Some(sql_name(fields[at].data_type())))),
+        ("name", texts(&|at| Some(name_of(&fields[at]).to_owned()))),
+        ("type", texts(&|at| Some(sql_name_of(&fields[at])))),
         ("notnull", truths(&|at| !fields[at].is_nullable() || is_primary(at))),
         ("dflt_value", texts(&default)),
         ("pk", truths(&is_primary)),
@@ -204,10 +201,16 @@ pub(crate) async fn tables(
     ])
 }
 
-fn rows(columns: Vec<(&str, ArrayRef)>) -> Result<SendableRecordBatchStream> {
+/// The rows of these columns, by their names.
+pub(crate) fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
     let field = |(name, column): &(&str, ArrayRef)| Field::new(*name, column.data_type().clone(), true);
     let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
     let columns = columns.into_iter().map(|(_, column)| column).collect();
-    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(datafusion::error::DataFusionError::from)?;
+    Ok(RecordBatch::try_new(schema, columns).map_err(datafusion::error::DataFusionError::from)?)
+}
+
+fn rows(columns: Vec<(&str, ArrayRef)>) -> Result<SendableRecordBatchStream> {
+    let batch = batch(columns)?;
+    let schema = batch.schema();
     Ok(Box::pin(MemoryStream::try_new(vec![batch], schema, None)?))
 }

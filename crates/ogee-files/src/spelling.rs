@@ -7,7 +7,15 @@
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::{
+    arrow::datatypes::{Field, FieldRef, Schema, SchemaRef},
+    error::Result,
+    physical_expr::expressions::Column,
+    physical_plan::{
+        ExecutionPlan,
+        projection::{ProjectionExec, ProjectionExpr},
+    },
+};
 
 /// The key of a spelling in the metadata of a field.
 const KEY: &str = "ogee.spelling";
@@ -68,6 +76,28 @@ pub fn fold(schema: &Schema) -> SchemaRef {
     };
     let fields: Vec<FieldRef> = schema.fields().iter().map(one).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// `plan` with columns that are called as in `schema`.
+///
+/// # Errors
+/// Those of the planner.
+pub fn named(plan: Arc<dyn ExecutionPlan>, schema: &Schema) -> Result<Arc<dyn ExecutionPlan>> {
+    let found = plan.schema();
+    if found.fields().iter().zip(schema.fields()).all(|(found, wanted)| found.name() == wanted.name()) {
+        return Ok(plan);
+    }
+    let columns = found.fields().iter().zip(schema.fields()).enumerate();
+    let column = |(index, (found, wanted)): (usize, (&FieldRef, &FieldRef))| ProjectionExpr {
+        expr: Arc::new(Column::new(found.name(), index)),
+        alias: wanted.name().clone(),
+    };
+    let projection = ProjectionExec::try_new(columns.map(column), Arc::clone(&plan))?;
+    // A scan that can give its columns other names does so itself.
+    Ok(match plan.try_swapping_with_projection(&projection)? {
+        Some(named) => named,
+        None => Arc::new(projection),
+    })
 }
 
 #[cfg(test)]

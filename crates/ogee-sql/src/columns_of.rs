@@ -40,35 +40,9 @@ fn is_columns(function: &Function) -> bool {
     })
 }
 
-/// Looks for stars outside of queries within.
-struct Stars {
-    depth: usize,
-}
-
-impl Visitor for Stars {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(function) if self.depth == 0 && is_star(function) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    }
-}
-
 /// Whether `expr` has a star.
 pub(crate) fn has_star(expr: &Expr) -> bool {
-    visitors::visit(expr, &mut Stars { depth: 0 }).is_break()
+    syntax::has_call(expr, is_star)
 }
 
 /// Whether `item` is a star whose columns have other names.

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::datatypes::{Schema, SchemaRef},
+    arrow::datatypes::SchemaRef,
     catalog::{Session, TableProvider},
     common::{
         Constraints, Statistics,
@@ -17,13 +17,9 @@ use datafusion::{
     datasource::TableType,
     error::Result,
     logical_expr::{Expr, TableProviderFilterPushDown, dml::InsertOp},
-    physical_expr::expressions::Column as PhysicalColumn,
-    physical_plan::{
-        ExecutionPlan,
-        projection::{ProjectionExec, ProjectionExpr},
-    },
+    physical_plan::ExecutionPlan,
 };
-use ogee_files::spelling;
+use ogee_files::spelling::{self, named};
 
 /// A table whose columns are called by small letters.
 #[derive(Debug)]
@@ -63,21 +59,6 @@ impl FoldedTable {
     fn all_own(&self, exprs: &[Expr]) -> Result<Vec<Expr>> {
         exprs.iter().map(|expr| self.own(expr)).collect()
     }
-}
-
-/// `plan` with columns that are called as in `schema`.
-fn named(plan: Arc<dyn ExecutionPlan>, schema: &Schema) -> Result<Arc<dyn ExecutionPlan>> {
-    let found = plan.schema();
-    let column = |(index, wanted): (usize, &Arc<datafusion::arrow::datatypes::Field>)| ProjectionExpr {
-        expr: Arc::new(PhysicalColumn::new(found.field(index).name(), index)),
-        alias: wanted.name().clone(),
-    };
-    let columns: Vec<ProjectionExpr> = schema.fields().iter().enumerate().map(column).collect();
-    let projection = ProjectionExec::try_new(columns, Arc::clone(&plan))?;
-    Ok(match plan.try_swapping_with_projection(&projection)? {
-        Some(named) => named,
-        None => Arc::new(projection),
-    })
 }
 
 #[async_trait]

@@ -24,8 +24,8 @@ use datafusion::{
         parser::{CopyToSource, Statement as Parsed},
         sqlparser::{
             ast::{
-                Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
-                TableFactor, VisitorMut,
+                DescribeAlias, Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement,
+                TableAlias, TableFactor, Value, VisitorMut,
             },
             keywords::Keyword,
             tokenizer::{Location, Token, TokenWithSpan},
@@ -343,11 +343,7 @@ fn query_of(statement: &Parsed) -> Option<&Query> {
             },
             Statement::ExplainTable { .. } => None,
             Statement::Explain { describe_alias, statement, .. } => match (&**statement, describe_alias) {
-                (
-                    Statement::Query(query),
-                    datafusion::sql::sqlparser::ast::DescribeAlias::Describe
-                    | datafusion::sql::sqlparser::ast::DescribeAlias::Desc,
-                ) => Some(query),
+                (Statement::Query(query), DescribeAlias::Describe | DescribeAlias::Desc) => Some(query),
                 _ => None,
             },
             _ => None,
@@ -482,7 +478,7 @@ impl Found<'_> {
             if lower != written && name == lower {
                 self.spellings.named.entry(lower).or_insert(written);
             }
-            let expr = std::mem::replace(expr, Expr::value(datafusion::sql::sqlparser::ast::Value::Null));
+            let expr = std::mem::replace(expr, Expr::value(Value::Null));
             *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
         }
     }

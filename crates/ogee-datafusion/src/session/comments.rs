@@ -12,7 +12,7 @@ use std::{
 use datafusion::{
     arrow::{
         array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray},
-        datatypes::{Field, Schema},
+        datatypes::Field,
     },
     common::TableReference,
     datasource::TableType,
@@ -23,11 +23,15 @@ use datafusion::{
         sqlparser::ast::{CommentObject, ObjectName, ObjectNamePart, Statement as SqlStatement},
     },
 };
-use ogee_functions::{Error, Result, type_names::sql_name};
+use ogee_functions::{Error, Result, type_names::sql_name_of};
 use ogee_sql::catalogs::{self, CatalogTable};
 
 use super::{Computed, Outcome, Session, changes::Made, transactions::is_own};
-use crate::{changing::RowsWriter, describe::shown_place, table::PagedTable};
+use crate::{
+    changing::RowsWriter,
+    describe::{batch, name_of, shown_place},
+    table::PagedTable,
+};
 
 /// Comments by schema, table, and column where one is of a column.
 pub(super) type Comments = HashMap<(String, String, Option<String>), String>;
@@ -189,12 +193,12 @@ impl Session {
             ("database_name", texts(columns.iter().map(|(told, ..)| Some(shown_place(&told.schema, &attached).0)))),
             ("schema_name", texts(columns.iter().map(|(told, ..)| Some(shown_place(&told.schema, &attached).1)))),
             ("table_name", texts(columns.iter().map(|(told, ..)| Some(told.name.clone())))),
-            ("column_name", texts(columns.iter().map(|(_, _, field)| Some(field.name().clone())))),
+            ("column_name", texts(columns.iter().map(|(_, _, field)| Some(name_of(field).to_owned())))),
             ("column_index", numbers(columns.iter().map(|(_, at, _)| Some(*at as i64 + 1)))),
             ("comment", texts(columns.iter().map(|(told, _, field)| self.comment_of(told, Some(field.name()))))),
             ("column_default", texts(columns.iter().map(default))),
             ("is_nullable", Arc::new(nullable)),
-            ("data_type", texts(columns.iter().map(|(_, _, field)| Some(sql_name(field.data_type()))))),
+            ("data_type", texts(columns.iter().map(|(_, _, field)| Some(sql_name_of(field))))),
         ])
     }
 }
@@ -205,11 +209,4 @@ fn texts(values: impl Iterator<Item = Option<String>>) -> ArrayRef {
 
 fn numbers(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
     Arc::new(values.collect::<Int64Array>())
-}
-
-fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
-    let field = |(name, column): &(&str, ArrayRef)| Field::new(*name, column.data_type().clone(), true);
-    let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
-    let columns = columns.into_iter().map(|(_, column)| column).collect();
-    Ok(RecordBatch::try_new(schema, columns).map_err(datafusion::error::DataFusionError::from)?)
 }

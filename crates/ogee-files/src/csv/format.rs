@@ -34,7 +34,12 @@ use crate::{
 };
 
 /// What options begin with that DataFusion's CSV has not: `skip` (lines), `nulls` (texts), `ignore_errors`.
-pub(crate) const OWN_OPTION: &str = "format.ogee_";
+pub(crate) const OWN_OPTION: &str = "ogee_";
+
+/// The name of an option of ours that `key` is.
+fn own_name(key: &str) -> Option<&str> {
+    key.strip_prefix("format.")?.strip_prefix(OWN_OPTION)
+}
 
 /// Between texts that stand for NULL.
 pub(crate) const BETWEEN_NULLS: char = '\u{1d}';
@@ -84,10 +89,10 @@ impl FileFormatFactory for CsvFormats {
     fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
         let mut table_options = state.default_table_options();
         table_options.set_config_format(ConfigFileType::CSV);
-        let (own, others) = options.iter().partition::<HashMap<_, _>, _>(|(key, _)| key.starts_with(OWN_OPTION));
+        let (own, others) = options.iter().partition::<HashMap<_, _>, _>(|(key, _)| own_name(key).is_some());
         let others = others.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         table_options.alter_with_string_hash_map(&others)?;
-        let own = |name: &str| own.get(&format!("{OWN_OPTION}{name}")).map(|value| value.as_str());
+        let own = |name: &str| own.iter().find(|(key, _)| own_name(key) == Some(name)).map(|(_, value)| value.as_str());
         let csv = table_options.csv;
         let is_given =
             |name: &str| options.keys().any(|key| key.trim_start_matches("format.").trim_start_matches("csv.") == name);

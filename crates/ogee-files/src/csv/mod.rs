@@ -24,5 +24,5 @@ mod sniff;
 mod source;
 pub(crate) mod values;
 
-pub(crate) use format::BETWEEN_NULLS;
 pub use format::CsvFormats;
+pub(crate) use format::{BETWEEN_NULLS, OWN_OPTION};

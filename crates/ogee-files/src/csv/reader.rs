@@ -260,10 +260,7 @@ impl<R: Read> Reader<R> {
             }
             taken += self.record.bytes;
             for (column, builder) in self.columns.iter().zip(&mut builders) {
-                let field = match column.index < fields {
-                    true => self.record.field(bytes, column.index, &look.marks),
-                    false => Cow::Borrowed(&[][..]),
-                };
+                let field = field_of(column);
                 if self.given.is_null(&field) || column.index >= fields {
                     builder.append_null();
                 } else if !builder.append(&field, column.kind) {

@@ -16,7 +16,10 @@ use datafusion::{
     error::Result,
     parquet::{
         basic::{ConvertedType, LogicalType, Repetition},
-        file::{metadata::ParquetMetaData, statistics::Statistics},
+        file::{
+            metadata::{ColumnChunkMetaData, ParquetMetaData},
+            statistics::Statistics,
+        },
         schema::types::Type,
     },
 };
@@ -82,6 +85,8 @@ struct Rows {
     numbers: Vec<Vec<Option<i64>>>,
     flags: Vec<Vec<Option<bool>>>,
     bytes: Vec<Vec<Option<Vec<u8>>>>,
+    /// Of files.
+    sizes: Vec<u64>,
 }
 
 fn push<T>(columns: &mut Vec<Vec<T>>, row: impl IntoIterator<Item = T>) {
@@ -195,13 +200,9 @@ impl Rows {
         push(&mut self.texts, [Some(file.given.clone()), facts.created_by().map(str::to_owned)]);
         push(
             &mut self.numbers,
-            [
-                Some(facts.num_rows()),
-                number(footer.num_row_groups()),
-                Some(i64::from(facts.version())),
-                i64::try_from(file.meta.size).ok(),
-            ],
+            [Some(facts.num_rows()), number(footer.num_row_groups()), Some(i64::from(facts.version()))],
         );
+        self.sizes.push(file.meta.size);
     }
 
     fn pairs(&mut self, file: &str, footer: &ParquetMetaData) {
@@ -279,33 +280,21 @@ impl Rows {
                 text("logical_type"),
                 number("column_id"),
             ],
-            Facts::Files => {
-                let mut columns = vec![
-                    text("file_name"),
-                    text("created_by"),
-                    number("num_rows"),
-                    number("num_row_groups"),
-                    number("format_version"),
-                ];
-                let (name, sizes) = number("file_size_bytes");
-                let sizes: Option<UInt64Array> = datafusion::arrow::array::AsArray::as_primitive_opt::<
-                    datafusion::arrow::datatypes::Int64Type,
-                >(&sizes)
-                .map(|sizes| sizes.iter().map(|size| size.and_then(|size| u64::try_from(size).ok())).collect());
-                columns.extend(sizes.map(|sizes| (name, Arc::new(sizes) as ArrayRef)));
-                columns
-            }
+            Facts::Files => vec![
+                text("file_name"),
+                text("created_by"),
+                number("num_rows"),
+                number("num_row_groups"),
+                number("format_version"),
+                ("file_size_bytes", Arc::new(UInt64Array::from(self.sizes))),
+            ],
             Facts::Pairs => vec![text("file_name"), blob("key"), blob("value")],
         }
     }
 }
 
 /// The least or greatest value of a column chunk as text, where it is a number or a text.
-fn bound(
-    chunk: &datafusion::parquet::file::metadata::ColumnChunkMetaData,
-    statistics: Option<&Statistics>,
-    least: bool,
-) -> Option<String> {
+fn bound(chunk: &ColumnChunkMetaData, statistics: Option<&Statistics>, least: bool) -> Option<String> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     macro_rules! shown {
         ($values:expr) => {{

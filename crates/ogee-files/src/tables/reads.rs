@@ -19,7 +19,7 @@ use ogee_functions::Error;
 use ogee_memory::BufferManager;
 
 use super::{Kind, contents::Contents, facts::Facts, listing::list};
-use crate::csv::BETWEEN_NULLS;
+use crate::csv::{BETWEEN_NULLS, OWN_OPTION};
 
 /// What begins the name of such a table.
 const PREFIX: &str = "ogee_read";
@@ -193,6 +193,7 @@ impl Read {
     pub(super) fn options(&self, state: &SessionState) -> Result<(HashMap<String, String>, Columns)> {
         let (mut format, mut columns) = (HashMap::new(), Columns::default());
         let mut nulls: Option<String> = None;
+        let own = |name: &str| format!("{OWN_OPTION}{name}");
         for (option, value) in &self.options {
             let mut set = |name: &str, value: &str| drop(format.insert(format!("format.{name}"), value.to_owned()));
             let is_false = || value.eq_ignore_ascii_case("false");
@@ -216,7 +217,7 @@ impl Read {
                     set("schema_infer_max_rec", &rows.to_string());
                 }
                 ("csv" | "json", ("compression", _)) => {}
-                ("csv", ("skip", _)) if value.parse::<usize>().is_ok() => set("ogee_skip", value),
+                ("csv", ("skip", _)) if value.parse::<usize>().is_ok() => set(&own("skip"), value),
                 ("csv", ("nullstr" | "null", _)) => match &mut nulls {
                     Some(nulls) => {
                         nulls.push(BETWEEN_NULLS);
@@ -224,7 +225,7 @@ impl Read {
                     }
                     None => nulls = Some(value.clone()),
                 },
-                ("csv", ("ignore_errors", _)) if !is_false() => set("ogee_ignore_errors", value),
+                ("csv", ("ignore_errors", _)) if !is_false() => set(&own("ignore_errors"), value),
                 // What is so anyway.
                 ("csv", ("auto_detect" | "parallel" | "max_line_size" | "maximum_line_size" | "buffer_size", _)) => {}
                 ("json", ("format", _)) if !value.eq_ignore_ascii_case("unstructured") => {}
@@ -241,7 +242,7 @@ impl Read {
             }
         }
         if let Some(nulls) = nulls {
-            format.insert("format.ogee_nulls".to_owned(), nulls);
+            format.insert(format!("format.{}", own("nulls")), nulls);
         }
         Ok((format, columns))
     }

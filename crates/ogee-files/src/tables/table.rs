@@ -32,12 +32,8 @@ use datafusion::{
     },
     logical_expr::{Expr, TableProviderFilterPushDown, utils::conjunction},
     object_store::ObjectMeta,
-    physical_expr::{create_physical_expr, execution_props::ExecutionProps, expressions::Column},
-    physical_plan::{
-        ExecutionPlan,
-        empty::EmptyExec,
-        projection::{ProjectionExec, ProjectionExpr},
-    },
+    physical_expr::{create_physical_expr, execution_props::ExecutionProps},
+    physical_plan::{ExecutionPlan, empty::EmptyExec},
     scalar::ScalarValue,
 };
 use futures::{StreamExt, TryStreamExt};
@@ -139,25 +135,6 @@ impl FileTable {
     /// Where the table's files are.
     pub fn path(&self) -> &str {
         &self.path
-    }
-
-    /// `scan` with columns that are called as in `schema`.
-    fn named(scan: Arc<dyn ExecutionPlan>, schema: &Schema) -> Result<Arc<dyn ExecutionPlan>> {
-        let found = scan.schema();
-        if found.fields().iter().zip(schema.fields()).all(|(found, wanted)| found.name() == wanted.name()) {
-            return Ok(scan);
-        }
-        let columns = found.fields().iter().zip(schema.fields()).enumerate();
-        let column = |(index, (found, wanted)): (usize, (&FieldRef, &FieldRef))| ProjectionExpr {
-            expr: Arc::new(Column::new(found.name(), index)),
-            alias: wanted.name().clone(),
-        };
-        let projection = ProjectionExec::try_new(columns.map(column), Arc::clone(&scan))?;
-        // A scan that can give its columns other names does so itself.
-        Ok(match scan.try_swapping_with_projection(&projection)? {
-            Some(named) => named,
-            None => Arc::new(projection),
-        })
     }
 
     fn is_of_partitions(&self, filter: &Expr) -> bool {
@@ -278,7 +255,7 @@ impl TableProvider for FileTable {
             .with_projection_indices(Some(places))?
             .with_limit(limit)
             .build();
-        Self::named(self.format.create_physical_plan(state, config).await?, &schema)
+        spelling::named(self.format.create_physical_plan(state, config).await?, &schema)
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {

@@ -80,7 +80,7 @@ pub(crate) use self::{
     literals::in_tokens,
     neighbours::{Having, sources_beside, write_out_neighbours},
     order_names::{has_shared_names, tell_apart as tell_outputs_apart},
-    outer_aggregates::{has_aggregate, is_aggregate},
+    outer_aggregates::{has_aggregate, has_call, is_aggregate},
     struct_fields::{unnested, write_out_fields},
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
     using_within::{Sources, UNKNOWN, names_alone, sources as sources_within},

@@ -88,7 +88,7 @@ pub(crate) fn has_aggregate(expr: &Expr) -> bool {
 }
 
 /// Whether `expr` has a call that `is_one`, outside of queries within it.
-pub(super) fn has_call(expr: &Expr, is_one: fn(&Function) -> bool) -> bool {
+pub(crate) fn has_call(expr: &Expr, is_one: fn(&Function) -> bool) -> bool {
     struct Calls {
         depth: usize,
         is_one: fn(&Function) -> bool,
