@@ -80,8 +80,8 @@ impl PhysicalOptimizerRule for ClearOrderings {
             Ok(Transformed::yes(DataSourceExec::from_data_source(cleared) as Arc<dyn ExecutionPlan>))
         });
         let plan = cleared.data()?;
-        // Nothing but the statement's own sorts makes an order yet.
-        ASKED.set(Some(is_ordered(&plan)));
+        // No sorts are there yet but the statement's own.
+        ASKED.set(Some(is_sorted(&plan)));
         Ok(plan)
     }
 
@@ -333,6 +333,14 @@ impl ExecutionPlan for Kept {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.node.execute(partition, context)
     }
+}
+
+/// Whether a sort orders the rows of `plan`. Windows declare orders of what they compute, which nobody asks for.
+fn is_sorted(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let passes = |(maintains, child): (bool, &Arc<dyn ExecutionPlan>)| maintains && is_sorted(child);
+    plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || !plan.is::<AggregateExec>() && plan.maintains_input_order().into_iter().zip(plan.children()).any(passes)
 }
 
 /// Whether the rows of `plan` come in an order that somebody may have asked for: it has one, or passes one on (a projection may have

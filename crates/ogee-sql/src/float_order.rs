@@ -2,7 +2,8 @@
 //!
 //! Arrow's kernels compare bits, and `inf - inf` is a negative NaN on most processors. So values that are compared are brought into one form first: columns where an
 //! expression is handed to the engine (`ogee_functions::floats`), constants by an analyzer rule, since they are compared while the statement is planned. Functions that compare their
-//! arguments, and keys that aggregates choose or order values by, have them in that form from the rule, too. Values that come out are as they were.
+//! arguments, and keys that aggregates choose or order values by, have them in that form from the rule, too, and so have values of which windows take the least or greatest. Others
+//! that come out are as they were.
 //!
 //! Not here: keys of groups, joins, sorts and windows, and comparisons of columns with constants, which the engine does in this order.
 
@@ -13,7 +14,8 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit, utils::merge_schema, when,
+        BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, expr::WindowFunction, lit,
+        utils::merge_schema, when,
     },
     optimizer::AnalyzerRule,
 };
@@ -90,9 +92,15 @@ fn may_compare(expr: &Expr) -> bool {
             let params = &call.params;
             params.distinct || !params.order_by.is_empty() || chooses(call.func.name())
         }
+        Expr::WindowFunction(call) => is_extremum(call),
         Expr::Literal(value, _) => is_nan(value),
         _ => false,
     }
+}
+
+/// Whether `call` is the least or the greatest value of a frame, which DataFusion finds by bits where it runs the window.
+fn is_extremum(call: &WindowFunction) -> bool {
+    matches!(call.fun.name(), "min" | "max")
 }
 
 /// Whether a comparison may be made while the statement is planned, when columns have become what they are computed from, and not by the kernels that compare a column
@@ -189,6 +197,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 changed |= in_place(call.params.args.iter_mut(), floats);
             }
             let call = Expr::AggregateFunction(call);
+            if changed { Transformed::yes(call) } else { Transformed::no(call) }
+        }
+        Expr::WindowFunction(mut call) if is_extremum(&call) => {
+            let changed = in_place(call.params.args.iter_mut(), floats);
+            let call = Expr::WindowFunction(call);
             if changed { Transformed::yes(call) } else { Transformed::no(call) }
         }
         other => Transformed::no(other),
