@@ -75,6 +75,11 @@ impl Engine {
         self.scheduler.set_threads(threads);
     }
 
+    /// Sets whether rows that nobody sorts come in the order in which they lie where they come from, in statements that are planned from now on.
+    pub fn set_keeps_order(&self, keeps_order: bool) {
+        self.settings.write().keeps_order = keeps_order;
+    }
+
     /// The runtime, which is started if it has not been.
     ///
     /// # Errors

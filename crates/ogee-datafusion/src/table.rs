@@ -12,7 +12,7 @@ use std::{
     io::Write,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -36,13 +36,13 @@ use datafusion::{
     physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, stream::RecordBatchStreamAdapter},
 };
 use futures::StreamExt;
-use ogee_exec::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use ogee_exec::{ExecContext, ExecError, LaneOrder, RowOrder, Source, SourceLocal, SourceStep};
 use ogee_memory::{BufferManager, PAGE_SIZE, Reservation};
 use ogee_planner::table::{Batches, BlockScan, TableExec, TableScan};
 use ogee_scheduler::TaskContext as WorkerContext;
 use ogee_sql::changes::Definition;
 use ogee_vector::{Chunk, normalize_array, normalize_schema};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::{
     coalesce::{Coalescer, bytes_of, dense},
@@ -654,7 +654,7 @@ impl BlockScan for PagedScan {
         Arc::new(TableSource {
             scan: self.clone(),
             schema: normalize_schema(&self.schema),
-            next: Arc::default(),
+            taken: Arc::default(),
             stopped: Arc::default(),
         })
     }
@@ -687,9 +687,16 @@ fn boxed(
 struct TableSource {
     scan: PagedScan,
     schema: SchemaRef,
-    /// The first block that no lane has taken.
-    next: Arc<AtomicUsize>,
+    taken: Arc<Mutex<Taken>>,
     stopped: Arc<AtomicBool>,
+}
+
+/// What lanes have taken of a table.
+#[derive(Default)]
+struct Taken {
+    /// The first block that no lane has taken.
+    next: usize,
+    order: Option<Arc<RowOrder>>,
 }
 
 impl Source for TableSource {
@@ -705,14 +712,24 @@ impl Source for TableSource {
         Some(self.scan.rows() as u64)
     }
 
-    fn lanes(&self, threads: usize) -> usize {
-        threads.min(self.scan.blocks.len())
+    fn has_order(&self) -> bool {
+        true
     }
 
-    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        self.taken.lock().order = Some(Arc::clone(order));
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        let is_serial = self.taken.lock().order.as_ref().is_some_and(|order| order.is_serial());
+        if is_serial { 1 } else { threads.min(self.scan.blocks.len()) }
+    }
+
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         Ok(Box::new(TableLocal {
             scan: self.scan.clone(),
-            next: Arc::clone(&self.next),
+            taken: Arc::clone(&self.taken),
+            order: LaneOrder::new(self.taken.lock().order.clone(), lane),
             stopped: Arc::clone(&self.stopped),
             capacity: ctx.settings.chunk_capacity,
             block: None,
@@ -728,7 +745,8 @@ impl Source for TableSource {
 
 struct TableLocal {
     scan: PagedScan,
-    next: Arc<AtomicUsize>,
+    taken: Arc<Mutex<Taken>>,
+    order: LaneOrder,
     stopped: Arc<AtomicBool>,
     capacity: usize,
     block: Option<BlockReader>,
@@ -742,6 +760,9 @@ impl SourceLocal for TableLocal {
         loop {
             if self.stopped.load(Ordering::Relaxed) {
                 return Ok(SourceStep::Exhausted);
+            }
+            if !self.order.may_emit() {
+                return Ok(SourceStep::Blocked);
             }
             if let Some((batch, offset)) = &mut self.batch {
                 let rows = self.capacity.min(batch.len() - *offset);
@@ -762,12 +783,21 @@ impl SourceLocal for TableLocal {
                     None => {
                         self.block = None;
                         self.reservation = None;
+                        self.order.leave();
                         return Ok(SourceStep::MorselEnd);
                     }
                 }
             }
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(block) = self.scan.blocks.get(index) else { return Ok(SourceStep::Exhausted) };
+            let index = {
+                let mut taken = self.taken.lock();
+                if taken.next == self.scan.blocks.len() || !self.order.is_admitted() {
+                    return Ok(SourceStep::Exhausted);
+                }
+                self.order.begin();
+                taken.next += 1;
+                taken.next - 1
+            };
+            let block = &self.scan.blocks[index];
             if let Some(following) = self.scan.blocks.get(index + 1) {
                 following.bytes.prefetch();
             }

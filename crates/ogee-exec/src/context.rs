@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 2 << 20;
 /// Rows of a chunk of however wide rows, at least.
 const CHUNK_ROWS_MIN: usize = 16;
 
-/// Settings that operators obey. The answer of a query depends on none of them.
+/// Settings that operators obey. The answer of a query depends on none of them, but for the order of its rows.
 #[derive(Clone, Debug)]
 pub struct ExecSettings {
     /// Workers that may run one pipeline at once.
@@ -31,6 +31,8 @@ pub struct ExecSettings {
     pub join_strategy: Option<JoinStrategy>,
     /// Forces how hash joins filter the rows of their probe side before these come to them; `None` decides by the keys and what comes of it.
     pub key_filters: Option<KeyFilters>,
+    /// Whether rows that nobody sorts come in the order in which they lie where they come from, and limits take the first in it.
+    pub keeps_order: bool,
 }
 
 /// How the first phase of an aggregation treats its rows.
@@ -73,6 +75,7 @@ impl Default for ExecSettings {
             aggregate_strategy: None,
             join_strategy: None,
             key_filters: None,
+            keeps_order: true,
         }
     }
 }

@@ -31,6 +31,10 @@ impl Operator for Filter {
         Some(column)
     }
 
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
     fn may_grow(&self) -> bool {
         self.predicate.may_grow()
     }
@@ -39,7 +43,7 @@ impl Operator for Filter {
         true
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Mapped::local(FilterLocal { predicate: Arc::clone(&self.predicate), rows: Vec::new() })
     }
 }

@@ -28,6 +28,7 @@ mod order;
 mod output;
 mod parts;
 mod pipeline;
+mod places;
 mod profile;
 mod project;
 mod query;
@@ -50,8 +51,8 @@ pub use expr::{Expr, ForeignExpr};
 pub use filter::Filter;
 pub use like::Like;
 pub use limit::Limit;
-pub use order::RowOrder;
-pub use output::OutputStream;
+pub use order::{LaneOrder, RowOrder};
+pub use output::{OutputStream, RangedOutput};
 pub use parts::{Growth, PART_BYTES};
 pub use pipeline::{
     Flow, Kept, Operator, OperatorLocal, OperatorStep, Pipeline, RowsExpected, Sink, SinkLocal, Source, SourceLocal,

@@ -35,7 +35,16 @@ impl Operator for Limit {
         "limit"
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
+    fn limit(&self) -> Option<(u64, Option<u64>)> {
+        let LimitRange { offset, end, .. } = *self.range;
+        Some((offset, (end < u64::MAX).then(|| end - offset)))
+    }
+
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Box::new(LimitLocal { range: Arc::clone(&self.range), passes: None, ends: false })
     }
 }

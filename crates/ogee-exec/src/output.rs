@@ -1,11 +1,12 @@
 //! The end of a query's last pipeline: a bounded output that its consumer drains, from a thread or as a future.
 //!
-//! Rows come out as they come in, or, if the pipeline has an order (`order`), range by range.
+//! Rows come out as they come in, or, if the pipeline has an order (`order`), range by range. A limit above them counts them where they come out: lanes make
+//! them side by side all the same.
 
 use std::{
     collections::VecDeque,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 use arrow_array::{ArrayRef, GenericByteViewArray, cast::AsArray, types::ByteViewType};
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ExecContext, ExecError, Flow, RowOrder, RunningQuery, Sink, SinkLocal,
+    sort::RowSlice,
     waiting::{SHARE, Waiting, chunk_bytes},
 };
 
@@ -75,6 +77,11 @@ impl State {
         self.is_beyond_memory || self.bytes >= shared.memory.limit() / SHARE
     }
 
+    /// Whether a lane with rows of a range whose turn has not come may go on. They leave room for some of the range whose turn it is.
+    fn has_room_ahead(&self, shared: &Shared) -> bool {
+        self.ahead < self.ahead_max && !self.is_beyond_memory && self.bytes < shared.memory.limit() / (2 * SHARE)
+    }
+
     /// Passes the turn on from the first range, which has ended and has no chunks left.
     fn turn(&mut self) {
         self.ranges.pop_front();
@@ -91,7 +98,8 @@ impl State {
                 self.bytes -= waiting.bytes;
                 return (Some(waiting.chunk), turned);
             }
-            if !range.ended {
+            // Of a query that is over no more rows come, of any range; of one that failed those of ranges behind are not next.
+            if !range.ended && !matches!(self.ended, Some(Ok(()))) {
                 break;
             }
             self.turn();
@@ -107,6 +115,9 @@ struct Shared {
     state: Mutex<State>,
 }
 
+/// Rows of ranges whose turn has not come that an output keeps for each lane, unless the source says how many: those of a morsel or two.
+const AHEAD_ROWS: usize = 1 << 18;
+
 /// Bytes of rows that an output takes at a time, unless a row has more.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -114,7 +125,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const CONSUMER: &str = "output";
 
 /// An output that keeps ranges in order.
-pub(crate) trait RangedOutput: Send + Sync + std::fmt::Debug {
+pub trait RangedOutput: Send + Sync + std::fmt::Debug {
     /// No more rows of `range` will come.
     fn end_range(&self, range: usize);
     /// Whether rows of `range` may come now.
@@ -154,7 +165,7 @@ impl RangedOutput for Shared {
         while state.ranges.front().is_some_and(|front| front.ended && front.chunks.is_empty()) {
             state.turn();
         }
-        state.abandoned || range == state.first || (state.ahead < state.ahead_max && !state.is_full(self))
+        state.abandoned || range == state.first || state.has_room_ahead(self)
     }
 
     fn set_ahead(&self, rows: usize) {
@@ -162,20 +173,22 @@ impl RangedOutput for Shared {
     }
 }
 
-/// A bounded output of a query in `ctx`: its sink, what ends it, and its stream. Lanes may overshoot `capacity`, or the one chunk that
-/// there is memory for, by a chunk each.
+/// A bounded output of a query in `ctx`, of the rows `wanted` of those that come in: its sink, what ends it, and its stream. Lanes may overshoot `capacity`,
+/// or the one chunk that there is memory for, by a chunk each.
 pub(crate) fn output_channel(
     capacity: usize,
     order: Option<Arc<RowOrder>>,
+    wanted: RowSlice,
     ctx: &ExecContext,
 ) -> (Arc<OutputSink>, OutputCloser, OutputStream) {
-    let shared = Arc::new(Shared { capacity, memory: Arc::clone(&ctx.memory), state: Mutex::default() });
+    let state = State { ahead_max: AHEAD_ROWS * ctx.settings.threads, ..State::default() };
+    let shared = Arc::new(Shared { capacity, memory: Arc::clone(&ctx.memory), state: Mutex::new(state) });
     if let Some(order) = &order {
         order.attach(Arc::clone(&shared) as Arc<dyn RangedOutput>, ctx.settings.threads);
     }
     let sink = Arc::new(OutputSink { shared: Arc::clone(&shared), order });
     let closer = OutputCloser { shared: Arc::clone(&shared) };
-    (sink, closer, OutputStream { shared, running: None })
+    (sink, closer, OutputStream { shared, wanted, row: 0, running: None })
 }
 
 /// Ends the stream with the query's result.
@@ -307,6 +320,10 @@ impl SinkLocal for OutputLocal {
 /// The rows of a running query. Dropping it cancels the query.
 pub struct OutputStream {
     shared: Arc<Shared>,
+    /// Rows that are wanted of those that come, in their order.
+    wanted: RowSlice,
+    /// The number of the row that comes next.
+    row: usize,
     running: Option<RunningQuery>,
 }
 
@@ -317,6 +334,44 @@ impl OutputStream {
 
     /// The next chunk. `None` comes only after all lanes have released their memory; before it an error if the query failed.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, ExecError>>> {
+        loop {
+            let chunk = match ready!(self.poll_chunk(cx)) {
+                Some(Ok(chunk)) => chunk,
+                // What happened on the way to rows that nobody wants is nobody's error.
+                Some(Err(_)) if self.row >= self.wanted.to => return Poll::Ready(None),
+                end => return Poll::Ready(end),
+            };
+            let rows = self.wanted.of(self.row, chunk.len());
+            self.row += chunk.len();
+            if self.row >= self.wanted.to {
+                self.abandon();
+                self.cancel();
+            }
+            if rows.len() == chunk.len() {
+                return Poll::Ready(Some(Ok(chunk)));
+            }
+            if !rows.is_empty() {
+                return Poll::Ready(Some(Ok(chunk.slice(rows.start, rows.len()))));
+            }
+        }
+    }
+
+    /// Has lanes that come with more rows end.
+    fn abandon(&self) {
+        let producer = {
+            let mut state = self.shared.state.lock();
+            state.abandoned = true;
+            state.ranges.clear();
+            (state.ahead, state.bytes) = (0, 0);
+            state.producer.clone()
+        };
+        if let Some(producer) = producer {
+            producer.wake();
+        }
+    }
+
+    /// The next chunk of those that come.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, ExecError>>> {
         let (poll, producer) = {
             let mut state = self.shared.state.lock();
             let was_full = state.is_full(&self.shared);
@@ -356,15 +411,9 @@ impl OutputStream {
 
 impl Drop for OutputStream {
     fn drop(&mut self) {
-        {
-            let mut state = self.shared.state.lock();
-            state.abandoned = true;
-            state.ranges.clear();
-            (state.ahead, state.bytes) = (0, 0);
-            if state.ended.is_some() {
-                return;
-            }
+        self.abandon();
+        if self.shared.state.lock().ended.is_none() {
+            self.cancel();
         }
-        self.cancel();
     }
 }

@@ -8,7 +8,7 @@ use ogee_vector::{Chunk, Domain};
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, Expr, OpenPipeline, OperatorProfile, Restriction,
+    ExecContext, ExecError, Expr, OpenPipeline, OperatorProfile, Restriction, RowOrder,
     parts::Parts,
     profile::Part,
     stages::{Moved, Stages, StagesLocal},
@@ -69,6 +69,17 @@ pub trait Source: Send + Sync {
     fn limit(&self, skip: u64, fetch: Option<u64>) -> bool {
         let _ = (skip, fetch);
         false
+    }
+
+    /// Whether its rows have an order: that in which they lie where they come from, or one that it makes.
+    fn has_order(&self) -> bool {
+        false
+    }
+
+    /// Told before the query begins: rows are to come in their order, in ranges of `order`, and not in another one that it was told of before. Told to nobody but who
+    /// [has one](Self::has_order).
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        let _ = order;
     }
 
     /// Lanes that have something to do, at most `threads`. Asked again at each morsel boundary.
@@ -176,6 +187,21 @@ pub trait Operator: Send + Sync {
         false
     }
 
+    /// Whether what becomes of a row comes before what becomes of those after it.
+    fn keeps_order(&self) -> bool {
+        self.keeps_rows()
+    }
+
+    /// Whether a row may become several.
+    fn multiplies(&self) -> bool {
+        false
+    }
+
+    /// The rows that it skips and those that it passes then, if this is a [`Limit`](crate::Limit): what it does depends on the rows that come before, from whichever lane.
+    fn limit(&self) -> Option<(u64, Option<u64>)> {
+        None
+    }
+
     /// Whether it does next to nothing to a row: counts it, moves its columns, compares some.
     fn is_light(&self) -> bool {
         false
@@ -191,8 +217,8 @@ pub trait Operator: Send + Sync {
         None
     }
 
-    /// State of one lane: scratch.
-    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal>;
+    /// State of lane `lane`: scratch.
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Box<dyn OperatorLocal>;
 
     /// Lanes that it has memory for, at most `threads`. Asked again at each morsel boundary.
     fn lanes(&self, threads: usize) -> usize {

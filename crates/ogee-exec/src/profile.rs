@@ -110,7 +110,7 @@ impl Operator for Mark {
         Some(&self.profile)
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Mapped::local(|chunk| chunk)
     }
 }

@@ -54,7 +54,7 @@ impl Operator for Project {
         self.exprs.iter().all(|expr| matches!(expr, Expr::Column(_)))
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Mapped::local(ProjectLocal(Arc::clone(&self.exprs)))
     }
 }

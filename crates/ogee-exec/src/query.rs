@@ -7,7 +7,7 @@ use ogee_vector::Domain;
 
 use crate::{
     ExecContext, ExecError, Expr, Filter, Limit, Mark, Operator, OperatorProfile, OutputStream, Pipeline, RowOrder,
-    Sink, Source, output::output_channel,
+    Sink, Source, output::output_channel, places::Places, sort::RowSlice,
 };
 
 /// A pipeline under construction: rows come from `source` through `operators`, once the pipelines `deps` have finished.
@@ -64,14 +64,60 @@ impl OpenPipeline {
     /// Keeps rows `skip .. skip + fetch`, or all from `skip` on, of those that come, by their order if they have one. The source does if it can.
     pub fn limit(&mut self, skip: u64, fetch: Option<u64>) {
         let is_whole = self.operators.iter().all(|operator| operator.keeps_rows());
-        if let Some(order) = &self.order {
-            if is_whole && self.source.limit(skip, fetch) {
-                return;
-            }
-            // Of rows in order, the first are those of one lane.
-            order.serialize();
+        if self.order.is_some() && is_whole && self.source.limit(skip, fetch) {
+            return;
         }
         self.operators.push(Arc::new(Limit::new(skip, fetch)));
+    }
+
+    /// Whether its rows have an order, or can have the one in which they lie where they come from.
+    pub fn has_order(&self) -> bool {
+        self.operators.iter().all(|operator| operator.keeps_order())
+            && (self.order.is_some() || self.source.has_order())
+    }
+
+    /// Has rows come in the order in which they lie where they come from, if they have no other, and if that one is not lost on the way.
+    pub fn keep_order(&mut self) {
+        if self.order.is_none() && self.has_order() {
+            let order = Arc::new(RowOrder::default());
+            self.source.keep_order(&order);
+            self.order = Some(order);
+        }
+    }
+
+    /// Appends the place of each row in the order in which they lie where they come from, or in the one that they have, for at most `lanes` lanes. The number of the
+    /// column; `None` if there is no such order.
+    pub(crate) fn number_rows(&mut self, lanes: usize) -> Option<usize> {
+        // Rows that come of one row have one place.
+        let is_numbered = self.operators.iter().all(|operator| operator.keeps_order() && !operator.multiplies());
+        if !is_numbered || !self.source.has_order() {
+            return None;
+        }
+        self.keep_order();
+        let order = self.order.as_ref()?;
+        order.follow(lanes);
+        self.operators.push(Arc::new(Places::new(Arc::clone(order))));
+        Some(self.columns() - 1)
+    }
+
+    /// Whether a limit on the way has to see rows in their order: those of one lane.
+    pub(crate) fn is_serial(&self) -> bool {
+        self.order.is_some() && self.operators.iter().any(|operator| operator.limit().is_some())
+    }
+
+    /// Takes out a limit behind which nothing is done to rows but to move their columns, if it is the only one: the rows that it passes. What is computed of rows that nobody
+    /// wants could fail.
+    fn take_limit(&mut self) -> RowSlice {
+        let limits = self.operators.iter().filter(|operator| operator.limit().is_some()).count();
+        let is_behind = |operator: &Arc<dyn Operator>| operator.keeps_rows() && operator.is_light();
+        let last = self.operators.iter().rposition(|operator| !is_behind(operator));
+        match last.map(|at| (at, self.operators[at].limit())) {
+            Some((at, Some((skip, fetch)))) if limits == 1 => {
+                self.operators.remove(at);
+                RowSlice::ALL.limited(skip, fetch)
+            }
+            _ => RowSlice::ALL,
+        }
     }
 
     /// What statistics say about the columns that come out; see [`Source::domains`].
@@ -103,6 +149,14 @@ impl Query {
         Self { ctx, pipelines: Vec::new(), owners: Vec::new(), before: Vec::new() }
     }
 
+    /// Has the rows of `open`, whose order somebody relies on, come in the order in which they lie where they come from, if it can be had and is not done
+    /// without.
+    pub fn keep_order(&self, open: &mut OpenPipeline) {
+        if self.ctx.settings.keeps_order {
+            open.keep_order();
+        }
+    }
+
     /// What its operators may use.
     pub fn ctx(&self) -> &ExecContext {
         &self.ctx
@@ -111,6 +165,9 @@ impl Query {
     /// Closes `open` with `sink`; returns the number of the pipeline, for others to depend on.
     pub fn add(&mut self, mut open: OpenPipeline, sink: Arc<dyn Sink>) -> usize {
         open.deps.extend(&self.before);
+        if let Some(order) = open.order.as_ref().filter(|_| open.is_serial()) {
+            order.serialize();
+        }
         self.pipelines.push(Closed { open, sink, owner: self.owner() });
         self.pipelines.len() - 1
     }
@@ -202,10 +259,13 @@ impl Query {
     }
 
     /// Closes `open` with an output that buffers about `capacity` chunks, and starts the query. Dropping the stream cancels it.
-    pub fn stream(mut self, open: OpenPipeline, scheduler: &Arc<Scheduler>, capacity: usize) -> OutputStream {
+    pub fn stream(mut self, mut open: OpenPipeline, scheduler: &Arc<Scheduler>, capacity: usize) -> OutputStream {
         // What an operator gives when it has seen all rows belongs to no range, and comes when all of them have ended.
         let order = open.order.clone().filter(|_| open.operators.iter().all(|operator| operator.rest().is_none()));
-        let (sink, closer, mut stream) = output_channel(capacity, order, &self.ctx);
+        // Operators that are watched show how many rows a limit passes.
+        let counts = order.is_some() && !self.ctx.takes_times;
+        let wanted = if counts { open.take_limit() } else { RowSlice::ALL };
+        let (sink, closer, mut stream) = output_channel(capacity, order, wanted, &self.ctx);
         self.add(open, sink);
         let running = self.start_with(scheduler, move |result| closer.close(result));
         stream.cancels(running);

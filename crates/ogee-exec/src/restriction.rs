@@ -155,12 +155,16 @@ impl Operator for KeyFilter {
         Some(column)
     }
 
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
     fn is_light(&self) -> bool {
         true
     }
 
     /// A lane begins when the build side is complete.
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         let spared = |local: &RestrictionLocal| self.is_next && !local.always && local.keys.is_cheaper_to_find();
         Mapped::local(KeyFilterLocal {
             restriction: self.restriction.local().filter(|local| !spared(local)),

@@ -1,28 +1,33 @@
 //! Integers in equal steps: `generate_series` and `range`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::SchemaRef;
 use ogee_scheduler::TaskContext;
 use ogee_vector::{Chunk, Domain};
+use parking_lot::Mutex;
 
-use crate::{ExecContext, ExecError, Source, SourceLocal, SourceStep};
+use crate::{ExecContext, ExecError, LaneOrder, RowOrder, Source, SourceLocal, SourceStep};
 
 /// Values that a lane takes at once.
 const MORSEL_ROWS: u64 = 1 << 17;
 
-/// `first`, `first + step`, and so on. Lanes take morsels of them, so that they come in any order.
+/// `first`, `first + step`, and so on. Lanes take morsels of them.
 pub struct SeriesSource {
     schema: SchemaRef,
     first: i64,
     step: i64,
     count: u64,
-    /// Index of the first value that no lane has taken. It passes `count` by a morsel for each lane at most.
-    next: Arc<AtomicU64>,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// What lanes have taken.
+#[derive(Default)]
+struct Taken {
+    /// Index of the first value that no lane has taken.
+    next: u64,
+    order: Option<Arc<RowOrder>>,
 }
 
 impl SeriesSource {
@@ -33,7 +38,7 @@ impl SeriesSource {
     pub fn new(schema: SchemaRef, first: i64, step: i64, count: u64) -> Arc<Self> {
         let last = i128::from(first) + i128::from(count.saturating_sub(1)) * i128::from(step);
         assert!(i64::try_from(last).is_ok() && count <= u64::MAX / 2, "the series ends within 64 bits");
-        Arc::new(Self { schema, first, step, count, next: Arc::default() })
+        Arc::new(Self { schema, first, step, count, taken: Arc::default() })
     }
 
     fn value(first: i64, step: i64, index: u64) -> i64 {
@@ -61,25 +66,34 @@ impl Source for SeriesSource {
         vec![Domain { nulls: false, integers: Some(ends) }; self.schema.fields().len()]
     }
 
+    fn has_order(&self) -> bool {
+        true
+    }
+
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        self.taken.lock().order = Some(Arc::clone(order));
+    }
+
     fn lanes(&self, threads: usize) -> usize {
-        let left = self.count.saturating_sub(self.next.load(Ordering::Relaxed));
+        let left = self.count - self.taken.lock().next;
         left.div_ceil(MORSEL_ROWS).min(threads as u64) as usize
     }
 
-    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         Ok(Box::new(SeriesLocal {
             columns: self.schema.fields().len(),
             first: self.first,
             step: self.step,
             count: self.count,
-            next: Arc::clone(&self.next),
+            taken: Arc::clone(&self.taken),
+            order: LaneOrder::new(self.taken.lock().order.clone(), lane),
             morsel: 0..0,
             capacity: ctx.settings.chunk_capacity as u64,
         }))
     }
 
     fn stop(&self) {
-        self.next.store(self.count, Ordering::Relaxed);
+        self.taken.lock().next = self.count;
     }
 }
 
@@ -88,7 +102,8 @@ struct SeriesLocal {
     first: i64,
     step: i64,
     count: u64,
-    next: Arc<AtomicU64>,
+    taken: Arc<Mutex<Taken>>,
+    order: LaneOrder,
     morsel: std::ops::Range<u64>,
     capacity: u64,
 }
@@ -97,15 +112,21 @@ impl SourceLocal for SeriesLocal {
     fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
         if self.morsel.is_empty() {
             let ended = self.morsel.end > 0;
-            let start = self.next.fetch_add(MORSEL_ROWS, Ordering::Relaxed);
-            self.morsel = start.min(self.count)..(start + MORSEL_ROWS).min(self.count);
-            if self.morsel.is_empty() {
+            self.order.leave();
+            let mut taken = self.taken.lock();
+            if taken.next == self.count || !self.order.is_admitted() {
                 self.morsel = 0..0;
                 return Ok(SourceStep::Exhausted);
             }
+            self.morsel = taken.next..(taken.next + MORSEL_ROWS).min(self.count);
+            taken.next = self.morsel.end;
+            self.order.begin();
             if ended {
                 return Ok(SourceStep::MorselEnd);
             }
+        }
+        if !self.order.may_emit() {
+            return Ok(SourceStep::Blocked);
         }
         let start = self.morsel.start;
         let end = self.morsel.end.min(start + self.capacity);

@@ -2,10 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Poll, Waker},
 };
 
@@ -16,7 +13,7 @@ use ogee_vector::Chunk;
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, Source, SourceLocal, SourceStep,
+    ExecContext, ExecError, LaneOrder, RowOrder, Source, SourceLocal, SourceStep,
     waiting::{SHARE, Waiting},
 };
 
@@ -28,13 +25,14 @@ pub struct ChunksSource {
 
 struct Chunks {
     chunks: Vec<Chunk>,
-    next: AtomicUsize,
+    next: Mutex<usize>,
+    order: Mutex<Option<Arc<RowOrder>>>,
 }
 
 impl ChunksSource {
     /// A source of `chunks`, each at most as large as the chunk capacity.
     pub fn new(schema: SchemaRef, chunks: Vec<Chunk>) -> Arc<Self> {
-        Arc::new(Self { schema, shared: Arc::new(Chunks { chunks, next: AtomicUsize::new(0) }) })
+        Arc::new(Self { schema, shared: Arc::new(Chunks { chunks, next: Mutex::default(), order: Mutex::default() }) })
     }
 }
 
@@ -51,26 +49,47 @@ impl Source for ChunksSource {
         Some(self.shared.chunks.iter().map(|chunk| chunk.len() as u64).sum())
     }
 
-    fn lanes(&self, threads: usize) -> usize {
-        let left = self.shared.chunks.len().saturating_sub(self.shared.next.load(Ordering::Relaxed));
-        threads.min(left)
+    fn has_order(&self) -> bool {
+        true
     }
 
-    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
-        Ok(Box::new(ChunksLocal(Arc::clone(&self.shared))))
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        *self.shared.order.lock() = Some(Arc::clone(order));
+    }
+
+    fn lanes(&self, threads: usize) -> usize {
+        threads.min(self.shared.chunks.len() - *self.shared.next.lock())
+    }
+
+    fn local(&self, _ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        let order = LaneOrder::new(self.shared.order.lock().clone(), lane);
+        Ok(Box::new(ChunksLocal { shared: Arc::clone(&self.shared), order }))
     }
 
     fn stop(&self) {
-        self.shared.next.store(self.shared.chunks.len(), Ordering::Relaxed);
+        *self.shared.next.lock() = self.shared.chunks.len();
     }
 }
 
-struct ChunksLocal(Arc<Chunks>);
+struct ChunksLocal {
+    shared: Arc<Chunks>,
+    order: LaneOrder,
+}
 
 impl SourceLocal for ChunksLocal {
     fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
-        let next = self.0.next.fetch_add(1, Ordering::Relaxed);
-        Ok(self.0.chunks.get(next).map_or(SourceStep::Exhausted, |chunk| SourceStep::Chunk(chunk.clone())))
+        self.order.leave();
+        let mut next = self.shared.next.lock();
+        let is_admitted = self.order.is_admitted();
+        let Some(chunk) = self.shared.chunks.get(*next).filter(|_| is_admitted) else {
+            return Ok(SourceStep::Exhausted);
+        };
+        if !self.order.may_begin() {
+            return Ok(SourceStep::Blocked);
+        }
+        self.order.begin();
+        *next += 1;
+        Ok(SourceStep::Chunk(chunk.clone()))
     }
 }
 
@@ -81,6 +100,7 @@ struct ChannelState {
     ended: Option<Result<(), ExecError>>,
     /// No rows are wanted any more.
     stopped: bool,
+    order: Option<Arc<RowOrder>>,
     sender: Option<Waker>,
     lanes: Option<JobWaker>,
 }
@@ -183,8 +203,17 @@ impl Source for ChannelSource {
         self.channel.state.lock().lanes = Some(waker);
     }
 
-    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
-        Ok(Box::new(ChannelLocal(Arc::clone(&self.channel))))
+    fn has_order(&self) -> bool {
+        true
+    }
+
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        self.channel.state.lock().order = Some(Arc::clone(order));
+    }
+
+    fn local(&self, _ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+        let order = LaneOrder::new(self.channel.state.lock().order.clone(), lane);
+        Ok(Box::new(ChannelLocal { channel: Arc::clone(&self.channel), order }))
     }
 
     fn stop(&self) {
@@ -198,14 +227,27 @@ impl Drop for ChannelSource {
     }
 }
 
-struct ChannelLocal(Arc<Channel>);
+struct ChannelLocal {
+    channel: Arc<Channel>,
+    order: LaneOrder,
+}
 
 impl SourceLocal for ChannelLocal {
     fn next(&mut self, _task: &TaskContext) -> Result<SourceStep, ExecError> {
+        self.order.leave();
         let (step, sender) = {
-            let mut state = self.0.state.lock();
+            let mut state = self.channel.state.lock();
+            if !self.order.is_admitted() {
+                return Ok(SourceStep::Exhausted);
+            }
+            if !state.chunks.is_empty() && !self.order.may_begin() {
+                return Ok(SourceStep::Blocked);
+            }
             match state.chunks.pop_front() {
-                Some(waiting) => (SourceStep::Chunk(waiting.chunk), state.sender.take()),
+                Some(waiting) => {
+                    self.order.begin();
+                    (SourceStep::Chunk(waiting.chunk), state.sender.take())
+                }
                 None if state.stopped => (SourceStep::Exhausted, None),
                 None => match &mut state.ended {
                     Some(result) => {

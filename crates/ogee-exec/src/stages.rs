@@ -109,7 +109,7 @@ impl Stages {
             progress.lanes += 1;
             progress.stage
         };
-        let operators: Vec<_> = self.operators.iter().map(|operator| operator.local(ctx)).collect();
+        let operators: Vec<_> = self.operators.iter().map(|operator| operator.local(ctx, lane)).collect();
         let profile = LaneProfile::new(operators.len(), ctx.takes_times);
         let (feeds, source) = &self.stages[stage];
         let (at, open) = (At::Running(source.local(ctx, lane)?), *feeds);

@@ -11,12 +11,13 @@ use ogee_vector::Domain;
 use parking_lot::Mutex;
 
 use crate::{
-    ExecContext, ExecError, OperatorProfile, Source, SourceLocal, SourceStep,
+    ExecContext, ExecError, OperatorProfile, RowOrder, Source, SourceLocal, SourceStep,
     query::OpenPipeline,
     stages::{Moved, Stages, StagesLocal},
 };
 
-/// The rows of several inputs, one input after the other; lanes move on by themselves, so that none waits at the seam.
+/// The rows of several inputs, one input after the other; lanes move on by themselves, so that none waits at the seam. A lane that finds nothing more in an input
+/// has seen all ranges of its order claimed, so those of the next input follow them.
 pub struct UnionSource {
     schema: SchemaRef,
     rows_estimate: Option<u64>,
@@ -36,6 +37,9 @@ struct Input {
 impl UnionSource {
     /// The union of `inputs`, whose columns are all of `schema`. Rows come into `owner` out of them.
     pub fn open(schema: SchemaRef, inputs: Vec<OpenPipeline>, owner: Option<Arc<OperatorProfile>>) -> OpenPipeline {
+        for input in inputs.iter().filter(|input| input.is_serial()) {
+            input.order.iter().for_each(|order| order.serialize());
+        }
         let mut deps: Vec<usize> = inputs.iter().flat_map(|input| input.deps.iter().copied()).collect();
         deps.sort_unstable();
         deps.dedup();
@@ -77,6 +81,18 @@ impl Source for UnionSource {
 
     fn parts(&self) -> Option<&Mutex<Vec<OpenPipeline>>> {
         Some(&self.open)
+    }
+
+    fn has_order(&self) -> bool {
+        self.open.lock().iter().all(|input| input.has_order() && input.source.has_order())
+    }
+
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        for input in &mut *self.open.lock() {
+            let part = order.of_part(input.order.as_ref().is_some_and(|order| order.is_serial()));
+            input.source.keep_order(&part);
+            input.order = Some(part);
+        }
     }
 
     fn lanes(&self, threads: usize) -> usize {

@@ -63,7 +63,15 @@ impl Operator for Unnest {
         (!self.lists.contains(&column)).then_some(column)
     }
 
-    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
+    fn multiplies(&self) -> bool {
+        true
+    }
+
+    fn local(&self, ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Box::new(UnnestLocal {
             lists: self.lists.clone(),
             empty: self.empty,
@@ -248,7 +256,11 @@ impl Operator for UnnestStructs {
         Vec::new()
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Mapped::local(UnnestStructsLocal { structs: self.structs.clone() })
     }
 }
@@ -302,7 +314,7 @@ mod tests {
     /// What comes out for `chunk`, of columns that are all of 32-bit integers.
     fn run(operator: &dyn Operator, chunk: Chunk, capacity: usize) -> Vec<Vec<Option<i32>>> {
         let mut rows = Vec::new();
-        let mut local = operator.local(&context(capacity));
+        let mut local = operator.local(&context(capacity), 0);
         local.begin(chunk, &|| false).unwrap();
         while let OperatorStep::Chunk(chunk) = local.next().unwrap() {
             assert!(!chunk.is_empty() && chunk.len() <= capacity);
@@ -366,7 +378,7 @@ mod tests {
         let values: ArrayRef = Arc::new(Int32Array::from_iter_values(0..1_000_000));
         let field = Arc::new(arrow_schema::Field::new_list_field(DataType::Int32, true));
         let list = FixedSizeListArray::new(field, 1_000_000, Arc::clone(&values), None);
-        let mut local = Unnest::new(vec![0], EmptyLists::Drop).local(&context(2048));
+        let mut local = Unnest::new(vec![0], EmptyLists::Drop).local(&context(2048), 0);
         let (mut rows, first) = (0, values.to_data().buffers()[0].as_ptr());
         local.begin(Chunk::new(vec![Arc::new(list)], 1), &|| false).unwrap();
         while let OperatorStep::Chunk(chunk) = local.next().unwrap() {

@@ -343,8 +343,8 @@ impl Operator for Overtaken {
         "overtaken"
     }
 
-    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
-        Box::new(OvertakenLocal { limit: self.limit.local(ctx), turns: Arc::clone(&self.turns) })
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Box<dyn OperatorLocal> {
+        Box::new(OvertakenLocal { limit: self.limit.local(ctx, lane), turns: Arc::clone(&self.turns) })
     }
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn load(
             RowGroupAccess::Selection(selection) => (selection.row_count(), Some(selection.iter().copied().collect())),
         };
         let of = RowGroupWork { file: Arc::clone(&open), row_group, selection };
-        (rows > 0).then_some(Work { of, rows: 0..rows, needed: 0 })
+        (rows > 0).then_some(Work { of, rows: 0..rows, needed: 0, range: None })
     });
     Ok(work.collect())
 }

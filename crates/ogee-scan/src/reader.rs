@@ -32,6 +32,8 @@ pub(crate) struct Reader {
     work_list: Arc<WorkList>,
     pub(crate) of: RowGroupWork,
     span: Arc<Span>,
+    /// The range of the order that the rows are.
+    range: Option<usize>,
     batches: BatchDecoder,
     /// `None` where no column is read. Dropped last: it covers what the others hold.
     grant: Option<Arc<Grant>>,
@@ -85,7 +87,7 @@ impl Reader {
     ) -> Self {
         let span = Arc::new(Span::new(work.rows, batch_rows));
         work_list.start(&span, &work.of);
-        Self { work_list: Arc::clone(work_list), of: work.of, span, batches, grant }
+        Self { work_list: Arc::clone(work_list), of: work.of, span, range: work.range, batches, grant }
     }
 
     /// The next batch: of those rows that pass `filter`, all columns into `columns`. The batch before must be gone, or the pages that it
@@ -108,12 +110,27 @@ impl Reader {
                     Some(refused) if refused.alone => Err(self.too_large(refused).into()),
                     Some(refused) => {
                         let rows = self.span.abandon(read);
-                        self.work_list.put_back(Work { of: self.of.clone(), rows, needed: refused.needed });
+                        self.work_list.put_back(Work {
+                            of: self.of.clone(),
+                            rows,
+                            needed: refused.needed,
+                            range: self.range,
+                        });
                         Ok(Read::GaveUp)
                     }
                 }
             }
         }
+    }
+
+    /// Ends, and puts back what it has not read, for whoever goes on with it. False: it has read all.
+    pub(crate) fn give_up(self) -> bool {
+        let rows = self.span.abandon(0);
+        let is_left = !rows.is_empty();
+        if is_left {
+            self.work_list.put_back(Work { of: self.of.clone(), rows, needed: 0, range: self.range });
+        }
+        is_left
     }
 
     fn too_large(&self, refused: Refused) -> ScanError {

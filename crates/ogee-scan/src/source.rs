@@ -11,13 +11,16 @@
 //!
 //! Not here: how bytes become batches (`reader`).
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use arrow_schema::SchemaRef;
-use ogee_exec::{ExecContext, ExecError, Expr, Restriction, Source, SourceLocal, SourceStep};
+use ogee_exec::{ExecContext, ExecError, Expr, LaneOrder, Restriction, RowOrder, Source, SourceLocal, SourceStep};
 use ogee_scheduler::{JobWaker, TaskContext};
 use ogee_vector::{Chunk, Column, Domain};
 use parking_lot::Mutex;
@@ -31,12 +34,16 @@ use crate::{
     footer,
     reader::{Read, Reader},
     restrict::RestrictedColumn,
+    span::SPLIT_ROWS_MIN,
     spec::ParquetScanSpec,
     work::{Next, Work, WorkList},
 };
 
 /// Rows of a morsel: 15 full batches. The paper finds about 100,000 good (figure 6).
 const MORSEL_ROWS: usize = 15 * BATCH_ROWS_MAX;
+
+/// Parts for each lane that rows which come in order are cut into, if row groups are larger.
+const PARTS: usize = 4;
 
 /// Parquet files as the source of a pipeline.
 pub struct ParquetSource {
@@ -55,6 +62,10 @@ struct Shared {
     keys: Mutex<Vec<JoinKeys>>,
     /// Which rows those who read the scan want at all.
     filter: OnceLock<Arc<ScanFilter>>,
+    order: Mutex<Option<Arc<RowOrder>>>,
+    /// Of the rows in their order, those that are wanted.
+    slice: Mutex<Option<Range<u64>>>,
+    threads: usize,
 }
 
 impl ParquetSource {
@@ -75,6 +86,9 @@ impl ParquetSource {
             restricted: Mutex::default(),
             keys: Mutex::default(),
             filter: OnceLock::new(),
+            order: Mutex::default(),
+            slice: Mutex::default(),
+            threads: ctx.settings.threads,
             spec,
         };
         Arc::new(Self { shared: Arc::new(shared) })
@@ -100,7 +114,7 @@ impl Source for ParquetSource {
 
     fn restrict(&self, columns: &[usize], restriction: &Arc<Restriction>) -> bool {
         let Shared { spec, restricted, keys, .. } = &*self.shared;
-        if spec.limit.is_some() {
+        if spec.limit.is_some() || self.shared.slice.lock().is_some() {
             // Whoever wants any few rows is given the first.
             return false;
         }
@@ -114,10 +128,40 @@ impl Source for ParquetSource {
 
     fn filter(&self, predicate: &Expr) -> bool {
         // Those that a filter drops do not count for a limit.
-        self.shared.spec.limit.is_none() && self.shared.filter.set(Arc::new(ScanFilter::new(predicate))).is_ok()
+        let is_limited = self.shared.spec.limit.is_some() || self.shared.slice.lock().is_some();
+        !is_limited && self.shared.filter.set(Arc::new(ScanFilter::new(predicate))).is_ok()
+    }
+
+    fn has_order(&self) -> bool {
+        true
+    }
+
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        *self.shared.order.lock() = Some(Arc::clone(order));
+        self.shared.begin_order(order);
+    }
+
+    /// In order it is known which rows of which row groups they are: others are not read.
+    fn limit(&self, skip: u64, fetch: Option<u64>) -> bool {
+        let Shared { spec, slice, order, keys, filter, .. } = &*self.shared;
+        let order = order.lock();
+        let Some(order) = order.as_ref().filter(|_| filter.get().is_none() && keys.lock().is_empty()) else {
+            return false;
+        };
+        {
+            let mut slice = slice.lock();
+            let known = slice.take().unwrap_or(0..spec.limit.unwrap_or(u64::MAX));
+            let start = known.start.saturating_add(skip).min(known.end);
+            let end = fetch.map_or(known.end, |fetch| start.saturating_add(fetch).min(known.end));
+            *slice = Some(start..end);
+        }
+        self.shared.begin_order(order);
+        true
     }
 
     fn lanes(&self, threads: usize) -> usize {
+        let is_serial = self.shared.order.lock().as_ref().is_some_and(|order| order.is_serial());
+        let threads = if is_serial { 1 } else { threads };
         self.shared.admission.lanes(self.shared.work.lanes(threads))
     }
 
@@ -125,7 +169,7 @@ impl Source for ParquetSource {
         self.shared.admission.attach(waker);
     }
 
-    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         let filter = LaneFilter::new(self.shared.admission.memory(), self.shared.filter(), &self.shared.keys.lock());
         if filter.wants_nothing() {
             self.shared.stop();
@@ -133,6 +177,7 @@ impl Source for ParquetSource {
         Ok(Box::new(ParquetLocal {
             shared: Arc::clone(&self.shared),
             capacity: ctx.settings.chunk_capacity.max(1),
+            order: LaneOrder::new(self.shared.order.lock().clone(), lane),
             filter,
             columns: Vec::new(),
             rows: 0,
@@ -148,6 +193,20 @@ impl Source for ParquetSource {
 }
 
 impl Shared {
+    /// Has the rows that are wanted come in `order`.
+    fn begin_order(&self, order: &RowOrder) {
+        let files = self.spec.files.len().max(1);
+        let wanted = self.slice.lock().clone().unwrap_or(0..self.spec.limit.unwrap_or(u64::MAX));
+        let rows = wanted.end - wanted.start;
+        if rows < SPLIT_ROWS_MIN as u64 {
+            // They are not worth a second reader.
+            order.serialize_source();
+        }
+        let parts = if order.is_serial() || self.threads < 2 { 1 } else { (PARTS * self.threads).div_ceil(files) };
+        self.wanted.store(rows, Ordering::Relaxed);
+        self.work.keep_order(parts, wanted);
+    }
+
     fn stop(&self) {
         self.work.stop();
         self.admission.wake();
@@ -155,7 +214,7 @@ impl Shared {
 
     /// How many of `rows` rows are wanted, which are then produced.
     fn want(&self, rows: usize) -> usize {
-        if self.spec.limit.is_none() {
+        if self.spec.limit.is_none() && self.slice.lock().is_none() {
             return rows;
         }
         let take = |wanted: u64| wanted.min(rows as u64);
@@ -189,7 +248,7 @@ impl Shared {
             let estimate = Estimate::new(&work.of.file, work.of.row_group, self.batch_rows());
             self.admission.expect(estimate.comfortable.bytes);
         }
-        self.work.loaded(work);
+        self.work.loaded(file, work);
         self.admission.wake();
         Ok(())
     }
@@ -233,6 +292,7 @@ struct ParquetLocal {
     /// The batch that is being handed out; before the reader, so that the memory for it goes last.
     columns: Vec<Column>,
     filter: LaneFilter,
+    order: LaneOrder,
     rows: usize,
     offset: usize,
     /// Rows read since the last morsel ended.
@@ -261,6 +321,20 @@ impl ParquetLocal {
         (self.rows, self.offset) = (0, 0);
     }
 
+    /// Ends the reader of rows whose turn has not come if the memory for those before them may be what it holds.
+    fn make_way(&mut self) {
+        self.clear();
+        if self.order.range().is_some_and(|range| self.shared.work.waits_before(range))
+            && let Some(reader) = self.reader.take()
+        {
+            match reader.give_up() {
+                true => self.order.set_aside(),
+                false => self.order.leave(),
+            }
+            self.filter.end_row_group();
+        }
+    }
+
     /// Decodes the next batch; `Some` where there is none.
     fn refill(&mut self) -> Result<Option<SourceStep>, ExecError> {
         self.clear();
@@ -276,7 +350,11 @@ impl ParquetLocal {
                 }
                 Ok(None)
             }
-            Read::End | Read::GaveUp => {
+            end @ (Read::End | Read::GaveUp) => {
+                match end {
+                    Read::End => self.order.leave(),
+                    _ => self.order.set_aside(),
+                }
                 self.reader = None;
                 self.filter.end_row_group();
                 self.since_boundary = 0;
@@ -305,19 +383,31 @@ impl SourceLocal for ParquetLocal {
                 return Ok(SourceStep::MorselEnd);
             }
             if self.reader.is_some() {
+                if !self.order.may_emit() {
+                    self.make_way();
+                    return Ok(SourceStep::Blocked);
+                }
                 if let Some(step) = self.refill()? {
                     return Ok(step);
                 }
                 continue;
             }
-            match self.shared.work.next() {
+            match self.shared.work.next(&mut self.order) {
                 Next::Footer(file) => {
                     self.shared.load(file)?;
                     return Ok(SourceStep::MorselEnd);
                 }
+                Next::Read(work) if !self.order.may_emit() => {
+                    self.order.set_aside();
+                    self.shared.work.put_back(work);
+                    return Ok(SourceStep::Blocked);
+                }
                 Next::Read(work) => match self.shared.open(work)? {
                     Some(reader) => self.reader = Some(reader),
-                    None => return Ok(SourceStep::Blocked),
+                    None => {
+                        self.order.set_aside();
+                        return Ok(SourceStep::Blocked);
+                    }
                 },
                 Next::Wait => return Ok(SourceStep::Blocked),
                 Next::Done => return Ok(SourceStep::Exhausted),

@@ -4,14 +4,23 @@
 //! the second half of the longest span under way. While a footer is being loaded by another lane and there is nothing else,
 //! it waits.
 //!
+//! Where rows come in the order in which they lie (`keep_order`), work is handed out in that order, and nobody takes a half from anybody: large row groups are cut
+//! beforehand.
+//!
 //! Not here: loading and reading (`footer`, `reader`), memory (`admission`).
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    sync::Arc,
+};
 
+use ogee_exec::LaneOrder;
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::RowSelector;
 
 use crate::{
+    columns::BATCH_ROWS_MAX,
     footer::OpenFile,
     span::{SPLIT_ROWS_MIN, Span},
 };
@@ -32,6 +41,8 @@ pub(crate) struct Work {
     pub(crate) rows: Range<usize>,
     /// Bytes that a reader which gave up was in need of; 0 if none did.
     pub(crate) needed: usize,
+    /// The range of the order that a lane has begun with them.
+    pub(crate) range: Option<usize>,
 }
 
 /// What a lane is to do.
@@ -51,8 +62,59 @@ struct State {
     /// Whether a footer has been loaded.
     begun: bool,
     waiting: VecDeque<Work>,
+    /// Rows come in their order.
+    order: Option<InOrder>,
     under_way: Vec<(Arc<Span>, RowGroupWork)>,
     stopped: bool,
+}
+
+/// What it takes to hand out work in order.
+struct InOrder {
+    /// Parts that the rows of a file are cut into, at least, if that is worth it.
+    parts: usize,
+    /// Rows to leave out before the first that is wanted, and rows that are wanted, of those whose work has not come.
+    skip: u64,
+    fetch: u64,
+    /// The first file whose work has not come, and the work of files after it.
+    file: usize,
+    later: BTreeMap<usize, Vec<Work>>,
+}
+
+impl InOrder {
+    /// The next piece of work in order, of which `work` is that of file `file`.
+    fn next(&mut self, file: usize, work: Vec<Work>) -> Vec<Work> {
+        self.later.insert(file, work);
+        let mut next = Vec::new();
+        while let Some(work) = self.later.remove(&self.file) {
+            let parts = self.parts.div_ceil(work.len().max(1));
+            let wanted = work.into_iter().filter_map(|work| self.wanted(work)).collect::<Vec<_>>();
+            next.extend(wanted.into_iter().flat_map(|work| work.parts(parts)));
+            self.file += 1;
+        }
+        next
+    }
+
+    /// The rows of `work` that are wanted.
+    fn wanted(&mut self, mut work: Work) -> Option<Work> {
+        let rows = work.rows.len() as u64;
+        let skipped = self.skip.min(rows);
+        let taken = self.fetch.min(rows - skipped);
+        self.skip -= skipped;
+        self.fetch -= taken;
+        work.rows.start += skipped as usize;
+        work.rows.end = work.rows.start + taken as usize;
+        (taken > 0).then_some(work)
+    }
+}
+
+impl Work {
+    /// The same rows in `parts` parts, or in fewer that are worth a reader each.
+    fn parts(self, parts: usize) -> impl Iterator<Item = Self> {
+        let Self { of, rows, needed, range } = self;
+        let step = rows.len().div_ceil(parts.max(1)).max(SPLIT_ROWS_MIN).next_multiple_of(BATCH_ROWS_MAX);
+        let end = rows.end;
+        rows.step_by(step).map(move |from| Self { of: of.clone(), rows: from..end.min(from + step), needed, range })
+    }
 }
 
 /// The work of one scan.
@@ -66,34 +128,50 @@ impl WorkList {
         Self { files, state: Mutex::default() }
     }
 
-    /// The next thing to do for a lane that has nothing.
-    pub(crate) fn next(&self) -> Next {
+    /// Has work handed out in order, the rows of a file in `parts` parts at least if that is worth it; of all rows those in `wanted`.
+    pub(crate) fn keep_order(&self, parts: usize, wanted: Range<u64>) {
+        let (skip, fetch) = (wanted.start, wanted.end - wanted.start);
+        self.state.lock().order = Some(InOrder { parts, skip, fetch, file: 0, later: BTreeMap::new() });
+    }
+
+    /// The next thing to do for a lane that has nothing, and is there in its order.
+    pub(crate) fn next(&self, lane: &mut LaneOrder) -> Next {
         let mut state = self.state.lock();
-        if state.stopped {
+        if state.stopped || !lane.is_admitted() {
             return Next::Done;
         }
-        if let Some(work) = state.waiting.pop_front() {
+        if let Some(mut work) = state.waiting.pop_front() {
+            match work.range {
+                Some(range) => lane.enter(range, work.rows.start),
+                None => lane.begin(),
+            }
+            work.range = lane.range();
             return Next::Read(work);
         }
-        if state.next_file < self.files {
+        if state.next_file < self.files && state.order.as_ref().is_none_or(|order| order.fetch > 0) {
             state.next_file += 1;
             state.loading += 1;
             return Next::Footer(state.next_file - 1);
         }
-        if let Some((span, of)) = state.under_way.iter().max_by_key(|(span, _)| span.remaining())
+        if state.order.is_none()
+            && let Some((span, of)) = state.under_way.iter().max_by_key(|(span, _)| span.remaining())
             && let Some(rows) = span.split()
         {
-            return Next::Read(Work { of: of.clone(), rows, needed: 0 });
+            return Next::Read(Work { of: of.clone(), rows, needed: 0, range: None });
         }
         if state.loading > 0 { Next::Wait } else { Next::Done }
     }
 
-    /// A footer is loaded; `work` is what is to be read of its file.
-    pub(crate) fn loaded(&self, work: impl IntoIterator<Item = Work>) {
+    /// The footer of file `file` is loaded; `work` is what is to be read of it.
+    pub(crate) fn loaded(&self, file: usize, work: Vec<Work>) {
         let mut state = self.state.lock();
         state.loading -= 1;
         state.begun = true;
         if !state.stopped {
+            let work = match &mut state.order {
+                Some(order) => order.next(file, work),
+                None => work,
+            };
             state.waiting.extend(work);
         }
     }
@@ -102,8 +180,16 @@ impl WorkList {
     pub(crate) fn put_back(&self, work: Work) {
         let mut state = self.state.lock();
         if !state.stopped {
-            state.waiting.push_front(work);
+            let is_before = |other: &Work| other.range.is_some() && other.range < work.range;
+            let at = state.waiting.iter().position(|other| !is_before(other)).unwrap_or(state.waiting.len());
+            state.waiting.insert(at, work);
         }
+    }
+
+    /// Whether work of a range before `range` was put back, and waits.
+    pub(crate) fn waits_before(&self, range: usize) -> bool {
+        let state = self.state.lock();
+        state.waiting.front().and_then(|work| work.range).is_some_and(|waits| waits < range)
     }
 
     /// A reader starts on `span`, whose second half may be taken from now on.
@@ -137,11 +223,10 @@ impl WorkList {
         } else if !state.begun {
             1
         } else {
-            let parts = |(span, _): &(Arc<Span>, _)| span.remaining() / (2 * SPLIT_ROWS_MIN);
-            let splits: usize = state.under_way.iter().map(parts).sum();
+            let splits = |rows: usize| if state.order.is_none() { rows / (2 * SPLIT_ROWS_MIN) } else { 0 };
             (self.files - state.next_file)
-                + state.waiting.iter().map(|w| 1 + w.rows.len() / (2 * SPLIT_ROWS_MIN)).sum::<usize>()
-                + splits
+                + state.waiting.iter().map(|work| 1 + splits(work.rows.len())).sum::<usize>()
+                + state.under_way.iter().map(|(span, _)| splits(span.remaining())).sum::<usize>()
         };
         (busy + more).min(threads)
     }

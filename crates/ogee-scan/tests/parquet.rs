@@ -21,7 +21,10 @@ use arrow_array::{
     types::{Int32Type, Int64Type},
 };
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
-use ogee_exec::{ExecContext, ExecError, ExecSettings, OpenPipeline, Query, Restriction, Source, SourceStep};
+use ogee_exec::{
+    CompareOp, ExecContext, ExecError, ExecSettings, Expr, OpenPipeline, Query, RangedOutput, Restriction, RowOrder,
+    Source, SourceStep, UnionSource,
+};
 use ogee_memory::{BufferManager, MemoryConfig};
 use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource, RowGroupAccess, RowPruner};
 use ogee_scheduler::{Cancellation, Scheduler, TaskContext};
@@ -933,16 +936,13 @@ fn a_page_beyond_the_limit_is_an_error_that_names_it() {
     assert_eq!(drive(&context(64 << 20), spec(vec![file], &numbered_schema()), 2).unwrap().rows(), 3_000);
 }
 
-#[test]
-fn a_reader_that_meets_a_large_page_waits_for_the_others() {
-    let dir = tempfile::tempdir().unwrap();
-    // Two row groups of empty strings with 8 MiB of long ones at the end, which no estimate foresees: two readers are admitted,
-    // but 17 MiB hold one such page with what else is read.
-    let batches: Vec<RecordBatch> = (0..2i64)
+/// Row groups of empty strings with `megabytes` of long ones at the end, which no estimate foresees.
+fn growing(path: &Path, row_groups: i64, megabytes: usize) -> ParquetFile {
+    let batches: Vec<RecordBatch> = (0..row_groups)
         .map(|group| {
             let numbers = group * 90_000..(group + 1) * 90_000;
-            let text =
-                numbers.clone().map(|n| if n % 90_000 < 89_000 { String::new() } else { "long text ".repeat(800) });
+            let text = |row| if row < 89_000 { String::new() } else { "long text ".repeat(100 * megabytes) };
+            let text = numbers.clone().map(|number| text(number % 90_000));
             RecordBatch::try_from_iter([
                 ("number", Arc::new(Int64Array::from_iter_values(numbers.clone())) as ArrayRef),
                 ("text", Arc::new(StringArray::from_iter_values(text)) as ArrayRef),
@@ -957,7 +957,14 @@ fn a_reader_that_meets_a_large_page_waits_for_the_others() {
         .set_data_page_row_count_limit(1_000)
         .set_data_page_size_limit(64 << 20)
         .set_write_batch_size(1_000);
-    let file = write(&dir.path().join("grows"), &batches, properties);
+    write(path, &batches, properties)
+}
+
+#[test]
+fn a_reader_that_meets_a_large_page_waits_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two readers are admitted, but 17 MiB hold one large page with what else is read.
+    let file = growing(&dir.path().join("grows"), 2, 8);
     let ctx = context(17 << 20);
     let source = ParquetSource::new(&ctx, spec(vec![file], &numbered_schema()));
     let cancelled = Cancellation::new(false);
@@ -996,9 +1003,12 @@ fn a_reader_that_can_never_start_is_an_error() {
 
 /// The rows of a query through the scheduler.
 fn run(ctx: &ExecContext, scan: ParquetScanSpec, threads: usize) -> Result<Vec<Chunk>, ExecError> {
+    run_open(ctx, OpenPipeline::new(ParquetSource::new(ctx, scan)), threads)
+}
+
+fn run_open(ctx: &ExecContext, open: OpenPipeline, threads: usize) -> Result<Vec<Chunk>, ExecError> {
     let scheduler = Scheduler::new(threads);
-    let source = ParquetSource::new(ctx, scan);
-    let mut stream = Query::new(ctx.clone()).stream(OpenPipeline::new(source), &scheduler, 4);
+    let mut stream = Query::new(ctx.clone()).stream(open, &scheduler, 4);
     let mut chunks = Vec::new();
     let (waker, mut task) = parked();
     loop {
@@ -1033,6 +1043,165 @@ fn blocked_lanes_are_woken_by_the_scheduler() {
         assert!(outcome.sorted_i64(0).into_iter().eq(0..60_000));
         assert_eq!(ctx.memory.stats().reserved, 0);
     }
+}
+
+/// The numbers of rows that come as they lie in the files, of those for which `filter` is true.
+fn in_order(limit: usize, scan: ParquetScanSpec, threads: usize, filter: Option<Expr>) -> Vec<i64> {
+    let mut ctx = context(limit);
+    ctx.settings = Arc::new(ExecSettings { threads, chunk_capacity: 500, ..ExecSettings::default() });
+    let mut open = OpenPipeline::new(ParquetSource::new(&ctx, scan));
+    open.keep_order();
+    filter.into_iter().for_each(|filter| open.filter(filter));
+    let chunks = run_open(&ctx, open, threads).unwrap();
+    assert_eq!(ctx.memory.stats().reserved, 0, "all is given back");
+    let numbers = |chunk: &Chunk| chunk.column(0).flatten().unwrap().as_primitive::<Int64Type>().values().to_vec();
+    chunks.iter().flat_map(numbers).collect()
+}
+
+/// The numbers of rows that come as they lie in the files, of those that the `limits` leave.
+fn sliced(scan: ParquetScanSpec, threads: usize, limits: &[(u64, Option<u64>)]) -> Vec<i64> {
+    let mut ctx = context(1 << 30);
+    ctx.settings = Arc::new(ExecSettings { threads, ..ExecSettings::default() });
+    let mut open = OpenPipeline::new(ParquetSource::new(&ctx, scan));
+    open.keep_order();
+    limits.iter().for_each(|&(skip, fetch)| open.limit(skip, fetch));
+    assert!(open.operators.is_empty(), "the source leaves out what is not wanted");
+    let chunks = run_open(&ctx, open, threads).unwrap();
+    let numbers = |chunk: &Chunk| chunk.column(0).flatten().unwrap().as_primitive::<Int64Type>().values().to_vec();
+    chunks.iter().flat_map(numbers).collect()
+}
+
+#[test]
+fn rows_come_as_they_lie_in_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let files: Vec<ParquetFile> = (0..5)
+        .map(|i| {
+            let path = dir.path().join(format!("{i}.parquet"));
+            write(&path, &[numbered(i * 10_000..(i + 1) * 10_000)], row_groups_of(3_000))
+        })
+        .collect();
+    let huge = write(&dir.path().join("huge"), &[numbered(0..300_001)], row_groups_of(1 << 20));
+    let even = Expr::Compare { op: CompareOp::GtEq, column: 0, literal: Arc::new(Int64Array::from(vec![9_000])) };
+    for threads in [1, 2, 5] {
+        let many = || spec(files.clone(), &numbered_schema());
+        assert!(in_order(1 << 30, many(), threads, None).into_iter().eq(0..50_000));
+        assert!(in_order(1 << 30, many(), threads, Some(even.clone())).into_iter().eq(9_000..50_000));
+        let limited = ParquetScanSpec { limit: Some(23_456), ..many() };
+        assert!(in_order(1 << 30, limited, threads, None).into_iter().eq(0..23_456));
+        let one = || spec(vec![huge.clone()], &numbered_schema());
+        assert!(in_order(1 << 30, one(), threads, None).into_iter().eq(0..300_001));
+        for (skip, fetch) in [(0, 7), (12_345, 5), (9_990, 20_020), (49_990, 100), (60_000, 1), (0, 0), (3, 49_997)] {
+            let expected = || (skip as i64).min(50_000)..(skip as i64 + fetch as i64).min(50_000);
+            let found = sliced(many(), threads, &[(skip, Some(fetch))]);
+            assert!(found.into_iter().eq(expected()), "{skip} {fetch}");
+            let limited = ParquetScanSpec { limit: Some(skip + fetch), ..many() };
+            let found = sliced(limited, threads, &[(skip, None)]);
+            assert!(found.into_iter().eq(expected()), "{skip} {fetch}");
+        }
+        let found = sliced(one(), threads, &[(100_000, Some(150_000)), (7, Some(100_000))]);
+        assert!(found.into_iter().eq(100_007..200_007));
+    }
+}
+
+#[test]
+fn scarce_memory_keeps_the_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let wide = wide(&dir.path().join("wide"), 60_000, 400, 5_000, 512 << 10);
+    for threads in [2, 6] {
+        for limit in [8 << 20, 24 << 20] {
+            let scan = spec(vec![wide.clone()], &numbered_schema());
+            assert!(in_order(limit, scan, threads, None).into_iter().eq(0..60_000), "{threads} threads, {limit}");
+        }
+    }
+}
+
+#[test]
+fn inputs_of_a_union_follow_each_other_whichever_lane_reads_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let files: Vec<ParquetFile> = (0..3)
+        .map(|i| {
+            let path = dir.path().join(format!("{i}.parquet"));
+            write(&path, &[numbered(i * 1_000..(i + 1) * 1_000)], row_groups_of(300))
+        })
+        .collect();
+    let from =
+        |least| Expr::Compare { op: CompareOp::GtEq, column: 0, literal: Arc::new(Int64Array::from(vec![least])) };
+    for threads in [1, 2, 6] {
+        for _ in 0..10 {
+            let mut ctx = roomy();
+            ctx.settings = Arc::new(ExecSettings { threads, chunk_capacity: 50, ..ExecSettings::default() });
+            let input = |files: &[ParquetFile], least, limit: Option<(u64, u64)>| {
+                let source = ParquetSource::new(&ctx, spec(files.to_vec(), &numbered_schema()));
+                let mut open = OpenPipeline::new(source);
+                open.keep_order();
+                open.filter(from(least));
+                limit.into_iter().for_each(|(skip, fetch)| open.limit(skip, Some(fetch)));
+                open
+            };
+            let inputs = vec![input(&files, 250, Some((10, 1_000))), input(&files[1..], 1_990, None)];
+            let mut open = UnionSource::open(numbered_schema(), inputs, None);
+            open.keep_order();
+            let chunks = run_open(&ctx, open, threads).unwrap();
+            let found = Outcome { chunks, ..Outcome::default() }.column(0);
+            let found = found.as_primitive::<Int64Type>().values().to_vec();
+            assert!(found.into_iter().eq((260..1_260).chain(1_990..3_000)), "{threads} threads");
+        }
+    }
+}
+
+/// An output whose consumer has come to range `first`, and took a batch of range [`AHEAD`](Self::AHEAD) before its turn.
+#[derive(Debug, Default)]
+struct Turns {
+    first: AtomicUsize,
+    asked: AtomicUsize,
+}
+
+impl Turns {
+    /// The first range of the second row group.
+    const AHEAD: usize = 3;
+}
+
+impl RangedOutput for Turns {
+    fn end_range(&self, range: usize) {
+        assert_eq!(self.first.fetch_add(1, Ordering::Relaxed), range, "ranges end in their order");
+    }
+
+    fn has_room(&self, range: usize) -> bool {
+        // It is asked before the reader is opened, and before each batch.
+        self.first.load(Ordering::Relaxed) == range
+            || range == Self::AHEAD && self.asked.fetch_add(1, Ordering::Relaxed) < 2
+    }
+
+    fn set_ahead(&self, _rows: usize) {}
+}
+
+#[test]
+fn readers_make_way_for_rows_whose_turn_is_sooner() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = growing(&dir.path().join("grows"), 2, 18);
+    // Two readers are admitted, but there is no room for the large page beside another reader.
+    let ctx = context(22 << 20);
+    let source = ParquetSource::new(&ctx, spec(vec![file], &numbered_schema()));
+    let (order, turns) = (Arc::new(RowOrder::default()), Arc::new(Turns::default()));
+    source.keep_order(&order);
+    order.attach(Arc::clone(&turns) as _, 2);
+    let cancelled = Cancellation::new(false);
+    let mut lanes: Vec<_> = (0..2).map(|lane| (source.local(&ctx, lane).unwrap(), false)).collect();
+    let (mut outcome, mut blocked) = (Outcome::default(), 0);
+    while lanes.iter().any(|(_, ended)| !ended) {
+        for (worker, (lane, ended)) in lanes.iter_mut().enumerate().filter(|(_, (_, ended))| !ended) {
+            match lane.next(&TaskContext { worker, cancelled: &cancelled }).unwrap() {
+                SourceStep::Chunk(chunk) => outcome.chunks.push(chunk),
+                SourceStep::Exhausted => *ended = true,
+                SourceStep::MorselEnd => {}
+                SourceStep::Blocked => blocked += 1,
+            }
+        }
+        assert!(blocked < 100_000, "lanes wait for each other after {} rows", outcome.rows());
+    }
+    assert!(turns.asked.load(Ordering::Relaxed) > 2, "a lane was parked ahead of its turn");
+    assert!(outcome.sorted_i64(0).into_iter().eq(0..180_000));
+    assert_eq!(ctx.memory.stats().reserved, 0);
 }
 
 #[test]

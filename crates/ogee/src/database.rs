@@ -57,6 +57,7 @@ impl Database {
                 aggregate_strategy: config.aggregate_strategy,
                 join_strategy: config.join_strategy,
                 key_filters: config.key_filters,
+                ..defaults
             },
             Some(release_memory),
         );

@@ -33,11 +33,13 @@ pub(crate) enum Setting {
     TempCompression,
     TempDirectory,
     MaxTempSize,
+    PreserveInsertionOrder,
 }
 
-const SETTINGS: [(&str, Setting); 5] = [
+const SETTINGS: [(&str, Setting); 6] = [
     ("max_temp_size", Setting::MaxTempSize),
     ("memory_limit", Setting::MemoryLimit),
+    ("preserve_insertion_order", Setting::PreserveInsertionOrder),
     ("temp_compression", Setting::TempCompression),
     ("temp_directory", Setting::TempDirectory),
     ("threads", Setting::Threads),
@@ -55,27 +57,18 @@ const TAKEN_OVER: [(&str, &str); 3] = [
 ];
 
 /// Settings of DuckDB that are taken and have no effect: of progress bars, which the shell has none of, and of what does not exist here.
-const WITHOUT_EFFECT: [&str; 7] = [
+const WITHOUT_EFFECT: [&str; 6] = [
     "autoinstall_known_extensions",
     "autoload_known_extensions",
     "enable_object_cache",
     "enable_progress_bar",
     "enable_progress_bar_print",
-    "preserve_insertion_order",
     "progress_bar_time",
 ];
 
 /// Whether the setting of this name has no effect.
-fn without_effect(name: &str, values: &[Expr]) -> Result<bool> {
-    let name = name.to_ascii_lowercase();
-    // Rows without an ORDER BY are in no order here, which is what `false` asks for.
-    if name == "preserve_insertion_order" && values.iter().any(|value| text_of(value).eq_ignore_ascii_case("true")) {
-        return Err(Error::setting(
-            "preserve_insertion_order = true is not supported; rows are in an order where ORDER BY asks for it"
-                .to_owned(),
-        ));
-    }
-    Ok(WITHOUT_EFFECT.contains(&name.as_str()))
+fn without_effect(name: &str) -> bool {
+    WITHOUT_EFFECT.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// A statement about settings of the engine.
@@ -99,7 +92,7 @@ impl Command {
         match statement.parsed() {
             Parsed::Statement(statement) => match &**statement {
                 SqlStatement::Set(Set::SingleAssignment { variable, values, .. }) => {
-                    if without_effect(&variable.to_string(), values)? {
+                    if without_effect(&variable.to_string()) {
                         return Ok(Some(Self::Nothing));
                     }
                     let Some(setting) = named(&variable.to_string())? else { return Ok(None) };
@@ -117,7 +110,7 @@ impl Command {
                 }
                 _ => Ok(None),
             },
-            Parsed::Reset(ResetStatement::Variable(variable)) if without_effect(&variable.to_string(), &[])? => {
+            Parsed::Reset(ResetStatement::Variable(variable)) if without_effect(&variable.to_string()) => {
                 Ok(Some(Self::Nothing))
             }
             Parsed::Reset(ResetStatement::Variable(variable)) => Ok(named(&variable.to_string())?.map(Self::Reset)),
@@ -191,6 +184,7 @@ impl Settings {
         match setting {
             Setting::MemoryLimit => format_size(inner.memory.limit() as u64),
             Setting::Threads => inner.session.engine().settings().threads.to_string(),
+            Setting::PreserveInsertionOrder => inner.session.engine().settings().keeps_order.to_string(),
             Setting::TempCompression => {
                 let mode = inner.memory.temp_compression();
                 COMPRESSIONS.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name).to_owned()
@@ -221,6 +215,16 @@ impl Settings {
                     }
                 };
                 inner.session.engine().set_threads(threads);
+            }
+            Setting::PreserveInsertionOrder => {
+                let keeps_order = match value.map(str::to_ascii_lowercase).as_deref() {
+                    None | Some("true" | "on" | "1" | "yes" | "t") => true,
+                    Some("false" | "off" | "0" | "no" | "f") => false,
+                    Some(value) => {
+                        return Err(Error::setting(format!("'{value}' is neither true nor false; set one of them")));
+                    }
+                };
+                inner.session.engine().set_keeps_order(keeps_order);
             }
             Setting::TempCompression => {
                 let mode = match value {

@@ -46,10 +46,19 @@ pub(crate) struct IslandExec {
     properties: Arc<PlanProperties>,
     /// The subtree that is replaced: it is asked what statistics it has when somebody wants to know, which is after a while or never.
     replaced: Arc<dyn ExecutionPlan>,
-    feeds: bool,
+    use_of_rows: UseOfRows,
     metrics: ExecutionPlanMetricsSet,
     /// Decisions of the latest run, for `EXPLAIN ANALYZE`.
     latest: Arc<Mutex<Option<Arc<QueryCounters>>>>,
+}
+
+/// What becomes of the rows of an island.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UseOfRows {
+    /// An operator of DataFusion's reads them, and not the user.
+    pub(crate) to_operator: bool,
+    /// They are wanted in the order in which they lie where they come from, if nothing sorts them.
+    pub(crate) as_stored: bool,
 }
 
 /// Chunks that may wait for the one who reads the island.
@@ -59,13 +68,12 @@ const OUTPUT_CAPACITY: usize = 16;
 const COMPACTED_BYTES: usize = 1 << 20;
 
 impl IslandExec {
-    /// The island whose topmost operator is `root`, in the place of `replaced`. `feeds`: whether an operator of DataFusion's reads it, and not the user. `properties`: what
-    /// is known of its rows, their order included.
+    /// The island whose topmost operator is `root`, in the place of `replaced`. `properties`: what is known of its rows, their order included.
     pub(crate) fn new(
         root: Arc<dyn ExecutionPlan>,
         engine: Arc<Engine>,
         replaced: Arc<dyn ExecutionPlan>,
-        feeds: bool,
+        use_of_rows: UseOfRows,
         properties: Arc<PlanProperties>,
     ) -> Self {
         Self {
@@ -73,7 +81,7 @@ impl IslandExec {
             root,
             engine,
             replaced,
-            feeds,
+            use_of_rows,
             metrics: ExecutionPlanMetricsSet::new(),
             latest: Arc::default(),
         }
@@ -117,7 +125,7 @@ impl ExecutionPlan for IslandExec {
             children.swap_remove(0),
             Arc::clone(&self.engine),
             Arc::clone(&self.replaced),
-            self.feeds,
+            self.use_of_rows,
             Arc::clone(&self.properties),
         )))
     }
@@ -148,8 +156,8 @@ impl ExecutionPlan for IslandExec {
         let schema = self.schema();
         let rows = context.session_config().batch_size();
         // Batches that only count rows have nothing to compact.
-        let compactor =
-            (self.feeds && !schema.fields().is_empty()).then(|| Coalescer::new(&schema, rows, COMPACTED_BYTES));
+        let compactor = (self.use_of_rows.to_operator && !schema.fields().is_empty())
+            .then(|| Coalescer::new(&schema, rows, COMPACTED_BYTES));
         Ok(Box::pin(IslandStream {
             schema,
             compactor,
@@ -157,7 +165,12 @@ impl ExecutionPlan for IslandExec {
             spilled: MetricBuilder::new(&self.metrics).counter("spilled_bytes", partition),
             elapsed: MetricBuilder::new(&self.metrics).subset_time("elapsed", partition),
             engine: Arc::clone(&self.engine),
-            state: State::Waiting(Start { root: Arc::clone(&self.root), latest: Arc::clone(&self.latest), context }),
+            state: State::Waiting(Start {
+                root: Arc::clone(&self.root),
+                as_stored: self.use_of_rows.as_stored,
+                latest: Arc::clone(&self.latest),
+                context,
+            }),
         }))
     }
 }
@@ -170,6 +183,7 @@ pub(crate) fn is_one_island(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// What it takes to start the query.
 struct Start {
     root: Arc<dyn ExecutionPlan>,
+    as_stored: bool,
     latest: Arc<Mutex<Option<Arc<QueryCounters>>>>,
     context: Arc<TaskContext>,
 }
@@ -215,7 +229,10 @@ impl Start {
         let spilled_before = ctx.memory.stats().spilled_bytes;
         let mut query = Query::new(ctx);
         let mut feeds = Vec::new();
-        let open = operator::open(&self.root, &mut query, &mut feeds)?;
+        let mut open = operator::open(&self.root, &mut query, &mut feeds)?;
+        if self.as_stored {
+            query.keep_order(&mut open);
+        }
         let output = query.stream(open, engine.scheduler(), OUTPUT_CAPACITY);
         let mut tasks = JoinSet::new();
         for Feed { plan, sender } in feeds {

@@ -14,6 +14,6 @@ mod exec;
 mod operator;
 mod rule;
 
-pub(crate) use exec::{IslandExec, is_one_island};
+pub(crate) use exec::{IslandExec, UseOfRows, is_one_island};
 pub(crate) use operator::expected_rows;
 pub(crate) use rule::OgeeRule;

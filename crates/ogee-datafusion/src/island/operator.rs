@@ -218,11 +218,11 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
         Op::Unnest(unnest) => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
             pipeline.operators.extend(unnest.operators());
-            pipeline.order = None;
             Ok(pipeline)
         }
         Op::Limit { skip, fetch } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
+            query.keep_order(&mut pipeline);
             pipeline.limit(*skip as u64, fetch.map(|rows| rows as u64));
             Ok(pipeline)
         }

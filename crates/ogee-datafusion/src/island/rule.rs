@@ -38,7 +38,7 @@ use ogee_planner::{
 };
 
 use super::{
-    IslandExec,
+    IslandExec, UseOfRows,
     operator::{Op, OperatorExec},
 };
 use crate::{
@@ -83,42 +83,42 @@ impl OgeeRule {
         Self { engine, samples }
     }
 
-    /// Places islands in `plan`, whose rows have an order that is relied on as `reliance` says, if they have one.
-    ///
-    /// `to_operator`: whether an operator of DataFusion's reads them, and not the user.
+    /// Places islands in `plan`, whose rows have an order that is relied on as `reliance` says, if they have one, and are used as `used` says.
     fn place(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
-        to_operator: bool,
+        used: UseOfRows,
         estimates: &Arc<Estimates>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let needed = reliance.on(plan);
-        if is_worthwhile(plan)
-            && let Some(root) = self.operator(plan, needed, estimates)?
+        if (is_worthwhile(plan) || used.as_stored && is_union(plan))
+            && let Some(root) = self.operator(plan, needed, used.as_stored, estimates)?
         {
             let properties = match needed {
                 Reliance::Some => properties_of(plan.properties().equivalence_properties().clone()),
                 _ => properties(plan.schema()),
             };
             let engine = Arc::clone(&self.engine);
-            return Ok(Arc::new(IslandExec::new(root, engine, Arc::clone(plan), to_operator, properties)));
+            return Ok(Arc::new(IslandExec::new(root, engine, Arc::clone(plan), used, properties)));
         }
-        self.place_below(plan, reliance, estimates)
+        self.place_below(plan, reliance, used.as_stored, estimates)
     }
 
-    /// `plan` itself, with islands below it.
+    /// `plan` itself, with islands below it. `as_stored`: whether its rows are wanted as they lie where they come from.
     fn place_below(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
+        as_stored: bool,
         estimates: &Arc<Estimates>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(query) = plan.downcast_ref::<RecursiveQueryExec>()
             && let Some(recursion) = Recursion::of(query, self.engine.memory())?
         {
-            let first = self.place(&recursion.first, Reliance::Limits, true, estimates)?;
-            let term = self.place(&recursion.term, Reliance::Limits, true, estimates)?;
+            let used = UseOfRows { to_operator: true, as_stored: false };
+            let first = self.place(&recursion.first, Reliance::Limits, used, estimates)?;
+            let term = self.place(&recursion.term, Reliance::Limits, used, estimates)?;
             return Ok(Arc::new(RecursionExec::new(Recursion { first, term, ..recursion }, plan.schema())));
         }
         let requires = plan.required_input_ordering();
@@ -138,25 +138,29 @@ impl OgeeRule {
                 } else {
                     Reliance::Limits
                 };
-                self.place(child, reliance, true, estimates)
+                let keeps =
+                    maintains[i] || is_limit(plan) || plan.is::<CoalescePartitionsExec>() || plan.is::<UnnestExec>();
+                let used = UseOfRows { to_operator: true, as_stored: as_stored && keeps };
+                self.place(child, reliance, used, estimates)
             })
             .collect::<Result<Vec<_>>>()?;
         with_floats_in_one_form(replace_children_if_necessary(Arc::clone(plan), children)?)
     }
 
     /// `plan` as an operator of an island, whose rows come in the order of `plan` if somebody relies on it; `None` if the engine has no operator
-    /// that does this.
+    /// that does this. `as_stored`: whether its rows are wanted as they lie where they come from.
     fn operator(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
+        as_stored: bool,
         estimates: &Arc<Estimates>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         if reliance != Reliance::Some
             && let Some(aggregate) = plan.downcast_ref::<AggregateExec>()
             && let Some(steps) =
                 with_step_below(of_both(aggregate).map_or(aggregate, |(first, _)| first), &plan.schema(), estimates)
-            && let Some(operator) = self.operator(&steps, reliance, estimates)?
+            && let Some(operator) = self.operator(&steps, reliance, as_stored, estimates)?
         {
             return Ok(Some(operator));
         }
@@ -171,7 +175,7 @@ impl OgeeRule {
             if again.is_none() && !needs_none {
                 return Ok(None);
             }
-            let Some(unordered) = self.operator(plan, Reliance::Limits, estimates)? else { return Ok(None) };
+            let Some(unordered) = self.operator(plan, Reliance::Limits, false, estimates)? else { return Ok(None) };
             let Some(again) = again else { return Ok(Some(unordered)) };
             let sort = OperatorExec::new(Op::Sort(Box::new(again)), vec![unordered], plan.schema(), estimates.of(plan));
             return Ok(Some(Arc::new(sort)));
@@ -185,13 +189,16 @@ impl OgeeRule {
         } else {
             reliance
         };
+        // Limits take the first rows as they lie there, whoever wants them.
+        let below_as_stored = ops.iter().any(|op| matches!(op, Op::Limit { .. }))
+            || as_stored && ops.iter().all(|op| op.keeps_order() || matches!(op, Op::Unnest(_) | Op::Union));
         let mut children = Vec::with_capacity(inputs.len());
         for child in inputs {
             let child = match child.downcast_ref::<SortExec>() {
                 Some(sort) if sorts_itself && sort.fetch().is_none() => sort.input(),
                 _ => child,
             };
-            let Some(child) = self.input(child, below.on(child), estimates)? else { return Ok(None) };
+            let Some(child) = self.input(child, below.on(child), below_as_stored, estimates)? else { return Ok(None) };
             children.push(child);
         }
         for op in ops {
@@ -230,15 +237,16 @@ impl OgeeRule {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         reliance: Reliance,
+        as_stored: bool,
         estimates: &Arc<Estimates>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if let Some(operator) = self.operator(plan, reliance, estimates)? {
+        if let Some(operator) = self.operator(plan, reliance, as_stored, estimates)? {
             return Ok(Some(operator));
         }
         if reliance == Reliance::Some {
             return Ok(None);
         }
-        let feed = self.place_below(plan, reliance, estimates)?;
+        let feed = self.place_below(plan, reliance, as_stored, estimates)?;
         Ok(Some(match feed.output_partitioning().partition_count() {
             1 => feed,
             _ => Arc::new(CoalescePartitionsExec::new(feed)),
@@ -249,7 +257,8 @@ impl OgeeRule {
 impl PhysicalOptimizerRule for OgeeRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let reliance = if take_asked() { Reliance::Some } else { Reliance::None };
-        self.place(&plan, reliance, false, &Arc::new(Estimates::new(Arc::clone(&self.samples))))
+        let used = UseOfRows { to_operator: false, as_stored: self.engine.settings().keeps_order };
+        self.place(&plan, reliance, used, &Arc::new(Estimates::new(Arc::clone(&self.samples))))
     }
 
     fn name(&self) -> &str {
@@ -282,6 +291,12 @@ fn with_floats_in_one_form(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execu
 
 fn is_limit(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>()
+}
+
+/// Whether `plan` gives the rows of a union, of which an island gives those of one input after those of another.
+fn is_union(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let passes = || plan.is::<CoalescePartitionsExec>() || plan.is::<ProjectionExec>() || plan.is::<CooperativeExec>();
+    plan.is::<UnionExec>() || passes() && plan.children().into_iter().all(is_union)
 }
 
 /// Whether an island at `plan` does more than pass on what a DataFusion node made: reads files, groups, sorts or computes windows, or makes values that have to be made in

@@ -1,5 +1,5 @@
 //! `arg_min`, `arg_max`: the value of one column where another is least or greatest. Both are payload columns of the group's row and change
-//! together; rows with a NULL in either do not count. The mode is the value with the greatest count.
+//! together; rows with a NULL in either do not count, or only those with a NULL in the other, for the first value by the places of rows. The mode is the value with the greatest count.
 
 use arrow_schema::DataType;
 use ogee_row::{RowLayout, RowView};
@@ -14,6 +14,8 @@ pub(crate) struct ArgExtremum {
     pub(crate) value: Extremum,
     /// Where `by` is equal, the value is kept that `value` would keep; else the first.
     pub(crate) breaks_ties: bool,
+    /// The value may be NULL.
+    pub(crate) keeps_nulls: bool,
 }
 
 /// Both columns as the loops need them.
@@ -22,6 +24,7 @@ struct Places {
     value: Place,
     /// Bytes of each.
     widths: (usize, usize),
+    keeps_nulls: bool,
 }
 
 impl Places {
@@ -32,7 +35,7 @@ impl Places {
     #[inline(always)]
     unsafe fn has_pair(&self, row: *const u8) -> bool {
         // SAFETY: the caller vouches for the row.
-        unsafe { self.by.has_value(row) && self.value.has_value(row) }
+        unsafe { self.by.has_value(row) && (self.keeps_nulls || self.value.has_value(row)) }
     }
 
     /// Copies the pair of `source` to `target`, which then shares its strings.
@@ -46,6 +49,9 @@ impl Places {
                 std::ptr::copy_nonoverlapping(source.add(place.offset), target.add(place.offset), width);
                 place.mark(target);
             }
+            if self.keeps_nulls && !self.value.has_value(source) {
+                self.value.unmark(target);
+            }
         }
     }
 }
@@ -57,6 +63,7 @@ impl ArgExtremum {
             by: Place::of(layout, self.by.column),
             value: Place::of(layout, self.value.column),
             widths: (width(self.by.column), width(self.value.column)),
+            keeps_nulls: self.keeps_nulls,
         }
     }
 
@@ -72,7 +79,7 @@ impl ArgExtremum {
     /// `rows` are rows of the layout, owned by the caller.
     pub(crate) unsafe fn settle(&self, layout: &RowLayout, rows: impl Iterator<Item = *mut u8>) {
         let places = self.places(layout);
-        if places.by.validity.is_none() && places.value.validity.is_none() {
+        if places.by.validity.is_none() && (self.keeps_nulls || places.value.validity.is_none()) {
             return;
         }
         for row in rows {
@@ -159,9 +166,11 @@ impl ArgExtremum {
                 let view = |place: &Place, row: *const u8| row.add(place.offset).cast::<RowView>().read_unaligned();
                 let old: [Option<RowView>; 2] =
                     std::array::from_fn(|i| strings.get(i).map(|place| view(place, target.cast_const())));
+                let is_long = |place: &Place, row: *const u8, view: RowView| place.has_value(row) && view.is_long();
                 let has_room = strings.iter().zip(old.iter().flatten()).all(|(place, old)| {
                     let new = view(place, source);
-                    !new.is_long() || has_old && old.is_long() && new.len() <= old.len()
+                    !is_long(place, source, new)
+                        || has_old && is_long(place, target.cast_const(), *old) && new.len() <= old.len()
                 });
                 if !has_room {
                     again.push(row);
@@ -170,7 +179,7 @@ impl ArgExtremum {
                 places.copy(source, target);
                 for (place, old) in strings.iter().zip(old.iter().flatten()) {
                     let new = view(place, source);
-                    if new.is_long() {
+                    if is_long(place, source, new) {
                         // In place of the old bytes, on the same heap page.
                         std::ptr::copy_nonoverlapping(new.pointer(), old.pointer().cast_mut(), new.len());
                         target.add(place.offset).cast::<RowView>().write_unaligned(new.with_pointer(old.pointer()));
@@ -190,9 +199,9 @@ impl ArgExtremum {
         unsafe {
             let pair = std::iter::once((0, source, target.cast_mut()));
             self.for_each_better(layout, pair, |_, source, _| {
-                takes = self
-                    .strings(layout)
-                    .any(|place| source.add(place.offset).cast::<RowView>().read_unaligned().is_long());
+                takes = self.strings(layout).any(|place| {
+                    place.has_value(source) && source.add(place.offset).cast::<RowView>().read_unaligned().is_long()
+                });
             });
         }
         takes

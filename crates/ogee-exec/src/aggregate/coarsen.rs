@@ -65,12 +65,16 @@ impl Operator for Coarsen {
         input
     }
 
-    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Box<dyn OperatorLocal> {
         Box::new(CoarsenLocal {
             ctx: ctx.clone(),
             takes: Arc::clone(&self.takes),
             rows: Vec::new(),
-            expand: self.takes.iter().map(|taken| taken.expand.as_ref().map(|expand| expand.local(ctx))).collect(),
+            expand: self
+                .takes
+                .iter()
+                .map(|taken| taken.expand.as_ref().map(|expand| expand.local(ctx, lane)))
+                .collect(),
             sink: Arc::clone(&self.sink),
             groups: None,
             passes: None,

@@ -10,7 +10,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, UInt64Array};
+use arrow_array::{Array, ArrayRef, UInt32Array, UInt64Array, cast::AsArray, types::Int64Type};
+use arrow_schema::DataType;
 use ogee_memory::{BufferManager, MemoryError, NonPaged, PinnedPage, Reservation};
 use ogee_row::{CodeCache, PartitionedRows, PinnedRows, RadixBits, RowPartition, row_hash, rows_of_chunk};
 use ogee_scheduler::TaskContext;
@@ -21,7 +22,16 @@ use crate::{
     ExecContext, ExecError,
     cancel::{Cancelled, obey},
     keys::{AnyKeys, KeyEqual, slots_for, spread},
+    value_bytes,
 };
+
+/// Bytes of what was made for `values`, without strings that are on pages.
+fn made_bytes(values: &ArrayRef) -> usize {
+    match values.data_type() {
+        DataType::Utf8View | DataType::BinaryView => size_of::<u128>() * values.len(),
+        _ => value_bytes(values),
+    }
+}
 
 /// Rows whose values are handed over at once.
 const BATCH_ROWS: usize = 8192;
@@ -139,7 +149,7 @@ impl<'a> Collector<'a> {
     ) -> Result<CollectedGroups, ExecError> {
         let cancelled: Cancelled<'_> = &|| task.is_cancelled();
         let mut pages = Vec::new();
-        if !self.collected.order.is_empty() {
+        if !self.collected.order.is_empty() && (fits || self.collected.order_is_asked) {
             pages = pin_parts(&mut parts, cancelled)?;
             self.add_ordered(&pages, caches, cancelled)?;
         } else if fits {
@@ -282,8 +292,8 @@ impl<'a> Collector<'a> {
                 numbers.extend(self.numbers.iter().map(|&number| number as u64));
                 // SAFETY: the page is pinned with its strings.
                 let columns = unsafe { self.plan.gather_payload(&rows, caches)? };
-                // Twice: once more when the batches become one.
-                bytes += 2 * columns.iter().map(|array| array.get_array_memory_size()).sum::<usize>() + 24 * rows.len();
+                // Twice: once more when the batches become one. Strings stay on the pages.
+                bytes += 2 * columns.iter().map(made_bytes).sum::<usize>() + 24 * rows.len();
                 self.reservation.resize(bytes)?;
                 batches.push(columns);
             }
@@ -304,17 +314,24 @@ impl<'a> Collector<'a> {
             values: Arc::clone(&columns[column]),
             options: Some(options),
         });
-        let sorted = arrow_ord::sort::lexsort_to_indices(&by.chain(by_value).collect::<Vec<_>>(), None)?;
+        // Places, which no statement names, are read by nobody else.
+        let place = self.collected.order.last().map(|&(column, _)| column).filter(|_| !self.collected.order_is_asked);
+        let is_read = |column: usize| place != Some(column);
+        let sorted = match self.by_integer(&columns) {
+            Some(sorted) => sorted,
+            None => arrow_ord::sort::lexsort_to_indices(&by.chain(by_value).collect::<Vec<_>>(), None)?,
+        };
         let sorted_numbers = arrow_select::take::take(&numbers, &sorted, None)?;
         let sorted_numbers =
             arrow_array::cast::AsArray::as_primitive::<arrow_array::types::UInt64Type>(&sorted_numbers);
         for first in (0..sorted.len()).step_by(BATCH_ROWS) {
             let rows = BATCH_ROWS.min(sorted.len() - first);
             let indices = sorted.slice(first, rows);
-            let batch = columns
-                .iter()
-                .map(|column| arrow_select::take::take(column, &indices, None))
-                .collect::<Result<Vec<_>, _>>()?;
+            let batch = columns.iter().enumerate().map(|(column, values)| match is_read(column) {
+                true => arrow_select::take::take(values, &indices, None),
+                false => Ok(values.slice(first, rows)),
+            });
+            let batch = batch.collect::<Result<Vec<_>, _>>()?;
             self.numbers.clear();
             self.numbers.extend(sorted_numbers.values()[first..first + rows].iter().map(|&number| number as usize));
             self.accumulators.update(&batch, &self.numbers, self.total())?;
@@ -322,6 +339,19 @@ impl<'a> Collector<'a> {
             self.reservation.resize(bytes + states)?;
         }
         self.account()
+    }
+
+    /// The rows of `columns` by the only column that they are ordered by, if that has ascending 64-bit integers: as places have. Those of a group need not follow each other.
+    fn by_integer(&self, columns: &[ArrayRef]) -> Option<UInt32Array> {
+        let &[(column, options)] = &self.collected.order[..] else { return None };
+        let values = columns[column].as_primitive_opt::<Int64Type>()?;
+        if options.descending || values.null_count() > 0 {
+            return None;
+        }
+        let mut rows: Vec<(i64, u32)> = values.values().iter().copied().zip(0..).collect();
+        // Stable, since rows come in a few runs, one of each lane, which that finds and merges.
+        rows.sort_by_key(|&(value, _)| value);
+        Some(rows.into_iter().map(|(_, row)| row).collect())
     }
 
     /// Reserves what the states and the list of groups have grown to.

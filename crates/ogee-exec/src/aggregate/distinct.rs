@@ -113,7 +113,7 @@ pub(crate) fn split(spec: AggregateSpec, input_columns: usize) -> TwoSteps {
                 AggregateFunction::Count
                 | AggregateFunction::CountStar
                 | AggregateFunction::Regression(RegrKind::Count) => AggregateFunction::MergeCounts,
-                _ => AggregateFunction::FirstValue { ignore_nulls: true },
+                _ => AggregateFunction::AnyValue,
             };
             over(next_plain - 1, function, &call.output, Some(own_set))
         });

@@ -40,7 +40,7 @@ impl Operator for EmptySets {
         "empty sets"
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Mapped::local(EmptySetsLocal((!self.after_others).then(|| Arc::clone(&self.seen))))
     }
 

@@ -72,7 +72,7 @@ impl Operator for Expand {
         self.appended.iter().any(grows)
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Box::new(ExpandLocal {
             sets: self.sets,
             appended: Arc::clone(&self.appended),

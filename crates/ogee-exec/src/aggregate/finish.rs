@@ -63,7 +63,7 @@ impl Operator for Finish {
         }
     }
 
-    fn local(&self, _ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Mapped::local(FinishLocal {
             plan: Arc::clone(&self.plan),
             columns: Arc::clone(&self.columns),

@@ -32,10 +32,14 @@ pub enum AggregateFunction {
     Avg,
     Min,
     Max,
-    /// Some row's value; `any_value` too. A value that is not NULL is preferred, which is a valid answer for both settings.
+    /// Some row's value, one that is not NULL if there is one.
+    AnyValue,
+    /// The value of the first row in the order in which rows lie where they come from, or of the first whose value is not NULL; where there is no such order, some row's.
     FirstValue {
         ignore_nulls: bool,
     },
+    /// The first argument, or NULL, where the second is least; rows where that is NULL do not count.
+    FirstBy,
     /// The first argument where the second is least; rows with a NULL in either do not count.
     ArgMin,
     /// The same where it is greatest.
@@ -131,12 +135,19 @@ pub struct Collected {
     pub columns: Vec<(Expr, DataType)>,
     /// The order in which values of a group are handed over, by columns of [`Self::columns`]; any, if this is empty.
     pub order: Vec<(usize, SortOptions)>,
+    /// Whether the statement asks for the order; if not, values come in it where those of a partition fit into memory.
+    pub order_is_asked: bool,
     /// The functions.
     pub aggregates: Arc<dyn CollectedAggregates>,
 }
 
 /// The functions of a [`Collected`] aggregation.
 pub trait CollectedAggregates: fmt::Debug + Send + Sync {
+    /// Whether the result of one depends on the order in which values of a group come.
+    fn depends_on_order(&self) -> bool {
+        true
+    }
+
     /// Accumulators without groups.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ mod sets;
 mod sink;
 mod source;
 mod states;
+mod stored;
 mod table;
 mod totals;
 
@@ -61,7 +62,13 @@ use crate::{ExecError, Expr, Groups, OpenPipeline, Query};
 ///
 /// # Errors
 /// [`ExecError::Vector`] when a type has no row form; ask [`supports`] first.
-pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) -> Result<OpenPipeline, ExecError> {
+pub fn aggregate(query: &mut Query, mut input: OpenPipeline, spec: AggregateSpec) -> Result<OpenPipeline, ExecError> {
+    let spec = stored::by_places(spec, &mut input, query.ctx());
+    aggregate_rows(query, input, spec)
+}
+
+/// The same, where results depend on no order that is not among the columns.
+fn aggregate_rows(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) -> Result<OpenPipeline, ExecError> {
     let columns = input.columns();
     if spec.grouping_sets.is_some() {
         return sets::aggregate_sets(query, input, spec);
@@ -70,8 +77,8 @@ pub fn aggregate(query: &mut Query, input: OpenPipeline, spec: AggregateSpec) ->
         let steps = distinct::split(spec, columns);
         let mut input = input;
         input.operators.push(steps.expand);
-        let inner = aggregate(query, input, steps.inner)?;
-        return aggregate(query, inner, steps.outer);
+        let inner = aggregate_rows(query, input, steps.inner)?;
+        return aggregate_rows(query, inner, steps.outer);
     }
     let rows_estimate = input.source.rows_estimate();
     let kept = |key: &GroupKey| if let Expr::Column(column) = key.expr { Some(column) } else { None };

@@ -168,7 +168,7 @@ fn keep(function: F) -> Option<Keep> {
     match function {
         F::Min => Some(Keep::Min),
         F::Max => Some(Keep::Max),
-        F::FirstValue { .. } => Some(Keep::First),
+        F::AnyValue => Some(Keep::First),
         _ => None,
     }
 }
@@ -176,7 +176,7 @@ fn keep(function: F) -> Option<Keep> {
 /// The arguments of which a value is kept in the row; none if the call has a state.
 fn kept_values(call: &AggregateCall) -> &[Expr] {
     match call.function {
-        F::ArgMin | F::ArgMax | F::MergeModes => &call.args,
+        F::FirstBy | F::ArgMin | F::ArgMax | F::MergeModes => &call.args,
         function if keep(function).is_some() => &call.args[..1],
         _ => &[],
     }
@@ -205,8 +205,8 @@ pub fn supports(call: &AggregateCall, mode: AggregateMode) -> bool {
         (F::Count, [DataType::Int64]) if mode == AggregateMode::Final => true,
         (F::Count, [_]) => mode != AggregateMode::Final,
         (F::Min | F::Max, [value]) => is_ordered(value) && *value == call.output,
-        (F::FirstValue { .. }, [value]) => mode == AggregateMode::Single && *value == call.output,
-        (F::ArgMin | F::ArgMax, [value, by]) => {
+        (F::AnyValue | F::FirstValue { .. }, [value]) => mode == AggregateMode::Single && *value == call.output,
+        (F::FirstBy | F::ArgMin | F::ArgMax, [value, by]) => {
             mode == AggregateMode::Single && *value == call.output && supports_pair(value, by)
         }
         (F::Mode, [value]) => mode == AggregateMode::Single && is_ordered(value) && *value == call.output,
@@ -281,10 +281,15 @@ impl AggregatePlan {
             let extremum =
                 |at: usize, keep| Extremum { column: columns[at], keep, dictionary: forms[at].dictionary().cloned() };
             match call.function {
-                F::ArgMin | F::ArgMax | F::MergeModes => {
-                    let keep = if call.function == F::ArgMin { Keep::Min } else { Keep::Max };
-                    let (by, value) = (extremum(1, keep), extremum(0, Keep::Min));
-                    arg_extrema.push(ArgExtremum { by, value, breaks_ties: call.function == F::MergeModes });
+                F::FirstBy | F::ArgMin | F::ArgMax | F::MergeModes => {
+                    let least = matches!(call.function, F::FirstBy | F::ArgMin);
+                    let keep = if least { Keep::Min } else { Keep::Max };
+                    arg_extrema.push(ArgExtremum {
+                        by: extremum(1, keep),
+                        value: extremum(0, Keep::Min),
+                        breaks_ties: call.function == F::MergeModes,
+                        keeps_nulls: call.function == F::FirstBy,
+                    });
                 }
                 function => {
                     let keep = keep(function).expect("only these keep values");

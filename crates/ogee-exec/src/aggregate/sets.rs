@@ -14,7 +14,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_vector::Domain;
 
 use super::{
-    AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, aggregate,
+    AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, GroupingSet, aggregate_rows,
     coarsen::{Coarsen, Taken},
     distinct::is_over_values,
     empty_sets::EmptySets,
@@ -88,7 +88,7 @@ pub(crate) fn aggregate_sets(
     let first = AggregateSpec { mode, ..finest.spec(&flow, spec.aggregates.clone()) };
     let mut input = input;
     input.operators.extend(finest.expand.clone());
-    let mut groups = aggregate(query, input, first)?;
+    let mut groups = aggregate_rows(query, input, first)?;
     groups.operators.push(finest.shape);
     // A group without some of its rows would not be the same in coarser sets.
     groups.groups = None;
@@ -146,7 +146,7 @@ fn of_rows(
     };
     input.operators.extend(grouping.expand);
     let has_keys = !grouped.keys.is_empty();
-    let mut groups = aggregate(query, input, grouped)?;
+    let mut groups = aggregate_rows(query, input, grouped)?;
     groups.operators.push(grouping.shape);
     // A set of its own has its group in any case.
     if has_keys && spec.mode != AggregateMode::Partial {
@@ -158,7 +158,7 @@ fn of_rows(
             for call in calls.iter_mut().filter(|call| is_over_values(call)) {
                 call.distinct = false;
                 if call.function == AggregateFunction::Mode {
-                    call.function = AggregateFunction::FirstValue { ignore_nulls: true };
+                    call.function = AggregateFunction::AnyValue;
                 }
             }
             let of_none =

@@ -21,7 +21,7 @@ pub fn state_types(call: &AggregateCall) -> Option<Vec<DataType>> {
     let float = || DataType::Float64;
     match call.function {
         F::CountStar | F::Count => Some(vec![DataType::Int64]),
-        F::Sum | F::Min | F::Max | F::FirstValue { .. } | F::BoolAnd | F::BoolOr | F::BitAnd | F::BitOr | F::BitXor => {
+        F::Sum | F::Min | F::Max | F::AnyValue | F::BoolAnd | F::BoolOr | F::BitAnd | F::BitOr | F::BitXor => {
             Some(vec![call.output.clone()])
         }
         F::ArgMin | F::ArgMax => Some(call.arg_types.clone()),
@@ -41,7 +41,7 @@ pub fn state_types(call: &AggregateCall) -> Option<Vec<DataType>> {
             types.resize_with(6, float);
             Some(types)
         }
-        F::Mode | F::MergeCounts | F::MergeModes => None,
+        F::FirstValue { .. } | F::FirstBy | F::Mode | F::MergeCounts | F::MergeModes => None,
     }
 }
 

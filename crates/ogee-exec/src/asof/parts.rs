@@ -49,7 +49,9 @@ impl Sides {
         match self {
             Self::Whole { left, right, order } => {
                 let whole = |rows: &SortedRows, plan: &Arc<SortPlan>| {
-                    let range = rows.next_range(ctx, &Cut { plan, order: Some(order), wanted: RowSlice::ALL }, plan)?;
+                    // There is one lane.
+                    let cut = Cut { plan, order: Some(order), wanted: RowSlice::ALL };
+                    let range = rows.next_range(ctx, &cut, plan, 0)?;
                     Ok::<_, ExecError>(range.map(|(_, merge)| merge))
                 };
                 Ok(whole(left, &plan.left)?.zip(whole(right, &plan.right)?))

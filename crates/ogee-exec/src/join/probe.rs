@@ -90,7 +90,7 @@ impl Operator for Probe {
         self.state.plan.probe.may_grow()
     }
 
-    fn local(&self, ctx: &ExecContext) -> Box<dyn OperatorLocal> {
+    fn local(&self, ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
         Box::new(ProbeLocal {
             built: None,
             matcher: Matcher::new(Arc::clone(&self.state.plan), ctx),

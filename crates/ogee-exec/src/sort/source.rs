@@ -123,14 +123,22 @@ impl SortedRows {
         self.ranges.get_or_init(|| Ranges::new(ctx, self.runs(), threads, cut))
     }
 
-    /// The next range: its number and a merge of its rows. `None`: there is none left.
+    /// The next range for `lane`: its number and a merge of its rows. `None`: there is none left.
     pub(crate) fn next_range(
         &self,
         ctx: &ExecContext,
         cut: &Cut<'_>,
         plan: &Arc<SortPlan>,
+        lane: usize,
     ) -> Result<Option<(usize, Merge)>, ExecError> {
         let ranges = self.ranges(ctx, ctx.settings.threads.max(1), cut);
+        if let Some(order) = cut.order {
+            // Before a lane that is not admitted goes on to what comes behind.
+            order.claim_all(ranges.separators.len() + 1);
+            if !order.admits(lane) {
+                return Ok(None);
+            }
+        }
         loop {
             let range = self.next.fetch_add(1, Ordering::Relaxed);
             let separators = &ranges.separators;
@@ -192,13 +200,13 @@ pub(crate) struct SortSource {
     plans: Arc<SortPlans>,
     ctx: ExecContext,
     sorted: Arc<SortedRows>,
-    order: Arc<RowOrder>,
+    order: Mutex<Arc<RowOrder>>,
     wanted: Mutex<RowSlice>,
 }
 
 impl SortSource {
     pub(crate) fn new(plans: Arc<SortPlans>, ctx: ExecContext, sorted: Arc<SortedRows>, order: Arc<RowOrder>) -> Self {
-        Self { plans, ctx, sorted, order, wanted: Mutex::new(RowSlice::ALL) }
+        Self { plans, ctx, sorted, order: Mutex::new(order), wanted: Mutex::new(RowSlice::ALL) }
     }
 }
 
@@ -221,8 +229,17 @@ impl Source for SortSource {
         true
     }
 
+    fn has_order(&self) -> bool {
+        true
+    }
+
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        *self.order.lock() = Arc::clone(order);
+    }
+
     fn lanes(&self, threads: usize) -> usize {
-        self.sorted.lanes(&self.ctx, threads, &cut(&self.plans.latest(), &self.order, *self.wanted.lock()))
+        let order = Arc::clone(&self.order.lock());
+        self.sorted.lanes(&self.ctx, threads, &cut(&self.plans.latest(), &order, *self.wanted.lock()))
     }
 
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
@@ -231,7 +248,7 @@ impl Source for SortSource {
             codes: Codes::default(),
             ctx: ctx.clone(),
             sorted: Arc::clone(&self.sorted),
-            order: Arc::clone(&self.order),
+            order: Arc::clone(&self.order.lock()),
             wanted: *self.wanted.lock(),
             lane,
             range: None,
@@ -275,7 +292,7 @@ impl SourceLocal for SortSourceLocal {
             let Some((range, merge)) = &mut self.range else {
                 let plan = self.plans.latest();
                 let cut = cut(&plan, &self.order, self.wanted);
-                self.range = self.sorted.next_range(&self.ctx, &cut, &plan)?;
+                self.range = self.sorted.next_range(&self.ctx, &cut, &plan, self.lane)?;
                 let Some((range, merge)) = &self.range else { return Ok(SourceStep::Exhausted) };
                 self.order.enter(self.lane, *range);
                 self.row = merge.before();
@@ -400,7 +417,7 @@ mod tests {
         fn ranges(&self, wanted: RowSlice) -> Vec<(usize, Vec<i64>)> {
             let cut = Cut { plan: &self.plan, order: None, wanted };
             self.rows.next.store(0, Ordering::Relaxed);
-            let next = || self.rows.next_range(&self.ctx, &cut, &self.plan).unwrap();
+            let next = || self.rows.next_range(&self.ctx, &cut, &self.plan, 0).unwrap();
             std::iter::from_fn(next).map(|(_, merge)| (merge.before(), self.numbers(merge))).collect()
         }
 

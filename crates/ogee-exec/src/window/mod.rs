@@ -39,6 +39,7 @@ pub use self::{
 pub use crate::sort::Wanted;
 use crate::{
     ExecError, Expr, Groups, OpenPipeline, Query, RowOrder, Sink,
+    places::Places,
     sort::{Leading, SortKey, SortPlan, SortSink, SortSpec, SortedRows, supports},
 };
 
@@ -207,6 +208,26 @@ pub struct WindowCall {
     pub output: DataType,
 }
 
+impl WindowCall {
+    /// Whether its values depend on which row of a partition comes first, where none of them has to.
+    fn depends_on_order(&self) -> bool {
+        use WindowFunction as F;
+        match &self.function {
+            F::Rank | F::DenseRank | F::PercentRank | F::CumeDist => false,
+            F::Count(extent) | F::Sum(extent) | F::Avg(extent) | F::Min(extent) | F::Max(extent) => {
+                !matches!(extent, Extent::Peers | Extent::Partition)
+            }
+            F::RowNumber
+            | F::Ntile(_)
+            | F::Shift { .. }
+            | F::FirstValue
+            | F::LastValue(_)
+            | F::Chosen { .. }
+            | F::Foreign(_) => true,
+        }
+    }
+}
+
 /// Window functions over the same partitions in the same order.
 #[derive(Clone, Debug)]
 pub struct WindowSpec {
@@ -251,7 +272,17 @@ impl WindowSpec {
 ///
 /// # Errors
 /// [`ExecError::Vector`] when a type has no row form; ask [`WindowSpec::is_supported`] first.
-pub fn window(query: &mut Query, input: OpenPipeline, spec: WindowSpec) -> Result<OpenPipeline, ExecError> {
+pub fn window(query: &mut Query, mut input: OpenPipeline, mut spec: WindowSpec) -> Result<OpenPipeline, ExecError> {
+    let settings = &query.ctx().settings;
+    if settings.keeps_order
+        && spec.order_by.is_empty()
+        && spec.calls.iter().any(WindowCall::depends_on_order)
+        && let Some(place) = input.number_rows(settings.threads)
+    {
+        // Nobody says which row comes first: the one that does where they come from. All of a partition are peers still.
+        let (expr, data_type) = (Expr::Column(place), Places::TYPE);
+        spec.order_by.push(SortKey { expr, data_type, descending: false, nulls_first: false });
+    }
     let hashed = spec.partition_by.iter().map(|key| (key.expr.clone(), key.data_type.clone())).collect();
     let plan = Arc::new(SortPlan::new(Arc::clone(&spec.input), &spec.keys(), hashed)?);
     let ctx = query.ctx().clone();

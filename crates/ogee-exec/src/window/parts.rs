@@ -38,17 +38,18 @@ impl Sorted {
         }
     }
 
-    /// The next range, for one lane; `None` if there is none left.
+    /// The next range, for `lane`; `None` if there is none left.
     pub(super) fn next(
         &self,
         ctx: &ExecContext,
         plan: &Arc<SortPlan>,
         order: Option<&RowOrder>,
+        lane: usize,
         cancelled: Cancelled<'_>,
     ) -> Result<Option<Merge>, ExecError> {
         match self {
             Self::Whole(rows) => {
-                let range = rows.next_range(ctx, &Cut { plan, order, wanted: RowSlice::ALL }, plan)?;
+                let range = rows.next_range(ctx, &Cut { plan, order, wanted: RowSlice::ALL }, plan, lane)?;
                 Ok(range.map(|(_, merge)| merge))
             }
             Self::Parts(parts) => parts.next(ctx, cancelled),

@@ -64,7 +64,7 @@ impl Source for WindowSource {
         self.sorted.lanes(&self.ctx, threads, &self.plan, self.order.as_deref())
     }
 
-    fn local(&self, ctx: &ExecContext, _lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
+    fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SourceLocal>, ExecError> {
         let threads = ctx.settings.threads.max(1);
         let lanes = self.sorted.lanes(ctx, threads, &self.plan, self.order.as_deref());
         let columns = |call: &WindowCall| match &call.function {
@@ -77,6 +77,7 @@ impl Source for WindowSource {
             plan: Arc::clone(&self.plan),
             sorted: self.sorted.clone(),
             order: self.order.clone(),
+            lane,
             budget: ctx.share.claim() / 8 / lanes,
             reservation: ctx.memory.reserve(CONSUMER, 0)?,
             ctx: ctx.clone(),
@@ -128,6 +129,7 @@ struct WindowLocal {
     ctx: ExecContext,
     sorted: Sorted,
     order: Option<Arc<RowOrder>>,
+    lane: usize,
     foreign_columns: Vec<Vec<usize>>,
     /// Bytes of rows that may wait, and of a partition that a function may keep.
     budget: usize,
@@ -152,7 +154,7 @@ impl SourceLocal for WindowLocal {
             }
             let Some(range) = &mut self.range else {
                 let cancelled = || task.is_cancelled();
-                let next = self.sorted.next(&self.ctx, &self.plan, self.order.as_deref(), &cancelled)?;
+                let next = self.sorted.next(&self.ctx, &self.plan, self.order.as_deref(), self.lane, &cancelled)?;
                 let Some(merge) = next else {
                     return Ok(SourceStep::Exhausted);
                 };

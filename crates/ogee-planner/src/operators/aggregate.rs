@@ -304,8 +304,8 @@ fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<Ag
         "avg" => F::Avg,
         "min" => F::Min,
         "max" => F::Max,
-        // Without an order, any row's value is the first.
-        "first_value" | "any_value" if !ordered => F::FirstValue { ignore_nulls: call.ignore_nulls() },
+        "any_value" if !ordered => F::AnyValue,
+        "first_value" if !ordered => F::FirstValue { ignore_nulls: call.ignore_nulls() },
         "mode" if !distinct => F::Mode,
         "arg_min" => F::ArgMin,
         "arg_max" => F::ArgMax,
@@ -335,7 +335,16 @@ fn call_of(call: &AggregateFunctionExpr, input: AggregateCallInput) -> Option<Ag
     // Repeated values change nothing for these.
     if matches!(
         function,
-        F::Min | F::Max | F::ArgMin | F::ArgMax | F::BoolAnd | F::BoolOr | F::BitAnd | F::BitOr | F::FirstValue { .. }
+        F::Min
+            | F::Max
+            | F::ArgMin
+            | F::ArgMax
+            | F::BoolAnd
+            | F::BoolOr
+            | F::BitAnd
+            | F::BitOr
+            | F::AnyValue
+            | F::FirstValue { .. }
     ) {
         distinct = false;
     }

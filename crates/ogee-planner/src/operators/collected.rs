@@ -74,6 +74,9 @@ impl Holistic {
         };
         let descending = expr.order_bys().first().is_some_and(|by| by.options.descending);
         Some(match expr.fun().name() {
+            "median" if value.is_string() || matches!(value, DataType::Boolean | DataType::BinaryView) => {
+                Self::sorted(OfSorted::Quantile(DiscreteFraction { share: 0.5, descending: false }), value)?
+            }
             "median" => Self::Quantile(Quantile::new(QuantileKind::Median, value)?),
             "percentile_cont" => {
                 let fraction = if descending { 1.0 - fraction()? } else { fraction()? };
@@ -229,10 +232,19 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
         }
     }
     let columns = columns.exprs.into_iter().map(|(_, expr, data_type)| (expr, data_type)).collect();
-    Some(Collected { columns, order, aggregates: Arc::new(Functions(functions)) })
+    let order_is_asked = !order.is_empty();
+    Some(Collected { columns, order, order_is_asked, aggregates: Arc::new(Functions(functions)) })
 }
 
 impl CollectedAggregates for Functions {
+    fn depends_on_order(&self) -> bool {
+        const IN_ORDER: [&str; 5] = ["array_agg", "first_value", "last_value", "nth_value", "string_agg"];
+        self.0.iter().any(|function| match &function.holistic {
+            Some(holistic) => matches!(holistic, Holistic::Gather(_)),
+            None => IN_ORDER.contains(&function.expr.fun().name()),
+        })
+    }
+
     fn make(&self) -> Result<Box<dyn GroupAccumulators>, ExecError> {
         let states = self.0.iter().map(|function| {
             let states = match &function.holistic {

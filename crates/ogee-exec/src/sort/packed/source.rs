@@ -122,20 +122,26 @@ struct Shared {
     plan: Arc<PackedPlan>,
     ctx: ExecContext,
     sorted: Arc<PackedRows>,
-    order: Arc<RowOrder>,
+    order: Mutex<Arc<RowOrder>>,
     wanted: Mutex<RowSlice>,
 }
 
 impl PackedSource {
     pub(super) fn new(plan: Arc<PackedPlan>, ctx: ExecContext, sorted: Arc<PackedRows>, order: Arc<RowOrder>) -> Self {
-        Self { shared: Arc::new(Shared { plan, ctx, sorted, order, wanted: Mutex::new(RowSlice::ALL) }) }
+        Self {
+            shared: Arc::new(Shared { plan, ctx, sorted, order: Mutex::new(order), wanted: Mutex::new(RowSlice::ALL) }),
+        }
     }
 }
 
 impl Shared {
+    fn order(&self) -> Arc<RowOrder> {
+        Arc::clone(&self.order.lock())
+    }
+
     fn ranges(&self, threads: usize) -> &Ranges {
         let runs = &self.sorted.runs().runs;
-        self.sorted.ranges.get_or_init(|| Ranges::new(&self.ctx, runs, threads, &self.order))
+        self.sorted.ranges.get_or_init(|| Ranges::new(&self.ctx, runs, threads, &self.order()))
     }
 
     /// Whether no row of `range` is wanted, as far as that is known without looking at it.
@@ -167,6 +173,14 @@ impl Source for PackedSource {
         true
     }
 
+    fn has_order(&self) -> bool {
+        true
+    }
+
+    fn keep_order(&self, order: &Arc<RowOrder>) {
+        *self.shared.order.lock() = Arc::clone(order);
+    }
+
     fn lanes(&self, threads: usize) -> usize {
         if self.shared.sorted.runs.get().is_some() { self.shared.ranges(threads).lanes } else { threads }
     }
@@ -175,6 +189,7 @@ impl Source for PackedSource {
         let wanted = *self.shared.wanted.lock();
         Ok(Box::new(PackedLocal {
             shared: Arc::clone(&self.shared),
+            order: self.shared.order(),
             wanted,
             lane,
             range: None,
@@ -190,6 +205,7 @@ impl Source for PackedSource {
 
 struct PackedLocal {
     shared: Arc<Shared>,
+    order: Arc<RowOrder>,
     wanted: RowSlice,
     lane: usize,
     range: Option<OpenRange>,
@@ -209,8 +225,14 @@ struct OpenRange {
 impl PackedLocal {
     /// Begins the next range; false: there is none.
     fn next_range(&mut self) -> Result<bool, ExecError> {
-        let Shared { ctx, sorted, order, .. } = &*self.shared;
+        let Shared { ctx, sorted, .. } = &*self.shared;
+        let order = &self.order;
         let ranges = self.shared.ranges(ctx.settings.threads.max(1));
+        // Before a lane that is not admitted goes on to what comes behind.
+        order.claim_all(ranges.len());
+        if !order.admits(self.lane) {
+            return Ok(false);
+        }
         let runs = &sorted.runs().runs;
         if self.batch.is_none() {
             self.batch = Some(Batch::new(&ctx.memory, ranges.batch)?);
@@ -247,7 +269,8 @@ impl SourceLocal for PackedLocal {
                 self.batch = None;
                 return Ok(SourceStep::Exhausted);
             };
-            let Shared { plan, ctx, sorted, order, .. } = &*self.shared;
+            let Shared { plan, ctx, sorted, .. } = &*self.shared;
+            let order = &self.order;
             if !order.may_emit(open.number) {
                 return Ok(SourceStep::Blocked);
             }
