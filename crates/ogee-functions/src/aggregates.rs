@@ -48,13 +48,13 @@ fn two() -> Signature {
     Signature::any(2, Volatility::Immutable)
 }
 
-fn state_list(name: &str, data_type: &DataType) -> FieldRef {
+pub(crate) fn state_list(name: &str, data_type: &DataType) -> FieldRef {
     let item = Arc::new(Field::new_list_field(data_type.clone(), true));
     Arc::new(Field::new(name, DataType::List(item), true))
 }
 
 /// Elements of the lists in column `states`, one after the other.
-fn elements(states: &ArrayRef) -> Vec<ArrayRef> {
+pub(crate) fn elements(states: &ArrayRef) -> Vec<ArrayRef> {
     states.as_list::<i32>().iter().flatten().collect()
 }
 

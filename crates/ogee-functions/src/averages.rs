@@ -1,7 +1,7 @@
 //! `avg` of decimals as a float: the exact sum, divided once.
 //!
 //! DataFusion's average of decimals is a decimal of four more digits, and what is beyond them is cut off. This one stands in its place in the session. It is the
-//! engine's, too, which has kernels for it; what is here is for the aggregates and windows that DataFusion runs. All else about `avg` is DataFusion's.
+//! engine's, too, which has kernels for it; what is here is for the aggregates and windows that DataFusion runs. Moments are averaged by `moments`; all else about `avg` is DataFusion's.
 //!
 //! Not here: the engine's own averages.
 
@@ -23,6 +23,8 @@ use datafusion::{
     },
 };
 use ogee_exec::aggregate::average_of_decimals;
+
+use crate::moments::{self, Moments};
 
 /// The `avg` to register in a session.
 pub fn average() -> AggregateUDF {
@@ -72,18 +74,25 @@ impl AggregateUDFImpl for Average {
             DataType::Decimal128(..) | DataType::Duration(_) => value.clone(),
             value if value.is_numeric() || value.is_null() => DataType::Float64,
             DataType::Dictionary(_, values) => return self.coerce_types(&[values.as_ref().clone()]),
-            value => return plan_err!("avg takes numbers, not values of type {value}; cast the argument"),
+            value => match moments::taken(value) {
+                Some(moment) => moment,
+                None => return plan_err!("avg takes numbers, not values of type {value}; cast the argument"),
+            },
         }])
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match arg_types {
             [DataType::Decimal128(..)] => Ok(DataType::Float64),
+            [moment] if moments::is_moment(moment) => Ok(moment.clone()),
             _ => self.inner.return_type(arg_types),
         }
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if moments::is_moment(args.input_fields[0].data_type()) {
+            return Ok(moments::state_fields(args.name, args.is_distinct));
+        }
         let Some(scale) = scale(args.input_fields[0].data_type()) else { return self.inner.state_fields(args) };
         let sum = Field::new(format_state_name(args.name, "sum"), sum_type(scale), true);
         if args.is_distinct {
@@ -94,6 +103,10 @@ impl AggregateUDFImpl for Average {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let data_type = args.expr_fields[0].data_type();
+        if moments::is_moment(data_type) {
+            return Ok(Box::new(Moments::new(data_type, args.is_distinct)));
+        }
         match (scale(args.expr_fields[0].data_type()), args.is_distinct) {
             (None, _) => self.inner.accumulator(args),
             (Some(scale), false) => Ok(Box::new(Decimals { sum: i256::ZERO, count: 0, scale })),
@@ -103,13 +116,16 @@ impl AggregateUDFImpl for Average {
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match scale(args.expr_fields[0].data_type()) {
-            None => self.inner.inner().create_sliding_accumulator(args),
-            Some(_) => self.accumulator(args),
+            None if !moments::is_moment(args.expr_fields[0].data_type()) => {
+                self.inner.inner().create_sliding_accumulator(args)
+            }
+            _ => self.accumulator(args),
         }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         match scale(args.expr_fields[0].data_type()) {
+            None if moments::is_moment(args.expr_fields[0].data_type()) => false,
             None => self.inner.groups_accumulator_supported(args),
             Some(_) => !args.is_distinct,
         }

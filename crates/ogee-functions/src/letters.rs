@@ -1,11 +1,14 @@
 //! `upper` and `lower` letter by letter, and floats as text, both as DuckDB writes them.
 //!
 //! DataFusion's functions may make several letters of one (`SS` of `ß`), which changes lengths and places. Texts of ASCII stay theirs. Arrow writes the exponents of floats as Rust
-//! does (`1e20`, `1e-7`); here they have a sign and two digits, and numbers from `0.0001` up to `1e16` have none.
+//! does (`1e20`, `1e-7`); here they have a sign and two digits, and numbers from `0.0001` up to `1e16` have none. `nfc_normalize` puts letters and their accents together.
 //!
 //! Not here: decimals and whole numbers as text, which look alike everywhere.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+};
 
 use datafusion::{
     arrow::{
@@ -20,13 +23,34 @@ use datafusion::{
         type_coercion::functions::fields_with_udf,
     },
 };
+use unicode_normalization::UnicodeNormalization;
+
+use crate::{
+    arguments::{self, Argument},
+    function::Function,
+    times::Zone,
+};
 
 /// The functions to register in a session.
 pub fn functions() -> Vec<ScalarUDF> {
     let function = |inner, upper| {
         ScalarUDF::new_from_impl(Case { inner, upper, signature: Signature::user_defined(Volatility::Immutable) })
     };
-    vec![function(string::upper(), true), function(string::lower(), false)]
+    vec![function(string::upper(), true), function(string::lower(), false), nfc_normalize()]
+}
+
+/// `nfc_normalize(s)`: a text with letters and their accents as one character each, where there is such (Unicode's form NFC).
+fn nfc_normalize() -> ScalarUDF {
+    fn body(args: &[ArrayRef], _zone: &Zone) -> Result<ArrayRef> {
+        let texts = args[0].as_string_view();
+        let texts = texts.iter().map(|text| match text {
+            Some(text) if text.is_ascii() => Some(Cow::Borrowed(text)),
+            text => text.map(|text| Cow::Owned(text.nfc().collect::<String>())),
+        });
+        Ok(Arc::new(texts.collect::<StringViewArray>()))
+    }
+    let taken = |given: &[DataType]| arguments::taken("nfc_normalize", &[Argument::Text], 0, given);
+    Function::of("nfc_normalize", taken, |_| Ok(DataType::Utf8View), body).registered()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

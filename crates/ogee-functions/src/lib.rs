@@ -29,10 +29,12 @@ mod list_aggregates;
 pub mod list_casts;
 mod list_functions;
 mod list_picks;
+mod list_reductions;
 pub mod lists;
 pub mod maps;
 pub mod math;
 mod median;
+mod moments;
 pub mod nested_text;
 pub mod numbers;
 pub mod ordered_mode;
@@ -68,7 +70,13 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     aggregates.for_each(|function| context.register_udaf(function));
     ranks::functions().for_each(|function| context.register_udwf(function));
     series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
-    let scalars = [abs::function(), choices::coalesce(), replacements::function(memory), maps::map_extract()];
+    let scalars = [
+        abs::function(),
+        choices::coalesce(),
+        replacements::function(memory),
+        maps::map_extract(),
+        maps::map_from_entries(),
+    ];
     let scalars = scalars
         .into_iter()
         .chain(numbers::functions())
@@ -88,6 +96,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(type_names::functions(memory))
         .chain(times::functions());
     scalars.for_each(|function| context.register_udf(function));
+    context.register_higher_order_function(list_reductions::function());
     list_aggregates::register(context)?;
     growing::register(context, memory)
 }

@@ -10,12 +10,12 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, make_comparator},
+        array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, UInt32Array, make_comparator},
         buffer::OffsetBuffer,
         compute::{SortOptions, cast, take},
         datatypes::{DataType, Field, FieldRef},
     },
-    common::{DFSchema, Result, ScalarValue, internal_err, plan_err},
+    common::{DFSchema, Result, ScalarValue, exec_err, internal_err, plan_err},
     functions_nested::map_extract::map_extract_udf,
     logical_expr::{
         ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ScalarFunctionArgs, ScalarUDF,
@@ -25,6 +25,10 @@ use datafusion::{
         planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr},
     },
 };
+
+use ogee_vector::canonical_floats;
+
+use crate::{arguments::refused, function::Function, times::Zone};
 
 /// Plans access to maps.
 #[derive(Debug)]
@@ -128,6 +132,67 @@ fn of_common_keys(arg_types: &[DataType]) -> Result<Vec<DataType>> {
         Some(common) => Ok(vec![map.clone(), common]),
         None => plan_err!("a map with keys of type {of} has none of type {asked}; cast the key"),
     }
+}
+
+/// `map_from_entries(l)`: a map of a list of structs of two fields, a key and its value.
+pub fn map_from_entries() -> ScalarUDF {
+    fn entries(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [DataType::Null] => Ok(vec![DataType::Null]),
+            [DataType::List(entry) | DataType::LargeList(entry) | DataType::FixedSizeList(entry, _)] => {
+                match entry.data_type() {
+                    DataType::Struct(fields) if fields.len() == 2 => Ok(vec![DataType::List(Arc::clone(entry))]),
+                    // A list without elements.
+                    DataType::Null => Ok(vec![DataType::Null]),
+                    _ => refused(name, given),
+                }
+            }
+            _ => refused(name, given),
+        }
+    }
+    fn returns(given: &[DataType]) -> Result<DataType> {
+        let [DataType::List(entry)] = given else { return Ok(DataType::Null) };
+        let DataType::Struct(fields) = entry.data_type() else { return internal_err!("entries are structs") };
+        let key = Field::new("key", fields[0].data_type().clone(), false);
+        let value = Field::new("value", fields[1].data_type().clone(), true);
+        let entries = DataType::Struct(vec![key, value].into());
+        Ok(DataType::Map(Arc::new(Field::new("entries", entries, false)), false))
+    }
+    fn body(args: &[ArrayRef], _zone: &Zone) -> Result<ArrayRef> {
+        let Some(lists) = args[0].as_list_opt::<i32>() else { return Ok(Arc::clone(&args[0])) };
+        let DataType::Map(field, _) = returns(&[args[0].data_type().clone()])? else {
+            return internal_err!("a list of entries makes a map");
+        };
+        let DataType::Struct(fields) = field.data_type() else { return internal_err!("entries are structs") };
+        // Lists that are NULL may have elements all the same.
+        let offsets = OffsetBuffer::from_lengths(
+            (0..lists.len()).map(|row| if lists.is_valid(row) { lists.value_length(row) as usize } else { 0 }),
+        );
+        let kept = (0..lists.len()).filter(|&row| lists.is_valid(row)).flat_map(|row| {
+            let start = lists.value_offsets()[row] as u32;
+            start..start + lists.value_length(row) as u32
+        });
+        let entries = take(lists.values(), &UInt32Array::from_iter_values(kept), None)?;
+        let entries = entries.as_struct();
+        let keys = entries.column(0);
+        if entries.null_count() > 0 || keys.logical_null_count() > 0 {
+            return exec_err!("map_from_entries takes no key that is NULL");
+        }
+        let compared = canonical_floats(keys);
+        let same = make_comparator(&compared, &compared, SortOptions::default())?;
+        for (row, range) in offsets.windows(2).enumerate() {
+            let mut places: Vec<usize> = (range[0] as usize..range[1] as usize).collect();
+            places.sort_unstable_by(|&a, &b| same(a, b));
+            if places.windows(2).any(|pair| same(pair[0], pair[1]).is_eq()) {
+                return exec_err!("map_from_entries takes each key once, and row {} has one twice", row + 1);
+            }
+        }
+        let columns = vec![Arc::clone(keys), Arc::clone(entries.column(1))];
+        let entries = StructArray::try_new(fields.clone(), columns, None)?;
+        Ok(Arc::new(MapArray::try_new(field, offsets, entries, lists.nulls().cloned(), false)?))
+    }
+    let taken = |given: &[DataType]| entries("map_from_entries", given);
+    Function::of("map_from_entries", taken, returns, body).registered()
 }
 
 /// The function to register in a session, instead of DataFusion's.

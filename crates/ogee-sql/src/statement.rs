@@ -40,12 +40,11 @@ impl Statement {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut tokens, asof_joins) = asof::tokens(sql)?;
     let quoted = spellings::fold(&mut tokens);
-    let tokens = syntax::macros::in_tokens(tokens);
+    let tokens = syntax::macros::in_tokens(syntax::positional::in_tokens(tokens));
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
     let tokens = syntax::columns::in_tokens(syntax::pivots::in_tokens(tokens)?);
     let tokens = syntax::merges::in_tokens(syntax::inserts::in_tokens(syntax::created::in_tokens(tokens)?));
     let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));
-    syntax::refusals::check_words(&tokens)?;
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
     let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));
     let tokens = syntax::json::in_tokens(tokens);
@@ -56,6 +55,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let mut statements = parser.build()?.parse_statements()?;
     let spellings: Vec<Spellings> = statements.iter_mut().map(|statement| Spellings::of(statement, &quoted)).collect();
     statements.iter_mut().for_each(spellings::name_files);
+    statements.iter_mut().try_for_each(syntax::positional::write_out)?;
     statements.iter_mut().for_each(syntax::methods::write_out);
     statements.iter_mut().try_for_each(syntax::readers::write_out)?;
     statements.iter_mut().for_each(syntax::json::write_out);

@@ -36,6 +36,13 @@ fn is_join<'a>(tokens: impl Iterator<Item = &'a Token>) -> bool {
     keywords.next() == Some(JOIN)
 }
 
+/// Whether a join without a condition begins with `tokens`.
+fn is_cross_join(tokens: &[TokenWithSpan]) -> bool {
+    let mut keywords =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).map(|token| keyword(&token.token));
+    keywords.next() == Some(Keyword::CROSS) && keywords.next() == Some(Keyword::JOIN)
+}
+
 /// The tokens of `sql` for the parser, and how many `ASOF` joins there are among them.
 ///
 /// # Errors
@@ -54,7 +61,7 @@ pub(crate) fn tokens(sql: &str) -> Result<(Vec<TokenWithSpan>, usize)> {
                 joins += 1;
                 kept.push(TokenWithSpan { token: Token::make_keyword("GLOBAL"), span: token.span });
             }
-            Keyword::GLOBAL if before_join => {
+            Keyword::GLOBAL if before_join || is_cross_join(&all[at + 1..]) => {
                 return Err(Error::Unsupported("GLOBAL JOIN is not supported; use JOIN".to_owned()));
             }
             _ => kept.push(token.clone()),

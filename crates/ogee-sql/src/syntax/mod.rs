@@ -36,6 +36,7 @@ mod ordered;
 mod outer_aggregates;
 mod parts;
 pub(crate) mod pivots;
+pub(crate) mod positional;
 pub(crate) mod prefix_aliases;
 pub(crate) mod readers;
 pub(crate) mod refusals;

@@ -17,11 +17,6 @@ use datafusion::sql::{
         TableConstraint, TableFactor, UnaryOperator, UniqueConstraint, Value, Visitor,
     },
 };
-
-use datafusion::sql::sqlparser::{
-    keywords::Keyword,
-    tokenizer::{Token, TokenWithSpan},
-};
 use ogee_functions::{Error, Result};
 
 use crate::visitors;
@@ -52,25 +47,6 @@ pub(crate) fn check(statement: &Parsed) -> Result<()> {
         ControlFlow::Break(message) => Err(Error::Unsupported(message)),
         ControlFlow::Continue(()) => Ok(()),
     }
-}
-
-/// The same of words that the parser does not know, among `tokens`.
-///
-/// # Errors
-/// [`Error::Unsupported`] that names it.
-pub(crate) fn check_words(tokens: &[TokenWithSpan]) -> Result<()> {
-    let mut words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).peekable();
-    while let Some(token) = words.next() {
-        if let Token::Word(word) = &token.token
-            && word.quote_style.is_none()
-            && word.value.eq_ignore_ascii_case("positional")
-            && words.peek().is_some_and(|next| super::keyword(&next.token) == Keyword::JOIN)
-        {
-            let instead = "use JOIN with row_number() OVER () of both sides";
-            return Err(Error::Unsupported(format!("POSITIONAL JOIN is not supported; {instead}")));
-        }
-    }
-    Ok(())
 }
 
 #[derive(Default)]
@@ -548,7 +524,8 @@ mod tests {
             ("BEGIN ISOLATION LEVEL SERIALIZABLE", "mode of a transaction"),
             ("ROLLBACK TO SAVEPOINT a", "SAVEPOINT"),
             ("CREATE UNIQUE INDEX i ON t (a)", "CREATE INDEX"),
-            ("SELECT * FROM a POSITIONAL JOIN b", "POSITIONAL JOIN"),
+            ("SELECT * FROM a POSITIONAL JOIN b JOIN c ON true", "POSITIONAL JOIN beside other joins"),
+            ("SELECT * FROM a GLOBAL CROSS JOIN b", "GLOBAL JOIN"),
             ("EXPLAIN SELECT i FROM t PREWHERE i > 1", "PREWHERE"),
             ("COPY (SELECT i FROM t PREWHERE i > 1) TO 'x.csv'", "PREWHERE"),
             ("SELECT (SELECT max(i) FROM t FOR UPDATE)", "FOR UPDATE"),
