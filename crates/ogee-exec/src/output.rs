@@ -30,6 +30,8 @@ struct Range {
     chunks: VecDeque<Waiting>,
     /// No more will come.
     ended: bool,
+    /// What happened instead of the rows after them.
+    error: Option<ExecError>,
 }
 
 #[derive(Default)]
@@ -90,13 +92,16 @@ impl State {
         self.ahead -= next.map_or(0, |next| next.chunks.iter().map(|waiting| waiting.chunk.len()).sum());
     }
 
-    /// The next chunk in order, and whether another range's turn has come.
-    fn pop(&mut self) -> (Option<Chunk>, bool) {
+    /// The next chunk in order, or the error in its place, and whether another range's turn has come.
+    fn pop(&mut self) -> (Option<Result<Chunk, ExecError>>, bool) {
         let mut turned = false;
         while let Some(range) = self.ranges.front_mut() {
             if let Some(waiting) = range.chunks.pop_front() {
                 self.bytes -= waiting.bytes;
-                return (Some(waiting.chunk), turned);
+                return (Some(Ok(waiting.chunk)), turned);
+            }
+            if let Some(error) = range.error.take() {
+                return (Some(Err(error)), turned);
             }
             // Of a query that is over no more rows come, of any range; of one that failed those of ranges behind are not next.
             if !range.ended && !matches!(self.ended, Some(Ok(()))) {
@@ -162,7 +167,8 @@ impl RangedOutput for Shared {
     fn has_room(&self, range: usize) -> bool {
         let mut state = self.state.lock();
         // A range that ended without rows to wait for passes its turn on, so that nobody depends on the consumer for that.
-        while state.ranges.front().is_some_and(|front| front.ended && front.chunks.is_empty()) {
+        let is_over = |front: &Range| front.ended && front.chunks.is_empty() && front.error.is_none();
+        while state.ranges.front().is_some_and(is_over) {
             state.turn();
         }
         state.abandoned || range == state.first || state.has_room_ahead(self)
@@ -186,9 +192,10 @@ pub(crate) fn output_channel(
     if let Some(order) = &order {
         order.attach(Arc::clone(&shared) as Arc<dyn RangedOutput>, ctx.settings.threads);
     }
-    let sink = Arc::new(OutputSink { shared: Arc::clone(&shared), order });
+    let keeps_errors = wanted != RowSlice::ALL;
+    let sink = Arc::new(OutputSink { shared: Arc::clone(&shared), order, keeps_errors });
     let closer = OutputCloser { shared: Arc::clone(&shared) };
-    (sink, closer, OutputStream { shared, wanted, row: 0, running: None })
+    (sink, closer, OutputStream { shared, wanted, row: 0, failed: None, running: None })
 }
 
 /// Ends the stream with the query's result.
@@ -214,6 +221,8 @@ impl OutputCloser {
 pub struct OutputSink {
     shared: Arc<Shared>,
     order: Option<Arc<RowOrder>>,
+    /// Only the first rows are wanted, so that an error matters in the place of rows that are.
+    keeps_errors: bool,
 }
 
 impl Sink for OutputSink {
@@ -228,6 +237,23 @@ impl Sink for OutputSink {
     fn ready(&self) -> bool {
         let state = self.shared.state.lock();
         state.abandoned || state.has_room(&self.shared)
+    }
+
+    fn failed(&self, lane: usize, error: ExecError) -> Result<(), ExecError> {
+        let Some(order) = self.order.as_ref().filter(|_| self.keeps_errors) else { return Err(error) };
+        let consumer = {
+            let mut state = self.shared.state.lock();
+            if state.abandoned {
+                return Ok(());
+            }
+            let range = order.range(lane);
+            state.range(range).error = Some(error);
+            state.consumer.take()
+        };
+        if let Some(consumer) = consumer {
+            consumer.wake();
+        }
+        Ok(())
     }
 
     /// As many as an output may keep in a few chunks, and no matter how large a chunk of large values is.
@@ -324,6 +350,8 @@ pub struct OutputStream {
     wanted: RowSlice,
     /// The number of the row that comes next.
     row: usize,
+    /// What happened in the place of rows that are wanted.
+    failed: Option<ExecError>,
     running: Option<RunningQuery>,
 }
 
@@ -337,9 +365,14 @@ impl OutputStream {
         loop {
             let chunk = match ready!(self.poll_chunk(cx)) {
                 Some(Ok(chunk)) => chunk,
-                // What happened on the way to rows that nobody wants is nobody's error.
-                Some(Err(_)) if self.row >= self.wanted.to => return Poll::Ready(None),
-                end => return Poll::Ready(end),
+                end => {
+                    return Poll::Ready(match self.failed.take() {
+                        Some(error) => Some(Err(error)),
+                        // What happened on the way to rows that nobody wants is nobody's error.
+                        None if self.row >= self.wanted.to => None,
+                        None => end,
+                    });
+                }
             };
             let rows = self.wanted.of(self.row, chunk.len());
             self.row += chunk.len();
@@ -375,8 +408,16 @@ impl OutputStream {
         let (poll, producer) = {
             let mut state = self.shared.state.lock();
             let was_full = state.is_full(&self.shared);
-            let (chunk, turned) = state.pop();
-            if let Some(chunk) = chunk {
+            let (next, turned) = state.pop();
+            if let Some(Err(error)) = next {
+                drop(state);
+                // Other lanes may be at work: the error comes when they have ended.
+                self.failed = Some(error);
+                self.abandon();
+                self.cancel();
+                return self.poll_chunk(cx);
+            }
+            if let Some(Ok(chunk)) = next {
                 state.is_beyond_memory &= state.len() > 0;
                 let has_room = was_full && (state.len() == 0 || !state.is_full(&self.shared));
                 // Lanes that found the output full go on when half of it is drained, not at every chunk.

@@ -345,6 +345,15 @@ pub trait Sink: Send + Sync {
     /// When memory for it is not to be had.
     fn local(&self, ctx: &ExecContext, lane: usize) -> Result<Box<dyn SinkLocal>, ExecError>;
 
+    /// Told that lane `lane` failed with `error`, and makes no more rows. Whether the sink takes the error for its own, to give it in the place of those rows.
+    ///
+    /// # Errors
+    /// `error`, if it does not.
+    fn failed(&self, lane: usize, error: ExecError) -> Result<(), ExecError> {
+        let _ = lane;
+        Err(error)
+    }
+
     /// How many rows of `chunk` it takes at a time, at least one: the others wait in the lane until it is ready again.
     fn rows_at_a_time(&self, chunk: &Chunk) -> usize {
         chunk.len()
@@ -540,7 +549,13 @@ impl PipelineJob {
         self.ctx.memory.revise();
         let step = self.run_morsel(state, task);
         state.stages.report();
-        let step = step?;
+        let step = match step {
+            Err(error) if !matches!(error, ExecError::Cancelled) => {
+                self.sink.failed(lane, error)?;
+                Step::Exhausted
+            }
+            step => step?,
+        };
         if matches!(step, Step::Exhausted) {
             let Lane::Running(state) = std::mem::replace(&mut *slot, Lane::Done) else {
                 unreachable!("matched above, and the lane is locked");

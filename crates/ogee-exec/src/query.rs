@@ -105,12 +105,11 @@ impl OpenPipeline {
         self.order.is_some() && self.operators.iter().any(|operator| operator.limit().is_some())
     }
 
-    /// Takes out a limit behind which nothing is done to rows but to move their columns, if it is the only one: the rows that it passes. What is computed of rows that nobody
-    /// wants could fail.
+    /// Takes out a limit behind which nothing changes what rows there are, if it is the only one: the rows that it passes. What fails of rows that nobody wants is then no
+    /// error.
     fn take_limit(&mut self) -> RowSlice {
         let limits = self.operators.iter().filter(|operator| operator.limit().is_some()).count();
-        let is_behind = |operator: &Arc<dyn Operator>| operator.keeps_rows() && operator.is_light();
-        let last = self.operators.iter().rposition(|operator| !is_behind(operator));
+        let last = self.operators.iter().rposition(|operator| !operator.keeps_rows());
         match last.map(|at| (at, self.operators[at].limit())) {
             Some((at, Some((skip, fetch)))) if limits == 1 => {
                 self.operators.remove(at);

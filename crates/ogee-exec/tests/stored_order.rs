@@ -15,7 +15,7 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ogee_exec::{
     ChannelSource, ChunksSource, CompareOp, EmptyLists, ExecContext, ExecError, ExecSettings, Expr, OpenPipeline,
-    Project, Query, SeriesSource, UnionSource, Unnest,
+    Operator, OperatorLocal, OperatorStep, Project, Query, SeriesSource, UnionSource, Unnest,
     aggregate::{AggregateCall, AggregateFunction, AggregateMode, AggregateSpec, GroupKey, aggregate},
     sort::{SortKey, SortSpec, sort},
     window::{WindowCall, WindowFunction, WindowSpec, window},
@@ -114,6 +114,60 @@ fn limits_take_the_first_rows() {
             let found = numbers(query, open, None).unwrap();
             let from = (100 + skip as i64).min(ROWS);
             assert!(found.into_iter().eq(from..(from + fetch as i64).min(ROWS)), "{skip} {fetch}");
+        }
+    }
+}
+
+/// Fails where a number is at least so many.
+struct FailsFrom(i64);
+
+impl Operator for FailsFrom {
+    fn name(&self) -> &str {
+        "fails"
+    }
+
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+
+    fn local(&self, _ctx: &ExecContext, _lane: usize) -> Box<dyn OperatorLocal> {
+        Box::new(FailsFromLocal(self.0, None))
+    }
+}
+
+struct FailsFromLocal(i64, Option<Chunk>);
+
+impl OperatorLocal for FailsFromLocal {
+    fn begin(&mut self, chunk: Chunk, _cancelled: &dyn Fn() -> bool) -> Result<(), ExecError> {
+        let fails = chunk.column(0).flatten()?.as_primitive::<Int64Type>().values().iter().any(|&n| n >= self.0);
+        self.1 = Some(chunk);
+        if fails { Err(ExecError::Foreign("it fails".into())) } else { Ok(()) }
+    }
+
+    fn next(&mut self) -> Result<OperatorStep, ExecError> {
+        Ok(self.1.take().map_or(OperatorStep::Done, OperatorStep::Chunk))
+    }
+}
+
+#[test]
+fn what_fails_behind_the_rows_that_are_wanted_is_no_error() {
+    for threads in [1, 2, 4] {
+        for from in [0, 1_000, 131_072, 140_000, 400_000] {
+            let rows = |fetch| {
+                let query = Query::new(context(threads, 256 << 20));
+                let mut open = series(0, ROWS);
+                open.filter(at_least(10));
+                query.keep_order(&mut open);
+                open.limit(0, Some(fetch));
+                open.operators.push(Arc::new(FailsFrom(from)));
+                numbers(query, open, None)
+            };
+            // Chunks are computed as a whole.
+            let before = from - from % CHUNK as i64 - 10;
+            if before > 0 {
+                assert!(rows(before as u64).unwrap().into_iter().eq(10..10 + before), "{threads} {from}");
+            }
+            assert!(rows(from as u64).unwrap_err().to_string().contains("it fails"), "{threads} {from}");
         }
     }
 }
