@@ -167,7 +167,9 @@ def same_value(one, other):
 
 
 def key(row):
-    return tuple((value is None, f"{value + 0.0:.7g}" if isinstance(value, float) else str(value)) for value in row)
+    """Floats by their first digits, which sums in any order share, and only where rows have these in common by all of them."""
+    floats = [value for value in row if isinstance(value, float) and value == value]
+    return tuple((value is None, f"{value + 0.0:.7g}" if isinstance(value, float) else str(value)) for value in row), floats
 
 
 def difference(expected, actual):
