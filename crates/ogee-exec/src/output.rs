@@ -247,6 +247,10 @@ impl Sink for OutputSink {
                 return Ok(());
             }
             let range = order.range(lane);
+            // Between two ranges, such as while it opens a file, a lane has no place for it.
+            if range < state.first || state.range(range).ended {
+                return Err(error);
+            }
             state.range(range).error = Some(error);
             state.consumer.take()
         };

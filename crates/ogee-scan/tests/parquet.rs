@@ -1149,6 +1149,25 @@ fn inputs_of_a_union_follow_each_other_whichever_lane_reads_them() {
     }
 }
 
+#[test]
+fn a_file_that_cannot_be_opened_between_two_ranges_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = write(&dir.path().join("good"), &[numbered(0..1_000)], row_groups_of(300));
+    std::fs::write(dir.path().join("bad"), vec![7; 4_000]).unwrap();
+    let files = vec![good, listed(&dir.path().join("bad"))];
+    let from = Expr::Compare { op: CompareOp::GtEq, column: 0, literal: Arc::new(Int64Array::from(vec![10])) };
+    for threads in [1, 2, 4] {
+        let mut ctx = roomy();
+        ctx.settings = Arc::new(ExecSettings { threads, chunk_capacity: 50, ..ExecSettings::default() });
+        let mut open = OpenPipeline::new(ParquetSource::new(&ctx, spec(files.clone(), &numbered_schema())));
+        open.keep_order();
+        open.filter(from.clone());
+        open.limit(0, Some(5_000));
+        let error = run_open(&ctx, open, threads).err().unwrap().to_string();
+        assert!(error.contains("bad"), "{threads} threads: {error}");
+    }
+}
+
 /// An output whose consumer has come to range `first`, and took a batch of range [`AHEAD`](Self::AHEAD) before its turn.
 #[derive(Debug, Default)]
 struct Turns {
