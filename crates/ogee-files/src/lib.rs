@@ -1,20 +1,24 @@
 //! Files as tables: finding them, their types, readers of CSV, JSON and Arrow, and what `COPY` writes.
 //!
-//! Each file is read from its beginning to its end by one reader (`read_through` is what DataFusion sees of it), which takes a few MiB without asking and
-//! reserves what goes beyond (`text_memory`). What a file has not is an error that names it.
+//! Lanes of the engine read pieces of text files side by side (`text_scan`); elsewhere a file is read from its beginning to its end by one reader (`read_through` is what
+//! DataFusion sees of it). A reader takes a few MiB without asking and reserves what goes beyond (`text_memory`). What a file has not is an error that names it.
 //!
 //! Not here: decoding Parquet (`ogee-scan`).
 
 mod arrow_ipc;
+mod cells;
 pub mod copy;
 mod csv;
 mod json;
+mod pieces;
 mod read_through;
 pub mod spelling;
 mod tables;
 mod text_memory;
+mod text_scan;
 
 pub use arrow_ipc::ArrowFormats;
 pub use csv::CsvFormats;
 pub use json::JsonFormats;
 pub use tables::{CaughtFormats, CheckedTables, FileTable, FileTables, Read, is_file_name, reads_files};
+pub use text_scan::TextFiles;

@@ -1,6 +1,7 @@
 //! Files that are read through, from their beginning to their end, in DataFusion's terms: formats, scans, openers. CSV, JSON and Arrow are.
 //!
-//! A file has one reader: where a record begins is known only from the beginning on, or its memory is reserved for one reader at a time.
+//! A file has one reader here: where a record begins is known only from the beginning on, or its memory is reserved for one reader at a time. Lanes of the engine read
+//! files of text in pieces (`text_scan`).
 //!
 //! Not here: the readers, and what files look like.
 
@@ -32,7 +33,7 @@ use datafusion::{
 };
 use futures::StreamExt;
 
-use crate::csv::compression::decompressed;
+use crate::{csv::compression::decompressed, pieces::Pieces};
 
 /// Rows of a batch unless told otherwise.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -68,11 +69,23 @@ pub(crate) trait Batches: Send + 'static {
     fn next(&mut self) -> Result<Option<RecordBatch>>;
 }
 
+/// How files are read that can be cut into pieces.
+#[async_trait]
+pub(crate) trait InPieces: Debug + Send + Sync {
+    /// The pieces of `file`; `None` if nothing is in it.
+    async fn pieces(
+        &self,
+        scan: &Scan,
+        store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+    ) -> Result<Option<Box<dyn Pieces>>>;
+}
+
 /// What is wanted of the files of a table.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scan {
     table_schema: TableSchema,
-    projection: SplitProjection,
+    columns: Vec<usize>,
     pub(crate) batch_rows: usize,
 }
 
@@ -84,7 +97,22 @@ impl Scan {
 
     /// Those of them that are read, in the order that they have in a batch.
     pub(crate) fn columns(&self) -> &[usize] {
-        &self.projection.file_indices
+        &self.columns
+    }
+
+    /// The same with `columns` of those that the files have.
+    pub(crate) fn with_columns(&self, columns: Vec<usize>) -> Self {
+        Self { columns, ..self.clone() }
+    }
+
+    /// The same in batches of so many rows.
+    pub(crate) fn with_batch_rows(self, batch_rows: usize) -> Self {
+        Self { batch_rows, ..self }
+    }
+
+    /// The columns of the table: those of files, and behind them those that directories name.
+    pub(crate) fn table_schema(&self) -> &TableSchema {
+        &self.table_schema
     }
 
     /// The columns of a batch.
@@ -173,16 +201,17 @@ impl<R: ReadThrough, W: FileFormat> FileFormat for Format<R, W> {
 
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
         let projection = SplitProjection::unprojected(&table_schema);
-        let scan = Scan { table_schema, projection, batch_rows: BATCH_ROWS };
-        Arc::new(Source { reading: self.reading.clone(), scan, metrics: ExecutionPlanMetricsSet::new() })
+        let scan = Scan { table_schema, columns: projection.file_indices.clone(), batch_rows: BATCH_ROWS };
+        Arc::new(Source { reading: self.reading.clone(), scan, projection, metrics: ExecutionPlanMetricsSet::new() })
     }
 }
 
 /// The files of a table, as they are scanned.
 #[derive(Clone)]
-struct Source<R> {
-    reading: R,
-    scan: Scan,
+pub(crate) struct Source<R> {
+    pub(crate) reading: R,
+    pub(crate) scan: Scan,
+    projection: SplitProjection,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -194,7 +223,7 @@ impl<R: ReadThrough> FileSource for Source<R> {
         _partition: usize,
     ) -> Result<Arc<dyn FileOpener>> {
         let opener = Opener { reading: self.reading.clone(), scan: Arc::new(self.scan.clone()), store };
-        ProjectionOpener::try_new(self.scan.projection.clone(), Arc::new(opener), self.scan.file_schema())
+        ProjectionOpener::try_new(self.projection.clone(), Arc::new(opener), self.scan.file_schema())
     }
 
     fn table_schema(&self) -> &TableSchema {
@@ -202,19 +231,19 @@ impl<R: ReadThrough> FileSource for Source<R> {
     }
 
     fn with_batch_size(&self, batch_size: usize) -> Arc<dyn FileSource> {
-        let scan = Scan { batch_rows: batch_size, ..self.scan.clone() };
+        let scan = self.scan.clone().with_batch_rows(batch_size);
         Arc::new(Self { scan, ..self.clone() })
     }
 
     fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn FileSource>>> {
-        let merged = self.scan.projection.source.try_merge(projection)?;
+        let merged = self.projection.source.try_merge(projection)?;
         let projection = SplitProjection::new(self.scan.file_schema(), &merged);
-        let scan = Scan { projection, ..self.scan.clone() };
-        Ok(Some(Arc::new(Self { scan, ..self.clone() })))
+        let scan = self.scan.with_columns(projection.file_indices.clone());
+        Ok(Some(Arc::new(Self { scan, projection, ..self.clone() })))
     }
 
     fn projection(&self) -> Option<&ProjectionExprs> {
-        Some(&self.scan.projection.source)
+        Some(&self.projection.source)
     }
 
     fn metrics(&self) -> &ExecutionPlanMetricsSet {
@@ -238,7 +267,7 @@ impl<R: ReadThrough> FileSource for Source<R> {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let mut recursion = TreeNodeRecursion::Continue;
-        for projected in &self.scan.projection.source {
+        for projected in &self.projection.source {
             recursion = f(&projected.expr)?;
             if recursion == TreeNodeRecursion::Stop {
                 break;

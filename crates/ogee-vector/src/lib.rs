@@ -18,6 +18,7 @@ mod domain;
 mod floats;
 mod hash;
 mod integers;
+mod marks;
 mod physical;
 mod selection;
 
@@ -27,6 +28,7 @@ pub use domain::{Domain, integer_range};
 pub use floats::{canonical_floats, has_floats, is_less, is_nan, is_same};
 pub use hash::{HashSeed, hash_bytes, hash_column, integer_values};
 pub use integers::{BitsUsed, Distances, Integer, Offset, Widened};
+pub use marks::{BLOCK, Marks, marks};
 pub use physical::{PhysicalType, normalize_array, normalize_schema, normalize_type, row_width};
 pub use selection::{Selection, gather_array, keep_rows};
 

@@ -32,7 +32,7 @@ use ogee_planner::{
     expr::{translate, translate_predicate},
     join_order::Expected,
     node::{Work, properties},
-    operators::{Aggregate, Join, ParquetScan, Series, Sort, Unnest, Window},
+    operators::{Aggregate, Join, ParquetScan, Series, Sort, TextScan, Unnest, Window},
     table::{BlockScan, TableScan},
 };
 use ogee_vector::{normalize_schema, row_width};
@@ -44,6 +44,8 @@ use crate::{asof::Asof, recursion::WorkTableScan};
 pub(crate) enum Op {
     /// Reads Parquet files.
     Scan(ParquetScan),
+    /// Reads CSV or JSON files.
+    TextScan(TextScan),
     /// Reads a table whose rows are pages of the pool.
     Table(TableScan),
     /// Reads the rows that the last iteration of a recursive query found.
@@ -145,6 +147,7 @@ impl OperatorExec {
             Op::Join(join) => join.expressions(),
             Op::Asof(asof) => asof.expressions(),
             Op::Scan(scan) => scan.expressions(),
+            Op::TextScan(scan) => scan.expressions(),
             Op::Sort(sort) => sort.expressions(),
             Op::Window(window) => window.expressions(),
             Op::Table(_)
@@ -195,6 +198,7 @@ fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Fee
     let planned = ogee_functions::error::to_exec;
     match &*operator.op {
         Op::Scan(scan) => scan.open(query.ctx()),
+        Op::TextScan(scan) => scan.open(query.ctx()),
         Op::Table(scan) => Ok(OpenPipeline::new(scan.0.source())),
         Op::WorkTable(scan) => Ok(OpenPipeline::new(scan.now().source())),
         Op::Series(series) => Ok(OpenPipeline::new(series.source(normalize_schema(&operator.schema())))),
@@ -296,7 +300,7 @@ fn groups_of(node: &Arc<dyn ExecutionPlan>) -> Option<u64> {
     let operator = node.downcast_ref::<OperatorExec>()?;
     match (&*operator.op, &operator.inputs[..]) {
         (Op::Filter { .. } | Op::Project(_) | Op::Pass, [input]) | (Op::Join(_), [_, input]) => groups_of(input),
-        (Op::Scan(_) | Op::Table(_) | Op::WorkTable(_) | Op::Series(_), _) => None,
+        (Op::Scan(_) | Op::TextScan(_) | Op::Table(_) | Op::WorkTable(_) | Op::Series(_), _) => None,
         _ => Some(operator.expected.rows()),
     }
 }
@@ -323,6 +327,7 @@ impl DisplayAs for OperatorExec {
                 Op::Sort(sort) => writeln!(f, "{sort}"),
                 Op::Window(window) => writeln!(f, "{window}"),
                 Op::Scan(scan) => writeln!(f, "files={}", scan.file_count()),
+                Op::TextScan(scan) => writeln!(f, "files={}", scan.file_count()),
                 _ => Ok(()),
             };
         }
@@ -338,6 +343,7 @@ impl OperatorExec {
     fn fmt_operator(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match &*self.op {
             Op::Scan(scan) => write!(f, ": {scan}"),
+            Op::TextScan(scan) => write!(f, ": {scan}"),
             Op::Table(scan) => write!(f, ": {scan}"),
             Op::WorkTable(scan) => write!(f, ": {scan}"),
             Op::Series(series) => write!(f, ": {series}"),
@@ -382,7 +388,7 @@ impl OperatorExec {
 impl ExecutionPlan for OperatorExec {
     fn name(&self) -> &str {
         match &*self.op {
-            Op::Scan(_) => "OgeeScan",
+            Op::Scan(_) | Op::TextScan(_) => "OgeeScan",
             Op::Table(_) => "OgeeTable",
             Op::WorkTable(_) => "OgeeWorkTable",
             Op::Series(_) => "OgeeSeries",

@@ -32,7 +32,7 @@ use ogee_planner::{
     eager::{StepExec, with_step_below},
     join_order::{Estimates, Samples},
     node::{properties, properties_of},
-    operators::{Aggregate, Join, ParquetScan, Series, Sort, Unnest, Window, upper_bounds},
+    operators::{Aggregate, Join, ParquetScan, Series, Sort, TextScan, Unnest, Window, upper_bounds},
     order::{is_ordered, take_asked},
     table::TableExec,
 };
@@ -307,6 +307,7 @@ fn is_worthwhile(plan: &Arc<dyn ExecutionPlan>) -> bool {
         matches!(
             op,
             Op::Scan(_)
+                | Op::TextScan(_)
                 | Op::Table(_)
                 | Op::WorkTable(_)
                 | Op::Aggregate(_)
@@ -354,7 +355,8 @@ fn operators(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<Op>, Inputs<'_>)> {
     let mut inputs = plan.children();
     if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
         // Its own limit is part of the scan.
-        return Some((vec![Op::Scan(ParquetScan::of(source)?)], inputs));
+        let scan = ParquetScan::of(source).map(Op::Scan).or_else(|| TextScan::of(source).map(Op::TextScan))?;
+        return Some((vec![scan], inputs));
     } else if let Some(table) = plan.downcast_ref::<TableExec>() {
         ops.push(Op::Table(table.work().as_ref().clone()));
     } else if let Some(rows) = plan.downcast_ref::<WorkScanExec>() {

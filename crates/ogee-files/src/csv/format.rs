@@ -142,7 +142,7 @@ type Found = Vec<(String, Kind)>;
 
 /// How the files of a table are read.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     pub(super) given: Given,
     pub(super) compression: CompressionTypeVariant,
     /// Names and kinds of the columns, if they were found out: otherwise the table was declared.

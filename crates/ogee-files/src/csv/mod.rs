@@ -5,8 +5,8 @@
 //! (<https://github.com/apache/datafusion/issues/4918>).
 //!
 //! ```text
-//! bytes ──records──> fields ──values──> arrays
-//!   └── the first 8 MiB: sniff ──> names, kinds ──> the table's columns
+//! bytes ──ends──> pieces ──fields──> places of fields ──columns, values──> arrays
+//!   └── the first 8 MiB: records, sniff ──> names, kinds ──> the table's columns
 //! ```
 //!
 //! 1. A value is read as what the table says, or the statement fails and says where the value is: file, line and
@@ -16,7 +16,10 @@
 //!
 //! Not here: writing (DataFusion's), which files a table has (`tables`).
 
+mod columns;
 pub(crate) mod compression;
+mod ends;
+mod fields;
 mod format;
 mod reader;
 mod records;
@@ -25,4 +28,5 @@ mod source;
 pub(crate) mod values;
 
 pub use format::CsvFormats;
+pub(crate) use format::Reading as Csv;
 pub(crate) use format::{BETWEEN_NULLS, OWN_OPTION};

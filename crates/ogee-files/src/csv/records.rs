@@ -76,19 +76,7 @@ impl Record {
     pub(super) fn field<'a>(&self, buffer: &'a [u8], index: usize, marks: &Marks) -> Cow<'a, [u8]> {
         let field = self.fields[index];
         let raw = &buffer[field.begin..field.end];
-        if !field.is_escaped {
-            return Cow::Borrowed(raw);
-        }
-        let escape = marks.escape.unwrap_or(marks.quote);
-        let mut text = Vec::with_capacity(raw.len());
-        let mut rest = raw;
-        while let Some(at) = memchr(escape, rest) {
-            text.extend_from_slice(&rest[..at]);
-            text.extend(rest.get(at + 1));
-            rest = rest.get(at + 2..).unwrap_or_default();
-        }
-        text.extend_from_slice(rest);
-        Cow::Owned(text)
+        if field.is_escaped { Cow::Owned(unescaped(raw, marks)) } else { Cow::Borrowed(raw) }
     }
 
     /// Reads the record that begins at `buffer`; `is_last`: nothing comes behind it.
@@ -168,6 +156,20 @@ impl Record {
             return Some((field, at + 1));
         }
     }
+}
+
+/// What is written as `raw` within quotes.
+pub(super) fn unescaped(raw: &[u8], marks: &Marks) -> Vec<u8> {
+    let escape = marks.escape.unwrap_or(marks.quote);
+    let mut text = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = memchr(escape, rest) {
+        text.extend_from_slice(&rest[..at]);
+        text.extend(rest.get(at + 1));
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    text.extend_from_slice(rest);
+    text
 }
 
 fn more_of(more: &Incomplete) -> Incomplete {

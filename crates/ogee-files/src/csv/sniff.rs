@@ -58,8 +58,6 @@ pub(super) struct Look {
     pub(super) marks: Marks,
     /// Bytes before the first record: a mark of the encoding, comments.
     pub(super) skip: usize,
-    /// Lines before the first record.
-    pub(super) skip_lines: u64,
     pub(super) has_header: bool,
     /// Distinct names of columns.
     pub(super) names: Vec<String>,
@@ -71,15 +69,12 @@ pub(super) struct Look {
 /// Looks at `sample`, which `is_all` of the file or its beginning; gives the number of its records, too.
 pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) {
     let skip = if sample.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-    let (skip, passed) = lines(sample, skip, given.skip);
-    let (skip, skip_lines) = comments(sample, skip, is_all, given);
-    let skip_lines = passed + skip_lines;
+    let skip = comments(sample, lines(sample, skip, given.skip), is_all, given);
     let sample_of_records = &sample[skip..];
     let marks = marks(sample_of_records, is_all, given);
     let mut look = Look {
         marks,
         skip,
-        skip_lines,
         has_header: false,
         names: Vec::new(),
         kinds: Vec::new(),
@@ -185,27 +180,27 @@ pub(super) fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     names.enumerate().map(name).collect()
 }
 
-/// Where the line behind the first `count` begins, and how many there were.
-fn lines(sample: &[u8], from: usize, count: usize) -> (usize, u64) {
+/// Where the line behind the first `count` begins.
+fn lines(sample: &[u8], from: usize, count: usize) -> usize {
     let mut at = from;
-    for passed in 0..count {
+    for _ in 0..count {
         match memchr::memchr(b'\n', &sample[at..]) {
             Some(end) => at += end + 1,
-            None => return (sample.len(), passed as u64),
+            None => return sample.len(),
         }
     }
-    (at, count as u64)
+    at
 }
 
-/// Lines that begin with `#` before the table; bytes and lines passed over.
-fn comments(sample: &[u8], from: usize, is_all: bool, given: &Given) -> (usize, u64) {
-    let (mut at, mut lines) = (from, 0);
+/// Where the lines end that begin with `#` before the table.
+fn comments(sample: &[u8], from: usize, is_all: bool, given: &Given) -> usize {
+    let mut at = from;
     while sample.get(at) == Some(&b'#') {
-        let Some(end) = memchr::memchr(b'\n', &sample[at..]) else { return (from, 0) };
-        (at, lines) = (at + end + 1, lines + 1);
+        let Some(end) = memchr::memchr(b'\n', &sample[at..]) else { return from };
+        at += end + 1;
     }
-    if lines == 0 || at >= sample.len() {
-        return (from, 0);
+    if at == from || at >= sample.len() {
+        return from;
     }
     // A name may begin with it, too.
     let below = &sample[at..];
@@ -213,7 +208,7 @@ fn comments(sample: &[u8], from: usize, is_all: bool, given: &Given) -> (usize, 
     let marks = marks(below, is_all, given);
     let is_table = header.read(below, &marks, is_all).is_ok() && header.len() > 1;
     let is_other = comment.read(&sample[from..], &marks, is_all).is_err() || comment.len() != header.len();
-    if is_table && is_other { (at, lines) } else { (from, 0) }
+    if is_table && is_other { at } else { from }
 }
 
 /// The marks by which all records have as many fields, and most of them.

@@ -2,11 +2,11 @@
 //!
 //! Not here: records and values.
 
-use std::{borrow::Cow, collections::HashMap, io::Read, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::{array::RecordBatch, datatypes::SchemaRef},
+    arrow::datatypes::SchemaRef,
     common::parsers::CompressionTypeVariant,
     error::Result,
     object_store::{ObjectMeta, ObjectStore},
@@ -14,17 +14,28 @@ use datafusion::{
 use ogee_functions::Error;
 
 use super::{
+    columns::Column,
+    ends::RecordEnds,
     format::{Reading, missing},
-    reader::{Column, Plan, Reader},
+    reader::{Plan, Reader},
     sniff::Look,
     values::Kind,
 };
 use crate::{
-    read_through::{Batches, ReadThrough, Scan, shown, text},
+    pieces::{Cutter, InOrder, Piece, PieceReader, Pieces},
+    read_through::{InPieces, ReadThrough, Scan, shown, text},
     spelling::folded,
+    text_memory::TextMemory,
 };
 
 impl Reading {
+    /// How a file of this name is read that looks like `look`.
+    fn plan(&self, scan: &Scan, look: Arc<Look>, name: String) -> Result<Plan> {
+        let columns = self.columns(scan, &look, &name)?;
+        let schema = scan.batch_schema()?;
+        Ok(Plan { name, look, columns, schema, batch_rows: scan.batch_rows, given: self.given.clone() })
+    }
+
     /// Where the columns that are read come from in a file that looks like `look`.
     fn columns(&self, scan: &Scan, look: &Look, file: &str) -> Result<Vec<Column>> {
         let schema = scan.file_schema();
@@ -64,7 +75,7 @@ impl Reading {
 #[async_trait]
 impl ReadThrough for Reading {
     const NAME: &'static str = "csv";
-    type Reader = Reader<Box<dyn Read + Send>>;
+    type Reader = InOrder;
 
     async fn schema(&self, store: &Arc<dyn ObjectStore>, files: &[ObjectMeta]) -> Result<SchemaRef> {
         self.find(store, files).await
@@ -82,30 +93,46 @@ impl ReadThrough for Reading {
         Ok(())
     }
 
-    async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<Self::Reader>> {
+    async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<InOrder>> {
+        let pieces = self.pieces(scan, store, file).await?;
+        pieces.map(|pieces| InOrder::new(pieces, self.memory())).transpose()
+    }
+}
+
+#[async_trait]
+impl InPieces for Reading {
+    async fn pieces(
+        &self,
+        scan: &Scan,
+        store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+    ) -> Result<Option<Box<dyn Pieces>>> {
         let name = shown(&file.location);
         let look = self.look(store, file, true).await?;
         if look.is_empty {
             return Ok(None);
         }
-        let columns = self.columns(scan, &look, &name)?;
-        let schema = scan.batch_schema()?;
+        let ends = RecordEnds::new(&look, &self.given);
+        let plan = self.plan(scan, look, name.clone())?;
         let input = text(store, &file.location, self.compression).await?;
-        let plan = Plan {
-            name,
-            look,
-            columns,
-            schema,
-            batch_rows: scan.batch_rows,
-            given: self.given.clone(),
-            memory: self.memory(),
-        };
-        Ok(Some(Reader::new(input, plan)))
+        let cutter = Cutter::new(input, name, ends, self.memory());
+        Ok(Some(Box::new(CsvPieces { cutter, plan, reading: self.clone() })))
     }
 }
 
-impl Batches for Reader<Box<dyn Read + Send>> {
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
-        self.batch()
+/// A file that is cut.
+struct CsvPieces {
+    cutter: Cutter<RecordEnds>,
+    plan: Plan,
+    reading: Reading,
+}
+
+impl Pieces for CsvPieces {
+    fn next(&mut self, piece: &mut Piece, memory: &mut TextMemory) -> Result<bool> {
+        self.cutter.next(piece, memory)
+    }
+
+    fn reader(&self) -> Result<Box<dyn PieceReader>> {
+        Ok(Box::new(Reader::new(self.plan.clone(), self.reading.memory())))
     }
 }

@@ -225,8 +225,48 @@ pub(crate) fn large_integer(value: &[u8]) -> Option<i128> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
+/// Powers of ten that a float has exactly, as far as they are needed here.
+const TENS: [f64; SHORT_DIGITS + 1] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// A whole number of so many digits is a float exactly.
+const SHORT_DIGITS: usize = 15;
+
+/// A number of few digits, as most are: their whole number by a power of ten, which is rounded once and so is the float next to it (Clinger's fast path, "How to read
+/// floating point numbers accurately", 1990).
+#[inline]
+fn short_double(value: &[u8]) -> Option<f64> {
+    let (is_negative, digits) = match value {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    // With the point.
+    if digits.len() > SHORT_DIGITS + 1 || !is_plain(digits) {
+        return None;
+    }
+    let (mut number, mut point, mut count) = (0_u64, None, 0);
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            (number, count) = (number * 10 + u64::from(digit), count + 1);
+        } else if *byte == b'.' && point.is_none() {
+            point = Some(count);
+        } else {
+            return None;
+        }
+    }
+    if count == 0 || count > SHORT_DIGITS {
+        return None;
+    }
+    let value = number as f64 / TENS[point.map_or(0, |point| count - point)];
+    Some(if is_negative { -value } else { value })
+}
+
 pub(crate) fn double(value: &[u8]) -> Option<f64> {
     let value = trim(value);
+    if let Some(short) = short_double(value) {
+        return Some(short);
+    }
     let unsigned = value.strip_prefix(b"-").unwrap_or(value);
     let text = std::str::from_utf8(value).ok()?;
     if unsigned.eq_ignore_ascii_case(b"nan") || unsigned.eq_ignore_ascii_case(b"inf") {
@@ -404,6 +444,20 @@ mod tests {
         assert_eq!(kind(&["2024-01-05 10:11:12.123456789"]), Kind::Timestamp(Order::YearMonthDay, true));
         assert_eq!(kind(&["2024-01-05T10:11:12Z", "2024-01-05 10:11:12+02:00"]), Kind::Instant);
         assert_eq!(kind(&["10:11:12", "9:00"]), Kind::Time);
+    }
+
+    #[test]
+    fn short_floats_are_those_next_to_their_digits() {
+        for text in ["0", "-0", "0.1", "1.5", "-2.675", ".5", "5.", "123456789012345", "12345678901234.5", "99999.99"] {
+            let expected: f64 = text.parse().unwrap_or(f64::NAN);
+            assert_eq!(short_double(text.as_bytes()).map(f64::to_bits), Some(expected.to_bits()), "{text}");
+        }
+        for text in
+            ["", "-", ".", "1e5", "1.2.3", "01", "00.5", "+1", "1234567890123456", "1 ", "--1", "0.000000000000001"]
+        {
+            assert_eq!(short_double(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(double(b"."), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use datafusion::arrow::{
     compute::{CastOptions, cast_with_options},
     datatypes::{DataType, FieldRef, Fields},
 };
+use memchr::memchr;
 
 use super::{
     parse::{Item, Value},
@@ -206,6 +207,28 @@ impl Builder {
                 valid.append_null();
             }
         }
+    }
+
+    /// Appends a value that is written as `text`, if no more than its text has to be looked at; `None` if it has to be parsed.
+    pub(super) fn append_plain(&mut self, text: &[u8]) -> Option<Result<(), Misfit>> {
+        if text == b"null" {
+            self.append_null();
+            return Some(Ok(()));
+        }
+        let string = || text.strip_prefix(b"\"")?.strip_suffix(b"\"").filter(|text| memchr(b'\\', text).is_none());
+        let is_number = text.first().is_some_and(|byte| *byte == b'-' || byte.is_ascii_digit());
+        let appended = match self {
+            Self::Integer(builder) => values::integer(text).map(|value| builder.append_value(value)),
+            Self::Double(builder) if is_number => values::double(text).map(|value| builder.append_value(value)),
+            Self::Text(builder) => std::str::from_utf8(string()?).ok().map(|text| builder.append_value(text)),
+            Self::Date(builder) => {
+                values::date(string()?, values::Order::YearMonthDay).map(|value| builder.append_value(value))
+            }
+            Self::Timestamp(builder) => values::timestamp(string()?, values::Order::YearMonthDay)
+                .map(|value| builder.append_value(values::microseconds(value))),
+            _ => None,
+        };
+        appended.map(Ok)
     }
 
     pub(super) fn append(&mut self, item: &Item<'_>) -> Result<(), Misfit> {

@@ -116,7 +116,7 @@ struct Key {
 
 /// How the files of a table are read.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     pub(super) compression: CompressionTypeVariant,
     /// Objects to look at, if said.
     rows: Option<usize>,
@@ -153,7 +153,7 @@ impl Reading {
             Some(most) => rows < most,
             None => rows < SAMPLE_ROWS && most_bytes == SAMPLE_BYTES || bytes < most_bytes,
         } {
-            let shape = values.next(|item, _, _, _| {
+            let shape = values.next_value(|item, _, _, _| {
                 bytes += item.text.len() as u64;
                 let is_object = matches!(item.value, Value::Object(_));
                 Ok((is_object, Shape::of(item)))

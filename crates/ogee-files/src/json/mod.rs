@@ -4,8 +4,8 @@
 //! last of two values of one key, and has columns in the order of the alphabet.
 //!
 //! ```text
-//! bytes ──parse──> values ──build──> arrays
-//!   └── the first 8 MiB: shape ──> the table's columns
+//! bytes ──ends──> pieces ──scan──> texts of values ──parse, build──> arrays
+//!   └── the first 8 MiB: parse, shape ──> the table's columns
 //! ```
 //!
 //! 1. A value is read as what the table says, or the statement fails and says where the value is.
@@ -14,10 +14,13 @@
 //! Not here: writing (DataFusion's), which files a table has (`tables`).
 
 mod build;
+mod ends;
 mod format;
 mod parse;
 mod reader;
+mod scan;
 mod shape;
 mod source;
 
 pub use format::JsonFormats;
+pub(crate) use format::Reading as Json;

@@ -39,7 +39,7 @@ pub(super) enum Failure {
     Large,
 }
 
-type Parsed<T> = Result<T, Failure>;
+pub(super) type Parsed<T> = Result<T, Failure>;
 
 struct Parser<'a> {
     text: &'a [u8],
@@ -106,14 +106,8 @@ impl<'a> Parser<'a> {
         let is_of = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let length = rest.iter().take_while(|byte| is_of(byte)).count();
         let text = std::str::from_utf8(&rest[..length]).unwrap_or_default();
-        let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
-        let is_plain = match digits {
-            [b'0', second, ..] => !second.is_ascii_digit(),
-            [first, ..] => first.is_ascii_digit(),
-            [] => false,
-        };
-        let is_whole = digits.iter().all(u8::is_ascii_digit);
-        if !is_plain || !is_whole && (text.ends_with('.') || text.parse::<f64>().is_err()) {
+        if !is_number(text.as_bytes()) {
+            let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
             let has_zeros = matches!(digits, [b'0', second, ..] if second.is_ascii_digit());
             if length == rest.len() && !has_zeros {
                 return Err(Failure::More);
@@ -232,6 +226,33 @@ impl<'a> Parser<'a> {
                 _ => return self.wrong("neither comma nor brace after a value"),
             }
         }
+    }
+}
+
+/// Whether `text`, which has nothing else in it than numbers may have, is one.
+#[inline]
+pub(super) fn is_number(text: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = digits(unsigned);
+    if whole == 0 || whole > 1 && unsigned[0] == b'0' {
+        return false;
+    }
+    let mut rest = &unsigned[whole..];
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let count = digits(fraction);
+        if count == 0 {
+            return false;
+        }
+        rest = &fraction[count..];
+    }
+    match rest {
+        [] => true,
+        [b'e' | b'E', exponent @ ..] => {
+            let exponent = exponent.strip_prefix(b"-").or(exponent.strip_prefix(b"+")).unwrap_or(exponent);
+            !exponent.is_empty() && digits(exponent) == exponent.len()
+        }
+        _ => false,
     }
 }
 

@@ -4,16 +4,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    io::Read,
     sync::Arc,
 };
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::{
-        array::RecordBatch,
-        datatypes::{DataType, SchemaRef},
-    },
+    arrow::datatypes::{DataType, SchemaRef},
     common::parsers::CompressionTypeVariant,
     error::Result,
     object_store::{ObjectMeta, ObjectStore},
@@ -21,13 +17,15 @@ use datafusion::{
 
 use super::{
     build::{Builder, Places},
+    ends::ValueEnds,
     format::Reading,
-    reader::{Column, Reader, Values},
+    reader::{Column, Reader, Scratch, Values},
     shape::Shape,
 };
 use crate::{
-    read_through::{Batches, ReadThrough, Scan, shown, text},
-    text_memory::text_block_bytes,
+    pieces::{Cutter, InOrder, Piece, PieceReader, Pieces},
+    read_through::{InPieces, ReadThrough, Scan, shown, text},
+    text_memory::{TextMemory, text_block_bytes},
 };
 
 /// Values within one of `data_type` that have arrays of their own.
@@ -59,26 +57,40 @@ impl Reading {
             .fields()
             .iter()
             .enumerate()
-            .map(|(index, field)| Column {
-                name: field.name().clone(),
-                builder: read.contains(&index).then(|| builder(index)),
-            })
+            .map(|(index, field)| Column::new(field.name().clone(), read.contains(&index).then(|| builder(index))))
             .collect();
         // A column that a directory names has another's value; the file's is passed over.
         if let Some(found) = found.as_ref() {
             let own: HashSet<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
             let others = found.columns.iter().filter(|(name, _)| !own.contains(name.as_str()));
-            columns.extend(others.map(|(name, _)| Column { name: name.clone(), builder: None }));
+            columns.extend(others.map(|(name, _)| Column::new(name.clone(), None)));
         }
         let is_whole = found.as_ref().is_some_and(|found| found.is_whole);
         (columns, found.is_none(), is_whole)
     }
 }
 
+impl Reading {
+    /// A reader of what `scan` wants of a file of this name.
+    fn reader(&self, scan: &Scan, name: String) -> Result<Reader> {
+        let (columns, is_declared, is_whole) = self.wanted(scan);
+        Ok(Reader {
+            values: Values::new(std::io::empty(), name, self.memory()),
+            places: Places::of(columns.iter().map(|column| &column.name)),
+            columns,
+            is_declared,
+            is_whole,
+            schema: scan.batch_schema()?,
+            batch_rows: scan.batch_rows,
+            scratch: Scratch::default(),
+        })
+    }
+}
+
 #[async_trait]
 impl ReadThrough for Reading {
     const NAME: &'static str = "json";
-    type Reader = Reader<Box<dyn Read + Send>>;
+    type Reader = InOrder;
 
     async fn schema(&self, store: &Arc<dyn ObjectStore>, files: &[ObjectMeta]) -> Result<SchemaRef> {
         self.find(store, files).await
@@ -88,23 +100,40 @@ impl ReadThrough for Reading {
         self.compression
     }
 
-    async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<Self::Reader>> {
-        let input = text(store, &file.location, self.compression).await?;
-        let (columns, is_declared, is_whole) = self.wanted(scan);
-        Ok(Some(Reader {
-            values: Values::new(input, shown(&file.location), self.memory()),
-            places: Places::of(columns.iter().map(|column| &column.name)),
-            columns,
-            is_declared,
-            is_whole,
-            schema: scan.batch_schema()?,
-            batch_rows: scan.batch_rows,
-        }))
+    async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<InOrder>> {
+        let pieces = self.pieces(scan, store, file).await?;
+        pieces.map(|pieces| InOrder::new(pieces, self.memory())).transpose()
     }
 }
 
-impl Batches for Reader<Box<dyn Read + Send>> {
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
-        self.batch()
+#[async_trait]
+impl InPieces for Reading {
+    async fn pieces(
+        &self,
+        scan: &Scan,
+        store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+    ) -> Result<Option<Box<dyn Pieces>>> {
+        let (input, name) = (text(store, &file.location, self.compression).await?, shown(&file.location));
+        let cutter = Cutter::new(input, name.clone(), ValueEnds::default(), self.memory());
+        Ok(Some(Box::new(JsonPieces { cutter, name, scan: scan.clone(), reading: self.clone() })))
+    }
+}
+
+/// A file that is cut.
+struct JsonPieces {
+    cutter: Cutter<ValueEnds>,
+    name: String,
+    scan: Scan,
+    reading: Reading,
+}
+
+impl Pieces for JsonPieces {
+    fn next(&mut self, piece: &mut Piece, memory: &mut TextMemory) -> Result<bool> {
+        self.cutter.next(piece, memory)
+    }
+
+    fn reader(&self) -> Result<Box<dyn PieceReader>> {
+        Ok(Box::new(self.reading.reader(&self.scan, self.name.clone())?))
     }
 }

@@ -3,7 +3,7 @@
 //! Each is made of a node (`of`, `None` where the engine has no such operator), tells the expressions that it evaluates, and opens or specifies the operator
 //! when a plan is run.
 //!
-//! Not here: operators (`ogee-exec`), reading files (`ogee-scan`), and which nodes become islands (`ogee-datafusion`).
+//! Not here: operators (`ogee-exec`), reading files (`ogee-scan`, `ogee-files`), and which nodes become islands (`ogee-datafusion`).
 
 mod aggregate;
 mod collected;
@@ -16,6 +16,7 @@ mod prune;
 mod scan;
 mod series;
 mod sort;
+mod text_scan;
 mod unnest;
 mod window;
 
@@ -26,5 +27,6 @@ pub use join::Join;
 pub use scan::ParquetScan;
 pub use series::Series;
 pub use sort::Sort;
+pub use text_scan::TextScan;
 pub use unnest::Unnest;
 pub use window::{Window, upper_bounds};

@@ -14,20 +14,31 @@ use datafusion::{
     parquet::arrow::arrow_reader::ArrowReaderMetadata,
     physical_expr::{PhysicalExpr, conjunction, expressions::Column, split_conjunction},
     physical_expr_adapter::{DefaultPhysicalExprAdapterFactory, PhysicalExprAdapterFactory},
-    physical_optimizer::pruning::PruningPredicateBuilder,
+    physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder},
     physical_plan::metrics::ExecutionPlanMetricsSet,
 };
 use ogee_exec::ExecError;
 use ogee_scan::{RowGroupAccess, RowPruner};
+use parking_lot::Mutex;
 
 /// Prunes by a predicate over the files' columns.
 #[derive(Debug)]
 pub struct PredicatePruner {
     predicate: Arc<dyn PhysicalExpr>,
     file_schema: SchemaRef,
-    /// What pruning evaluates, for `EXPLAIN`.
-    description: String,
+    /// What pruning evaluates over the table's types, for `EXPLAIN`.
+    pruning: Arc<dyn PhysicalExpr>,
     uses_pages: bool,
+    /// What was made for the file before: most files of a table have the same types.
+    latest: Mutex<Option<Arc<OfFile>>>,
+}
+
+/// What prunes files with columns of these types.
+#[derive(Debug)]
+struct OfFile {
+    physical: SchemaRef,
+    by_group: Option<PruningPredicate>,
+    by_page: Option<PagePruningAccessPlanFilter>,
 }
 
 impl PredicatePruner {
@@ -57,17 +68,36 @@ impl PredicatePruner {
         }
         let pages = PagePruningAccessPlanFilter::new(&predicate, Arc::clone(file_schema));
         Some(Self {
-            description: pruning.predicate_expr().to_string(),
+            pruning: Arc::clone(pruning.predicate_expr()),
             uses_pages: pages.filter_number() > 0,
             predicate,
             file_schema: Arc::clone(file_schema),
+            latest: Mutex::default(),
         })
+    }
+
+    /// What prunes a file whose columns have these types; `None` if the predicate does not fit them.
+    fn of_file(&self, physical: &SchemaRef) -> Option<Arc<OfFile>> {
+        if let Some(known) = self.latest.lock().as_ref().filter(|known| known.physical == *physical) {
+            return Some(Arc::clone(known));
+        }
+        // The file's own types and missing columns, as DataFusion's reader treats them.
+        let adapted = DefaultPhysicalExprAdapterFactory
+            .create(Arc::clone(&self.file_schema), Arc::clone(physical))
+            .and_then(|adapter| adapter.rewrite(Arc::clone(&self.predicate)));
+        let predicate = adapted.ok()?;
+        let by_group = PruningPredicateBuilder::new().with_file_schema(Arc::clone(physical));
+        let by_page = self.uses_pages.then(|| PagePruningAccessPlanFilter::new(&predicate, Arc::clone(physical)));
+        let made =
+            Arc::new(OfFile { physical: Arc::clone(physical), by_group: by_group.try_build(predicate).ok(), by_page });
+        *self.latest.lock() = Some(Arc::clone(&made));
+        Some(made)
     }
 }
 
 impl fmt::Display for PredicatePruner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "predicate={}, pruning={}", self.predicate, self.description)
+        write!(f, "predicate={}, pruning={}", self.predicate, self.pruning)
     }
 }
 
@@ -76,29 +106,17 @@ impl RowPruner for PredicatePruner {
         let parquet = metadata.metadata();
         let groups = parquet.row_groups();
         let everything = || groups.iter().map(|_| RowGroupAccess::Scan).collect();
-        // The file's own types and missing columns, as DataFusion's reader treats them.
         let physical = metadata.schema();
-        let adapted = DefaultPhysicalExprAdapterFactory
-            .create(Arc::clone(&self.file_schema), Arc::clone(physical))
-            .and_then(|adapter| adapter.rewrite(Arc::clone(&self.predicate)));
         // A predicate that does not fit this file (say, a type that cannot be cast) prunes nothing; reading reports what is wrong.
-        let Ok(predicate) = adapted else { return Ok(everything()) };
+        let Some(of_file) = self.of_file(physical) else { return Ok(everything()) };
         let metrics = ParquetFileMetrics::new(0, &path.to_string_lossy(), &ExecutionPlanMetricsSet::new());
         let mut by_group = RowGroupAccessPlanFilter::new(ParquetAccessPlan::new_all(groups.len()));
-        if let Ok(pruning) =
-            PruningPredicateBuilder::new().with_file_schema(Arc::clone(physical)).try_build(Arc::clone(&predicate))
-        {
-            by_group.prune_by_statistics(physical, metadata.parquet_schema(), groups, &pruning, &metrics);
+        if let Some(pruning) = &of_file.by_group {
+            by_group.prune_by_statistics(physical, metadata.parquet_schema(), groups, pruning, &metrics);
         }
         let mut plan = by_group.build();
-        if self.uses_pages {
-            plan = PagePruningAccessPlanFilter::new(&predicate, Arc::clone(physical)).prune_plan_with_page_index(
-                plan,
-                physical,
-                metadata.parquet_schema(),
-                parquet,
-                &metrics,
-            );
+        if let Some(pages) = &of_file.by_page {
+            plan = pages.prune_plan_with_page_index(plan, physical, metadata.parquet_schema(), parquet, &metrics);
         }
         Ok(plan
             .into_inner()

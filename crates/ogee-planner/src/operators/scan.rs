@@ -207,7 +207,7 @@ fn parquet_file(file: &PartitionedFile) -> Option<ParquetFile> {
 }
 
 /// The columns that `wanted` and `filter` read, and whether more than reading them in this order is to be done.
-fn columns_to_read(
+pub(super) fn columns_to_read(
     wanted: &[(Arc<dyn PhysicalExpr>, String)],
     filter: Option<&Arc<dyn PhysicalExpr>>,
 ) -> Option<(Vec<usize>, bool)> {
@@ -235,7 +235,7 @@ fn columns_to_read(
 }
 
 /// `expr` over the table's columns as an expression over `columns` of them.
-fn reindex(expr: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
+pub(super) fn reindex(expr: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
     Arc::clone(expr)
         .transform_up(|node| {
             let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };

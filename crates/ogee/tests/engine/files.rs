@@ -563,11 +563,11 @@ fn long_lines_are_read_within_the_limit_or_refused() {
         connection: open(Config::default().threads(2).memory_limit(96 << 20).counts_process(false)).connect(),
         directory: tempfile::tempdir().unwrap(),
     };
-    // A record of 70 MB, and a value of 40 MB whose buffer would be 64 MB and is there twice while it grows.
+    // A record of 70 MB, and a value of 60 MB which is there twice: as it was read, and in an array.
     files.write("long.csv", format!("a,b\n1,{}\n", "x".repeat(70_000_000)));
     let error = files.error("SELECT a, length(b) FROM '$/long.csv'");
     assert!(error.contains("long.csv', line 2") && error.contains("64 MiB"), "{error}");
-    files.write("long.ndjson", format!("{{\"a\": 1}}\n{{\"a\": 2, \"b\": \"{}\"}}\n", "x".repeat(40_000_000)));
+    files.write("long.ndjson", format!("{{\"a\": 1}}\n{{\"a\": 2, \"b\": \"{}\"}}\n", "x".repeat(60_000_000)));
     let error = files.error("SELECT a, length(b) FROM '$/long.ndjson'");
     assert!(error.contains("long.ndjson', line 2") && error.contains("no memory for th"), "{error}");
     // 8 MB whose parts take 60 times as much.
