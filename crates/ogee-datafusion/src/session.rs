@@ -59,7 +59,7 @@ use ogee_planner::{
     scan_filters::ScanFilters,
 };
 use ogee_sql::{
-    Statement, StatementContext,
+    Division, NullOrder, Statement, StatementContext,
     asked::Asked,
     calls, catalogs,
     changes::Definition,
@@ -71,7 +71,7 @@ use ogee_sql::{
     prepared::{self, Prepared},
     rules,
     spellings::{Spellings, heeded},
-    times,
+    times, told,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
 };
 use parking_lot::Mutex;
@@ -125,6 +125,8 @@ pub struct Session {
     computed: AtomicU64,
     prepared: Prepared,
     macros: Arc<Macros>,
+    /// Shared with the rules.
+    division: Arc<Division>,
     /// The catalogs themselves, whose views are not planned.
     catalogs: Arc<dyn CatalogProviderList>,
     transactions: Transactions,
@@ -207,14 +209,20 @@ impl Session {
 
         let pieces = rules::PiecePlanner::default();
         let macros = Arc::new(Macros::default());
+        let division = Arc::new(Division::default());
         let asked = Asked(Arc::new(Asker(Arc::clone(&samples))));
         let state = SessionStateBuilder::new()
-            .with_config(config().with_extension(Arc::clone(&macros)).with_extension(Arc::new(asked)))
+            .with_config(
+                config()
+                    .with_extension(Arc::clone(&macros))
+                    .with_extension(Arc::new(asked))
+                    .with_extension(Arc::clone(&division)),
+            )
             .with_runtime_env(runtime)
-            .with_expr_planners(rules::expr_planners(JsonAccess::new(memory)))
+            .with_expr_planners(rules::expr_planners(JsonAccess::new(memory), &division))
             .with_type_planner(rules::type_planner())
             .with_default_features()
-            .with_analyzer_rules(rules::analyzer_rules(pieces.clone(), Casts::new(memory)))
+            .with_analyzer_rules(rules::analyzer_rules(pieces.clone(), Casts::new(memory), &division))
             .with_optimizer_rules(rules::optimizer_rules())
             .with_query_planner(Arc::new(asof::Planner))
             .with_relation_planners(rules::relation_planners())
@@ -252,6 +260,7 @@ impl Session {
             computed: AtomicU64::new(0),
             prepared: Prepared::default(),
             macros,
+            division,
             catalogs: own_catalogs,
             transactions: Transactions::default(),
             attached: Mutex::default(),
@@ -270,6 +279,32 @@ impl Session {
     /// What the session runs on.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// `message`, that of an error of the statement `sql`, with the place that it is about, and a name that is near to one that is not there.
+    pub fn with_place(&self, message: &str, sql: &str) -> String {
+        told::told(message, sql, || {
+            let catalogs = self.catalogs.catalog_names().into_iter().filter_map(|name| self.catalogs.catalog(&name));
+            let schemas = catalogs.flat_map(|catalog| {
+                catalog.schema_names().into_iter().filter_map(|name| catalog.schema(&name)).collect::<Vec<_>>()
+            });
+            schemas.flat_map(|schema| schema.table_names()).filter(|name| !is_own(name)).collect()
+        })
+    }
+
+    /// How whole numbers are divided.
+    pub fn division(&self) -> &Division {
+        &self.division
+    }
+
+    /// Where NULLs come in an order that says nothing of them.
+    pub fn null_order(&self) -> NullOrder {
+        NullOrder::of(&self.context.state_ref().read().config_options().sql_parser)
+    }
+
+    /// Has NULLs come so in statements that are planned from now on.
+    pub fn set_null_order(&self, order: NullOrder) {
+        order.set_in(&mut self.context.state_ref().write().config_mut().options_mut().sql_parser);
     }
 
     /// Plans and starts `statement`; islands report to `context`. Call within the engine's runtime, on a thread of [`Engine::run_statement`].
@@ -794,7 +829,7 @@ fn config() -> SessionConfig {
     options.sql_parser.enable_subquery_sort_elimination = false;
     // It loses the names of fields that are keys of joins, as in `ON t.s.a + 1 = u.b`.
     options.optimizer.enable_leaf_expression_pushdown = false;
-    options.sql_parser.default_null_ordering = "nulls_max".to_owned();
+    NullOrder::default().set_in(&mut options.sql_parser);
     options.sql_parser.dialect = Dialect::Generic;
     options.explain.physical_plan_only = true;
     options.execution.sort_spill_reservation_bytes = SORT_RESERVATION;

@@ -24,7 +24,10 @@ use datafusion::{
 };
 use ogee_exec::aggregate::average_of_decimals;
 
-use crate::moments::{self, Moments};
+use crate::{
+    moments::{self, Moments},
+    type_names::sql_name,
+};
 
 /// The `avg` to register in a session.
 pub fn average() -> AggregateUDF {
@@ -76,7 +79,9 @@ impl AggregateUDFImpl for Average {
             DataType::Dictionary(_, values) => return self.coerce_types(&[values.as_ref().clone()]),
             value => match moments::taken(value) {
                 Some(moment) => moment,
-                None => return plan_err!("avg takes numbers, not values of type {value}; cast the argument"),
+                None => {
+                    return plan_err!("avg takes numbers, not values of type {}; cast the argument", sql_name(value));
+                }
             },
         }])
     }

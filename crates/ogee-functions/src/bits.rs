@@ -28,7 +28,7 @@ use datafusion::{
 };
 use ogee_exec::ExecError;
 
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, type_names::sql_name};
 
 /// Plans operators on bits.
 #[derive(Debug)]
@@ -51,7 +51,11 @@ impl ExprPlanner for Bits {
         };
         for side in [&left, &right] {
             if side.is_floating() || matches!(side, DataType::Decimal128(_, 1..) | DataType::Decimal256(_, 1..)) {
-                return plan_err!("{} takes whole numbers, not values of type {side}; cast the argument", expr.op);
+                return plan_err!(
+                    "{} takes whole numbers, not values of type {}; cast the argument",
+                    expr.op,
+                    sql_name(side)
+                );
             }
         }
         let Some(shift) = shift else { return Ok(PlannerResult::Original(expr)) };

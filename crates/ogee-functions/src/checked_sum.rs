@@ -23,7 +23,7 @@ use datafusion::{
 };
 use ogee_exec::ExecError;
 
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, type_names::sql_name};
 
 /// The `sum` to register in a session.
 pub fn checked_sum() -> Arc<AggregateUDF> {
@@ -68,7 +68,7 @@ impl AggregateUDFImpl for CheckedSum {
             }
             DataType::Duration(_) | DataType::Interval(_) => value.clone(),
             value if value.is_floating() => DataType::Float64,
-            value => return plan_err!("sum takes numbers, not values of type {value}; cast the argument"),
+            value => return plan_err!("sum takes numbers, not values of type {}; cast the argument", sql_name(value)),
         }])
     }
 

@@ -7,7 +7,7 @@ use std::error::Error as StdError;
 
 use datafusion::{
     arrow::error::ArrowError,
-    common::{Column, DataFusionError, SchemaError},
+    common::{Column, DataFusionError, SchemaError, utils::datafusion_strsim::levenshtein},
 };
 use ogee_exec::ExecError;
 use ogee_memory::MemoryError;
@@ -114,6 +114,9 @@ impl From<&ArrowError> for Error {
                 None => Self::Source(message.clone()),
             },
             ArrowError::DivideByZero => Self::Execution("division by zero".to_owned()),
+            ArrowError::CastError(message) | ArrowError::ParseError(message) if cast_message(message).is_some() => {
+                Self::Execution(cast_message(message).unwrap_or_default())
+            }
             ArrowError::ParseError(message)
             | ArrowError::CastError(message)
             | ArrowError::ComputeError(message)
@@ -162,6 +165,13 @@ impl From<&DataFusionError> for Error {
             DataFusionError::ResourcesExhausted(message) => Self::Resources(without_trace(message)),
             DataFusionError::Execution(message) => Self::Execution(without_trace(message)),
             DataFusionError::ExecutionJoin(inner) => Self::Internal(inner.to_string()),
+            DataFusionError::Internal(message) if message.starts_with("No suitable object store found for ") => {
+                let url = message["No suitable object store found for ".len()..].split(". ").next().unwrap_or_default();
+                let scheme = url.split("://").next().unwrap_or_default();
+                Self::Unsupported(format!(
+                    "'{url}': files of {scheme} are not supported; copy it to this machine first"
+                ))
+            }
             DataFusionError::Internal(message) => match unmatched_signatures(message) {
                 Some(message) => Self::Plan(message),
                 None => Self::Internal(without_trace(message)),
@@ -201,7 +211,16 @@ fn schema_message(error: &SchemaError) -> String {
     let SchemaError::FieldNotFound { valid_fields, .. } = error else { return message };
     let mut message = message.lines().next().unwrap_or_default().to_owned();
     if !valid_fields.is_empty() {
-        let listed: Vec<String> = valid_fields.iter().take(LISTED).map(Column::quoted_flat_name).collect();
+        // With their tables, where there are several of one name.
+        let is_repeated =
+            |column: &Column| valid_fields.iter().any(|other| other.name == column.name && other != column);
+        let mut listed: Vec<String> = Vec::new();
+        for column in valid_fields.iter().take(LISTED) {
+            let name = if is_repeated(column) { column.quoted_flat_name() } else { column.name.clone() };
+            if !listed.contains(&name) {
+                listed.push(name);
+            }
+        }
         message.push_str("\nValid fields are ");
         message.push_str(&listed.join(", "));
         match valid_fields.len().saturating_sub(LISTED) {
@@ -221,6 +240,9 @@ fn parse_message(message: &str) -> String {
 /// What is wrong with the arguments of a function, said once: DataFusion tells how each signature failed to match, calls that an internal error, and then says what the
 /// function takes.
 fn plan_message(message: &str) -> String {
+    if let Some(said) = in_words(message) {
+        return said;
+    }
     let Some(at) = message.find("No function matches") else { return message.to_owned() };
     // Functions of ours say it in their own words.
     if let Some((_, own)) = message[..at].split_once("user-defined coercion failed with: ") {
@@ -229,6 +251,82 @@ fn plan_message(message: &str) -> String {
     }
     let is_list = message[..at].contains("failed to match any signature") || message[..at].contains("Internal error");
     if is_list { message[at..].to_owned() } else { message.to_owned() }
+}
+
+/// What some messages of the planner say, in the words of SQL.
+fn in_words(message: &str) -> Option<String> {
+    if let Some(types) = message.strip_prefix("Cannot coerce arithmetic expression ") {
+        let types = types.strip_suffix(" to valid types")?;
+        return Some(format!("there is no {}; cast one of them", with_sql_types(types)));
+    }
+    if message.starts_with("Column in ") && message.contains("must appear in the GROUP BY clause") {
+        let column = message.split("column \"").nth(1)?.split('"').next()?;
+        return Some(format!(
+            "column {column} must be in GROUP BY, or within an aggregate such as any_value({column})"
+        ));
+    }
+    if message.starts_with("Cannot create filter with non-boolean predicate") {
+        let data_type = with_sql_types(message.rsplit(" returning ").next()?);
+        return Some(format!("a condition is of type BOOLEAN, and this one is {data_type}; compare it, as in x <> 0"));
+    }
+    if let Some(name) = message.strip_prefix("Invalid function '") {
+        // The planner names the nearest function, however far it is.
+        let (name, meant) = name.split_once("'.\nDid you mean '")?;
+        let meant = meant.strip_suffix("'?")?;
+        let is_near = levenshtein(&name.to_lowercase(), meant) <= (name.chars().count() / 3).max(1);
+        return (!is_near).then(|| format!("Invalid function '{name}'"));
+    }
+    if message.starts_with("Argument #") {
+        return Some(with_sql_types(message));
+    }
+    if message.starts_with("Substring without for/from") {
+        return Some(
+            "substr takes a text, where to begin, and, if it is to end earlier, a number of characters".to_owned(),
+        );
+    }
+    if let Some(ending) = message.strip_prefix("There is no registered file format with ext ") {
+        return Some(format!(
+            "no format is known by the ending '{ending}'; name one of parquet, csv, json, arrow: (FORMAT parquet)"
+        ));
+    }
+    None
+}
+
+/// `text` with the names that SQL has for types in place of Arrow's.
+fn with_sql_types(text: &str) -> String {
+    const TYPES: [(&str, &str); 20] = [
+        ("UInt8", "UTINYINT"),
+        ("UInt16", "USMALLINT"),
+        ("UInt32", "UINTEGER"),
+        ("UInt64", "UBIGINT"),
+        ("Int8", "TINYINT"),
+        ("Int16", "SMALLINT"),
+        ("Int32", "INTEGER"),
+        ("Int64", "BIGINT"),
+        ("Float32", "FLOAT"),
+        ("Float64", "DOUBLE"),
+        ("Utf8", "VARCHAR"),
+        ("Utf8View", "VARCHAR"),
+        ("LargeUtf8", "VARCHAR"),
+        ("Boolean", "BOOLEAN"),
+        ("Date32", "DATE"),
+        ("Timestamp(µs)", "TIMESTAMP"),
+        ("Timestamp(ns)", "TIMESTAMP_NS"),
+        ("Time64(µs)", "TIME"),
+        ("Time64(ns)", "TIME"),
+        ("Interval(MonthDayNano)", "INTERVAL"),
+    ];
+    let of_sql = |word: &str| {
+        TYPES.iter().find(|(arrow, _)| *arrow == word).map_or(word.to_owned(), |(_, sql)| (*sql).to_owned())
+    };
+    text.split(' ').map(of_sql).collect::<Vec<_>>().join(" ")
+}
+
+/// A cast that failed, in the words of SQL.
+fn cast_message(message: &str) -> Option<String> {
+    let (text, data_type) = message.strip_prefix("Cannot cast string ")?.rsplit_once(" to value of ")?;
+    let data_type = with_sql_types(data_type.strip_suffix(" type")?);
+    Some(format!("{text} is no {data_type}; TRY_CAST gives NULL in its place"))
 }
 
 /// What is wrong with the arguments of a function with several signatures, where DataFusion's internal error about it comes through as it is.

@@ -32,7 +32,7 @@ use datafusion::{
     sql::sqlparser::ast::BinaryOperator,
 };
 
-use crate::list_functions::Mended;
+use crate::{list_functions::Mended, type_names::sql_name};
 
 /// The functions to register in a session.
 pub fn functions() -> Vec<ScalarUDF> {
@@ -128,7 +128,11 @@ pub fn check_text(call: &ScalarFunction, schema: &DFSchema) -> Result<()> {
         if let Ok(data_type) = arg.get_type(schema)
             && data_type.is_nested()
         {
-            return plan_err!("{} takes text, not values of type {data_type}; cast the argument", call.func.name());
+            return plan_err!(
+                "{} takes text, not values of type {}; cast the argument",
+                call.func.name(),
+                sql_name(&data_type)
+            );
         }
     }
     Ok(())
@@ -159,7 +163,9 @@ impl ScalarUDFImpl for Length {
             [list] if is_list(list) => Ok(arg_types.to_vec()),
             [text] if text.is_string() || text.is_null() => coerced(arg_types, &self.text),
             [DataType::Dictionary(_, values)] if values.is_string() => coerced(arg_types, &self.text),
-            [other] => plan_err!("length takes text or lists, not values of type {other}; cast the argument"),
+            [other] => {
+                plan_err!("length takes text or lists, not values of type {}; cast the argument", sql_name(other))
+            }
             _ => plan_err!("length takes one argument, not {}", arg_types.len()),
         }
     }

@@ -25,6 +25,7 @@ use datafusion::{
 use crate::{
     aggregates::{elements, state_list},
     moments,
+    type_names::sql_name,
 };
 
 /// What the median of values is made of.
@@ -87,7 +88,7 @@ impl AggregateUDFImpl for Median {
             value if is_discrete(value) => value.clone(),
             value => match moments::taken(value) {
                 Some(moment) => moment,
-                None => return plan_err!("median takes no values of type {value}; cast the argument"),
+                None => return plan_err!("median takes no values of type {}; cast the argument", sql_name(value)),
             },
         }])
     }

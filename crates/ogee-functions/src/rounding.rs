@@ -23,7 +23,7 @@ use datafusion::{
 };
 use ogee_exec::ExecError;
 
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, type_names::sql_name};
 
 /// The functions to register in a session.
 pub fn functions() -> Vec<ScalarUDF> {
@@ -90,7 +90,9 @@ impl ScalarUDFImpl for Rounding {
                 DataType::Decimal128(*precision, *scale)
             }
             value if value.is_numeric() || value.is_null() => DataType::Float64,
-            value => return plan_err!("{name} takes numbers, not values of type {value}; cast the argument"),
+            value => {
+                return plan_err!("{name} takes numbers, not values of type {}; cast the argument", sql_name(value));
+            }
         }];
         coerced.extend(match digits {
             Some(digits) if digits.is_integer() || digits.is_null() => Some(DataType::Int64),

@@ -25,13 +25,14 @@ use datafusion::{
         },
     },
 };
-use ogee_functions::{Error, Result};
+use ogee_functions::{Error, Result, type_names::sql_name_of};
 
 use crate::{
     columns_of, in_full, limits, pivots,
     plan::plan,
     scopes::{Scopes, knowing},
     spellings::spelling_of,
+    statement::parse,
     syntax,
 };
 
@@ -56,6 +57,9 @@ pub(crate) struct Column {
     /// The name as it is spelled.
     pub(crate) spelling: String,
     pub(crate) data_type: DataType,
+    /// What SQL calls the type.
+    pub(crate) sql_type: String,
+    pub(crate) is_nullable: bool,
 }
 
 /// Answers questions at a place of a statement, where the queries of each `WITH` around are known.
@@ -77,6 +81,8 @@ impl Answers<'_> {
             name: field.name().clone(),
             spelling: spelling_of(field),
             data_type: field.data_type().clone(),
+            sql_type: sql_name_of(field),
+            is_nullable: field.is_nullable(),
         });
         Ok(columns.collect())
     }
@@ -118,6 +124,21 @@ impl Answers<'_> {
 pub(crate) fn query(text: &str) -> Result<Box<Query>> {
     let query = syntax::query_of(text).ok_or_else(|| Error::Internal(format!("'{text}' is no query")))?;
     Ok(Box::new(query))
+}
+
+/// The `SELECT` that `text` is.
+///
+/// # Errors
+/// Those of parsing it; [`Error::Internal`] if it is none.
+pub(crate) fn select_of(text: &str) -> Result<Select> {
+    let statement = parse(text)?.pop().map(|statement| statement.0);
+    if let Some(Parsed::Statement(statement)) = statement
+        && let Statement::Query(query) = *statement
+        && let SetExpr::Select(select) = *query.body
+    {
+        return Ok(*select);
+    }
+    Err(Error::Internal(format!("'{text}' is no SELECT")))
 }
 
 /// A place that is to be written out.

@@ -27,16 +27,16 @@ use crate::{
     kept_names,
     mixed_types::{self, common_beside, mix, of_choices},
     offsets,
-    quotients::{divides_decimals, to_float},
+    quotients::Division,
 };
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct CommonTypes;
+#[derive(Debug)]
+pub(crate) struct CommonTypes(pub(crate) Arc<Division>);
 
 impl AnalyzerRule for CommonTypes {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        mixed_types::of_rows(plan)?.transform_up_with_subqueries(rewrite_plan).data()
+        mixed_types::of_rows(plan)?.transform_up_with_subqueries(|plan| rewrite_plan(plan, &self.0)).data()
     }
 
     fn name(&self) -> &str {
@@ -54,7 +54,7 @@ pub(crate) fn has_expressions(plan: &LogicalPlan) -> Result<bool> {
     Ok(any)
 }
 
-fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+fn rewrite_plan(plan: LogicalPlan, division: &Division) -> Result<Transformed<LogicalPlan>> {
     if !has_expressions(&plan)? {
         return Ok(Transformed::no(plan));
     }
@@ -69,7 +69,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
                 let call = Expr::WindowFunction(call);
                 return Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) });
             }
-            rewrite(expr, &schema).transform_data(|expr| of_choices(expr, &schema))
+            rewrite(expr, &schema, division).transform_data(|expr| of_choices(expr, &schema))
         })
     })?;
     if !rewritten.transformed {
@@ -79,7 +79,7 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     rewritten.map_data(LogicalPlan::recompute_schema)
 }
 
-fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+fn rewrite(expr: Expr, schema: &DFSchema, division: &Division) -> Transformed<Expr> {
     let done = |expr: Expr, changed: bool| if changed { Transformed::yes(expr) } else { Transformed::no(expr) };
     let expr = match expr {
         // The type of a long condition is found by a walk through all of it, and says nothing here.
@@ -88,11 +88,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         }
         Expr::BinaryExpr(mut binary) => {
             let mixed = mix([&mut *binary.left, &mut *binary.right], schema);
-            let divides =
-                !mixed && binary.op == Operator::Divide && divides_decimals(&binary.left, &binary.right, schema);
-            if divides {
-                [&mut *binary.left, &mut *binary.right].into_iter().for_each(to_float);
-            }
+            let divides = !mixed
+                && binary.op == Operator::Divide
+                && division.as_floats(&mut binary.left, &mut binary.right, schema);
             if mixed || divides {
                 return Transformed::yes(Expr::BinaryExpr(binary));
             }

@@ -9,14 +9,11 @@ use std::{collections::HashSet, ops::ControlFlow};
 
 use datafusion::{
     arrow::datatypes::DataType,
-    sql::{
-        parser::Statement as Parsed,
-        sqlparser::ast::{
-            BinaryOperator, CastKind, CharacterLength, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-            GroupByExpr, Ident, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, Select,
-            SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor,
-            WildcardAdditionalOptions, helpers::attached_token::AttachedToken,
-        },
+    sql::sqlparser::ast::{
+        BinaryOperator, CastKind, CharacterLength, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+        GroupByExpr, Ident, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem,
+        SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor, WildcardAdditionalOptions,
+        helpers::attached_token::AttachedToken,
     },
 };
 use ogee_functions::{Error, Result};
@@ -25,10 +22,11 @@ use crate::{
     asked::{self, Answers, Column},
     columns_of,
     names::call,
-    statement::parse,
+    summaries,
     syntax::{
         self,
         pivots::{GROUP, NAMED, NAMES, ON, PIVOT, TOGETHER, UNPIVOT, USING},
+        summaries::{DESCRIPTION, SUMMARY},
     },
     visitors,
 };
@@ -39,10 +37,12 @@ const COLUMNS_MAX: usize = 10_000;
 /// Up to so many columns each is an aggregate with a filter: each row is compared with so many values, which costs less than joining it with them.
 const FILTERS_MAX: usize = 32;
 
-/// Whether `function` is one that says what a pivot wants.
+/// Whether `function` is one that says what a pivot wants, or that a summary or description is wanted.
 pub(crate) fn is_pivot(function: &Function) -> bool {
     match &function.name.0[..] {
-        [name] => name.as_ident().is_some_and(|name| name.value == PIVOT || name.value == UNPIVOT),
+        [name] => {
+            name.as_ident().is_some_and(|name| [PIVOT, UNPIVOT, SUMMARY, DESCRIPTION].contains(&name.value.as_str()))
+        }
         _ => false,
     }
 }
@@ -54,8 +54,11 @@ pub(crate) fn is_pivot(function: &Function) -> bool {
 pub(crate) async fn write_out(select: &mut Select, answers: &Answers<'_>) -> Result<()> {
     let Some(Expr::Function(function)) = syntax::pivots::marked(select).cloned() else { return Ok(()) };
     let args = arguments(&function);
-    if function.name.to_string() == UNPIVOT {
-        return unpivot(select, args, answers).await;
+    match function.name.to_string().as_str() {
+        UNPIVOT => return unpivot(select, args, answers).await,
+        SUMMARY => return summaries::summarize(select, answers).await,
+        DESCRIPTION => return summaries::describe(select, answers).await,
+        _ => {}
     }
     let pivot = Pivot::read(args)?;
     pivot.write_out(select, answers).await
@@ -325,15 +328,7 @@ fn spread(
             outputs.push(format!("{cell}[{}] AS {alias}", nth + 1));
         }
     }
-    let statement = parse(&format!("SELECT {} FROM ({lists}) AS l", list(outputs)))?.pop();
-    let statement = statement.map(|statement| statement.0);
-    if let Some(Parsed::Statement(statement)) = statement
-        && let Statement::Query(query) = *statement
-        && let SetExpr::Select(select) = *query.body
-    {
-        return Ok(*select);
-    }
-    Err(Error::Internal("a pivot of many columns is no SELECT".to_owned()))
+    asked::select_of(&format!("SELECT {} FROM ({lists}) AS l", list(outputs)))
 }
 
 fn shown(exprs: &[Expr]) -> String {
@@ -391,6 +386,11 @@ pub(crate) fn to_text(expr: Expr) -> Expr {
         array: false,
         format: None,
     }
+}
+
+/// `text` as it is written in a statement.
+pub(crate) fn quoted(value: &str) -> String {
+    text(value).to_string()
 }
 
 fn text(text: &str) -> Expr {

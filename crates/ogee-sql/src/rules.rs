@@ -43,7 +43,7 @@ use crate::{
     json_casts::JsonCasts,
     nested_order::NestedOrder,
     null_equality, quantified,
-    quotients::Quotients,
+    quotients::{Division, Quotients},
     range_offsets::RangeOffsets,
     recursive_reads::RecursiveReads,
     repeated_orders::{RepeatedOrders, with_single_keys},
@@ -55,8 +55,12 @@ use crate::{
     window_filters::WindowFilters,
 };
 
-/// All analyzer rules. Pieces of deep expressions are planned by `pieces`, and casts of JSON are `casts`.
-pub fn analyzer_rules(pieces: PiecePlanner, casts: Casts) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+/// All analyzer rules. Pieces of deep expressions are planned by `pieces`, casts of JSON are `casts`, and whole numbers are divided as `division` says.
+pub fn analyzer_rules(
+    pieces: PiecePlanner,
+    casts: Casts,
+    division: &Arc<Division>,
+) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     // Before types are coerced.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
         Arc::new(JsonCasts::new(casts)),
@@ -66,12 +70,12 @@ pub fn analyzer_rules(pieces: PiecePlanner, casts: Casts) -> Vec<Arc<dyn Analyze
         Arc::new(RangeOffsets),
         Arc::new(SortedRows),
         Arc::new(GroupingKeys),
-        Arc::new(CommonTypes),
+        Arc::new(CommonTypes(Arc::clone(division))),
         Arc::new(times::IntervalWindows),
     ];
     rules.extend(Analyzer::new().rules);
     let after: [Arc<dyn AnalyzerRule + Send + Sync>; 20] = [
-        Arc::new(OuterTypes),
+        Arc::new(OuterTypes(Arc::clone(division))),
         Arc::new(RecursiveReads),
         Arc::new(RepeatedOrders),
         Arc::new(NamedCasts),
@@ -104,13 +108,13 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     guarded(with_dependencies(with_single_windows(with_single_keys(with_fresh_schemas(rules)))))
 }
 
-/// What plans operators before DataFusion does; parts of JSON are planned by `access`.
-pub fn expr_planners(access: JsonAccess) -> Vec<Arc<dyn ExprPlanner>> {
+/// What plans operators before DataFusion does; parts of JSON are planned by `access`, and quotients as `division` says.
+pub fn expr_planners(access: JsonAccess, division: &Arc<Division>) -> Vec<Arc<dyn ExprPlanner>> {
     vec![
         Arc::new(access),
         Arc::new(FieldsOfAnyCase),
         Arc::new(times::TimePlanner),
-        Arc::new(Quotients),
+        Arc::new(Quotients(Arc::clone(division))),
         Arc::new(Bits),
         Arc::new(ListOperators),
         Arc::new(MapAccess),

@@ -39,6 +39,7 @@ use crate::{
     in_full,
     names::normal_name,
     plan::plan,
+    quotients::Division,
     spellings::{Spellings, heeded},
 };
 
@@ -113,7 +114,8 @@ async fn table(
     let planned = plan(state, statement).await.map_err(|error| DataFusionError::External(Box::new(error)))?;
     let planned = spellings.of_names(name_columns(spellings.in_plan(planned)?, columns)?)?;
     // Without it, the types that a set operation has are not those that it says.
-    let rules = Analyzer::with_rules(vec![Arc::new(CommonTypes), Arc::new(TypeCoercion::new())]);
+    let division = state.config().get_extension::<Division>().unwrap_or_default();
+    let rules = Analyzer::with_rules(vec![Arc::new(CommonTypes(division)), Arc::new(TypeCoercion::new())]);
     let planned = rules.execute_and_check(planned, state.config_options(), |_, _| {})?;
     Ok(ViewTable::new(planned, definition))
 }

@@ -124,6 +124,7 @@ async fn drive(
             result.unwrap_or_else(|panic| Err(panicked(&*panic).into()))
         }
     };
+    let result = result.map_err(|error| error.told(|message| inner.session.with_place(message, &sql)));
     // What is no SQL has done nothing, and leaves a transaction as it is.
     if matches!(&result, Err(error) if error.code() != PARSE_CODE) {
         inner.session.failed(context.connection());

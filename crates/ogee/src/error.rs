@@ -22,6 +22,14 @@ impl Error {
         &self.message
     }
 
+    /// The same, with what `told` makes of the message, if it is of what was written.
+    pub(crate) fn told(self, told: impl FnOnce(&str) -> String) -> Self {
+        match self.code {
+            "OGEE_Q001" | "OGEE_Q002" => Self { message: told(&self.message), ..self },
+            _ => self,
+        }
+    }
+
     /// A value that a setting does not take, or a setting that does not exist.
     pub(crate) fn setting(message: String) -> Self {
         ogee_datafusion::Error::Setting(message).into()

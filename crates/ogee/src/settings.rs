@@ -15,7 +15,7 @@ use datafusion::{
         sqlparser::ast::{Expr, Set, Statement as SqlStatement, UnaryOperator, Value},
     },
 };
-use ogee_datafusion::Statement;
+use ogee_datafusion::{NullOrder, Statement, near};
 use ogee_memory::TempCompression;
 use parking_lot::Mutex;
 
@@ -28,6 +28,8 @@ use crate::{
 /// A setting of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
+    DefaultNullOrder,
+    IntegerDivision,
     MemoryLimit,
     Threads,
     TempCompression,
@@ -36,7 +38,9 @@ pub(crate) enum Setting {
     PreserveInsertionOrder,
 }
 
-const SETTINGS: [(&str, Setting); 6] = [
+const SETTINGS: [(&str, Setting); 8] = [
+    ("default_null_order", Setting::DefaultNullOrder),
+    ("integer_division", Setting::IntegerDivision),
     ("max_temp_size", Setting::MaxTempSize),
     ("memory_limit", Setting::MemoryLimit),
     ("preserve_insertion_order", Setting::PreserveInsertionOrder),
@@ -95,7 +99,9 @@ impl Command {
                     if without_effect(&variable.to_string()) {
                         return Ok(Some(Self::Nothing));
                     }
-                    let Some(setting) = named(&variable.to_string())? else { return Ok(None) };
+                    let Some(setting) = named(&variable.to_string())? else {
+                        return unknown(&variable.to_string()).map_or(Ok(None), Err);
+                    };
                     match values.as_slice() {
                         [value] => Ok(Some(Self::Set(setting, text_of(value)))),
                         _ => Err(Error::setting(format!("{variable} takes one value"))),
@@ -120,6 +126,8 @@ impl Command {
 }
 
 fn known(name: &str) -> Option<Setting> {
+    // DuckDB has two names for it.
+    let name = if name.eq_ignore_ascii_case("null_order") { "default_null_order" } else { name };
     SETTINGS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, setting)| *setting)
 }
 
@@ -128,6 +136,22 @@ fn named(name: &str) -> Result<Option<Setting>> {
         Some((theirs, ours)) => Err(Error::setting(format!("{theirs} has no effect here; set {ours}"))),
         None => Ok(known(name)),
     }
+}
+
+/// Settings without a point in their name that others know.
+const OF_OTHERS: [&str; 5] = ["timezone", "schema", "search_path", "names", "time zone"];
+
+/// That there is no setting of this name, with one that is near to it.
+fn unknown(name: &str) -> Option<Error> {
+    if name.contains('.') || OF_OTHERS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return None;
+    }
+    let names = SETTINGS.iter().map(|(known, _)| *known).chain(OF_OTHERS);
+    let near = match near(name, names) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "SHOW ALL lists them".to_owned(),
+    };
+    Some(Error::setting(format!("there is no setting '{name}'; {near}")))
 }
 
 fn text_of(value: &Expr) -> String {
@@ -139,6 +163,16 @@ fn text_of(value: &Expr) -> String {
         Expr::Identifier(name) => name.value.clone(),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", text_of(expr)),
         other => other.to_string(),
+    }
+}
+
+/// # Errors
+/// If `value` is neither true nor false.
+fn truth_of(value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "on" | "1" | "yes" | "t" => Ok(true),
+        "false" | "off" | "0" | "no" | "f" => Ok(false),
+        _ => Err(Error::setting(format!("'{value}' is neither true nor false; set one of them"))),
     }
 }
 
@@ -182,6 +216,8 @@ impl Settings {
 
     fn value(&self, setting: Setting, inner: &Inner) -> String {
         match setting {
+            Setting::DefaultNullOrder => inner.session.null_order().name().to_owned(),
+            Setting::IntegerDivision => inner.session.division().is_whole().to_string(),
             Setting::MemoryLimit => format_size(inner.memory.limit() as u64),
             Setting::Threads => inner.session.engine().settings().threads.to_string(),
             Setting::PreserveInsertionOrder => inner.session.engine().settings().keeps_order.to_string(),
@@ -201,6 +237,13 @@ impl Settings {
     /// Sets to `value`, or to the default.
     fn set(&self, setting: Setting, value: Option<&str>, inner: &Inner) -> Result<()> {
         match setting {
+            Setting::DefaultNullOrder => {
+                let order = value.map(NullOrder::named).transpose()?.unwrap_or_default();
+                inner.session.set_null_order(order);
+            }
+            Setting::IntegerDivision => {
+                inner.session.division().set_whole(value.map(truth_of).transpose()?.unwrap_or(true));
+            }
             Setting::MemoryLimit => {
                 let bytes = value.map(parse_memory_limit).transpose()?.unwrap_or_else(ogee_memory::default_limit);
                 inner.memory.set_limit(bytes)?;
@@ -217,14 +260,7 @@ impl Settings {
                 inner.session.engine().set_threads(threads);
             }
             Setting::PreserveInsertionOrder => {
-                let keeps_order = match value.map(str::to_ascii_lowercase).as_deref() {
-                    None | Some("true" | "on" | "1" | "yes" | "t") => true,
-                    Some("false" | "off" | "0" | "no" | "f") => false,
-                    Some(value) => {
-                        return Err(Error::setting(format!("'{value}' is neither true nor false; set one of them")));
-                    }
-                };
-                inner.session.engine().set_keeps_order(keeps_order);
+                inner.session.engine().set_keeps_order(value.map(truth_of).transpose()?.unwrap_or(true));
             }
             Setting::TempCompression => {
                 let mode = match value {

@@ -18,11 +18,11 @@ use datafusion::{
 };
 
 use super::has_subquery;
-use crate::common_types::CommonTypes;
+use crate::{common_types::CommonTypes, quotients::Division};
 
 /// See the module; after DataFusion's coercion of types.
-#[derive(Debug, Default)]
-pub(crate) struct OuterTypes;
+#[derive(Debug)]
+pub(crate) struct OuterTypes(pub(crate) Arc<Division>);
 
 impl AnalyzerRule for OuterTypes {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
@@ -35,7 +35,7 @@ impl AnalyzerRule for OuterTypes {
         }
         let plan =
             told.data.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes)).data()?;
-        TypeCoercion::new().analyze(CommonTypes.analyze(plan, config)?, config)
+        TypeCoercion::new().analyze(CommonTypes(Arc::clone(&self.0)).analyze(plan, config)?, config)
     }
 
     fn name(&self) -> &str {

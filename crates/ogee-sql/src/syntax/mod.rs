@@ -47,6 +47,7 @@ mod series;
 mod struct_fields;
 pub(crate) mod struct_types;
 mod structs;
+pub(crate) mod summaries;
 mod using;
 mod using_within;
 mod values;

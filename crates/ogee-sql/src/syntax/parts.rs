@@ -40,6 +40,31 @@ impl<'a> Parts<'a> {
         }
     }
 
+    /// Whether a query may begin at `nth`, and something be selected from behind it.
+    pub(super) fn may_begin_query(&self, nth: usize) -> bool {
+        let begins = match nth.checked_sub(1).and_then(|before| self.token(before)) {
+            None | Some(Token::SemiColon | Token::LParen | Token::RParen) => true,
+            Some(Token::Word(Word { value, quote_style: None, .. })) => matches!(
+                value.to_ascii_uppercase().as_str(),
+                "AS" | "EXPLAIN"
+                    | "ANALYZE"
+                    | "VERBOSE"
+                    | "DESCRIBE"
+                    | "SUMMARIZE"
+                    | "UNION"
+                    | "ALL"
+                    | "EXCEPT"
+                    | "INTERSECT"
+                    | "NAME"
+            ),
+            _ => false,
+        };
+        // `INSERT INTO t PIVOT ..`
+        let first = (0..nth).rev().take_while(|&nth| !self.is(nth, &Token::SemiColon)).last();
+        let begins = begins || first.is_some_and(|first| self.is_word(first, &["INSERT"]) && first + 3 == nth);
+        begins && matches!(self.token(nth + 1), Some(Token::Word(_) | Token::LParen | Token::SingleQuotedString(_)))
+    }
+
     /// The bracket that closes the one at `open`.
     pub(super) fn closing(&self, open: usize) -> Option<usize> {
         let mut depth = 0_usize;

@@ -13,7 +13,10 @@ use datafusion::sql::sqlparser::{
 };
 use ogee_functions::{Error, Result};
 
-use super::parts::{Parts, call_of, space};
+use super::{
+    parts::{Parts, call_of, space},
+    summaries::{DESCRIPTION, SUMMARY},
+};
 
 pub(crate) const PIVOT: &str = "ogee_pivot";
 pub(crate) const UNPIVOT: &str = "ogee_unpivot";
@@ -114,36 +117,10 @@ fn written(parts: &Parts<'_>, nth: usize) -> Result<Option<Written>> {
             return Ok(Some((nth..close + 1, tokens)));
         }
     }
-    if !begins_query(parts, nth) {
+    if !parts.may_begin_query(nth) {
         return Ok(None);
     }
     statement(parts, nth, is_pivot)
-}
-
-/// Whether a query may begin at `nth`, and something be selected from behind it.
-fn begins_query(parts: &Parts<'_>, nth: usize) -> bool {
-    let before = nth.checked_sub(1).and_then(|before| parts.token(before));
-    let begins = match before {
-        None | Some(Token::SemiColon | Token::LParen | Token::RParen) => true,
-        Some(Token::Word(Word { value, quote_style: None, .. })) => matches!(
-            value.to_ascii_uppercase().as_str(),
-            "AS" | "EXPLAIN"
-                | "ANALYZE"
-                | "VERBOSE"
-                | "DESCRIBE"
-                | "SUMMARIZE"
-                | "UNION"
-                | "ALL"
-                | "EXCEPT"
-                | "INTERSECT"
-                | "NAME"
-        ),
-        _ => false,
-    };
-    // `INSERT INTO t PIVOT ..`
-    let first = (0..nth).rev().take_while(|&nth| !parts.is(nth, &Token::SemiColon)).last();
-    let begins = begins || first.is_some_and(|first| parts.is_word(first, &["INSERT"]) && first + 3 == nth);
-    begins && matches!(parts.token(nth + 1), Some(Token::Word(_) | Token::LParen | Token::SingleQuotedString(_)))
 }
 
 /// `PIVOT source ON .. USING .. GROUP BY ..`, or an `UNPIVOT`.
@@ -339,14 +316,14 @@ fn behind_unpivot(parts: &Parts<'_>, open: usize, at: usize, close: usize, nulls
     Ok(call_of(UNPIVOT, std::iter::once(names).chain(entries)))
 }
 
-/// The call that `select` is, if it is a pivot.
+/// The call that `select` is, if it is a pivot, a summary or a description.
 pub(crate) fn marked(select: &Select) -> Option<&Expr> {
     let [SelectItem::UnnamedExpr(call) | SelectItem::ExprWithAlias { expr: call, .. }] = &select.projection[..] else {
         return None;
     };
     let Expr::Function(function) = call else { return None };
     let name = function.name.to_string();
-    (name == PIVOT || name == UNPIVOT).then_some(call)
+    [PIVOT, UNPIVOT, SUMMARY, DESCRIPTION].contains(&name.as_str()).then_some(call)
 }
 
 /// Makes the pivots behind tables of `from` queries.

@@ -10,6 +10,7 @@ mod files;
 mod islands;
 mod join_order;
 mod joins;
+mod mistakes;
 mod mutations;
 mod oracles;
 mod planning;

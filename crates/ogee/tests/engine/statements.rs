@@ -251,7 +251,7 @@ fn errors_say_what_and_leave_the_handle_usable() {
     for (sql, code, part) in [
         ("SELEC 1", "OGEE_Q001", "SELEC"),
         ("SELECT 1; SELECT 2", "OGEE_Q001", "2 statements"),
-        ("SELECT w FROM t", "OGEE_Q002", "t.v"),
+        ("SELECT w FROM t", "OGEE_Q002", "fields are v, s"),
         ("SELECT v FROM tt", "OGEE_Q002", "tt"),
         ("SELECT nosuchfunction(v) FROM t", "OGEE_Q002", "nosuchfunction"),
         ("SELECT CAST(s AS BIGINT) FROM t", "OGEE_Q007", "x1"),
