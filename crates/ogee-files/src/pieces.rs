@@ -171,6 +171,35 @@ pub(crate) trait Pieces: Send {
     fn reader(&self) -> Result<Box<dyn PieceReader>>;
 }
 
+/// Makes those who read pieces of a file.
+type Readers = Box<dyn Fn() -> Result<Box<dyn PieceReader>> + Send>;
+
+/// A file that is cut, and who reads it.
+pub(crate) struct CutFile<E> {
+    cutter: Cutter<E>,
+    readers: Readers,
+}
+
+impl<E: Ends> CutFile<E> {
+    /// The file of `cutter`, whose pieces are read by what `reader` makes.
+    pub(crate) fn boxed<R: PieceReader + 'static>(
+        cutter: Cutter<E>,
+        reader: impl Fn() -> Result<R> + Send + 'static,
+    ) -> Box<dyn Pieces> {
+        Box::new(Self { cutter, readers: Box::new(move || Ok(Box::new(reader()?))) })
+    }
+}
+
+impl<E: Ends> Pieces for CutFile<E> {
+    fn next(&mut self, piece: &mut Piece, memory: &mut TextMemory) -> Result<bool> {
+        self.cutter.next(piece, memory)
+    }
+
+    fn reader(&self) -> Result<Box<dyn PieceReader>> {
+        (self.readers)()
+    }
+}
+
 /// Reads pieces of one file, one after the other.
 pub(crate) trait PieceReader: Send {
     /// Goes on with the text of `piece`, which is the reader's until it is given back.
@@ -215,13 +244,14 @@ pub(crate) struct InOrder {
 }
 
 impl InOrder {
-    /// Those of the file that is cut into `pieces`, which takes `memory`.
+    /// Those of the file that is cut into `pieces`, if anything is in it, which takes `memory`.
     ///
     /// # Errors
     /// As [`Pieces::reader`].
-    pub(crate) fn new(pieces: Box<dyn Pieces>, memory: TextMemory) -> Result<Self> {
+    pub(crate) fn new(pieces: Option<Box<dyn Pieces>>, memory: TextMemory) -> Result<Option<Self>> {
+        let Some(pieces) = pieces else { return Ok(None) };
         let reader = pieces.reader()?;
-        Ok(Self { pieces, reader, piece: Piece::default(), has_piece: false, memory })
+        Ok(Some(Self { pieces, reader, piece: Piece::default(), has_piece: false, memory }))
     }
 }
 

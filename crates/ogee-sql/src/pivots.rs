@@ -25,7 +25,7 @@ use crate::{
     summaries,
     syntax::{
         self,
-        pivots::{GROUP, NAMED, NAMES, ON, PIVOT, TOGETHER, UNPIVOT, USING},
+        pivots::{CALLS, GROUP, NAMED, NAMES, ON, TOGETHER, UNPIVOT, USING},
         summaries::{DESCRIPTION, SUMMARY},
     },
     visitors,
@@ -40,9 +40,7 @@ const FILTERS_MAX: usize = 32;
 /// Whether `function` is one that says what a pivot wants, or that a summary or description is wanted.
 pub(crate) fn is_pivot(function: &Function) -> bool {
     match &function.name.0[..] {
-        [name] => {
-            name.as_ident().is_some_and(|name| [PIVOT, UNPIVOT, SUMMARY, DESCRIPTION].contains(&name.value.as_str()))
-        }
+        [name] => name.as_ident().is_some_and(|name| CALLS.contains(&name.value.as_str())),
         _ => false,
     }
 }

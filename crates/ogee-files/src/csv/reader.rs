@@ -149,7 +149,7 @@ impl Reader {
             let bytes = [self.at - begin, self.cells.bytes()].into_iter().filter(|bytes| *bytes > LONG).sum();
             let batch = self.memory.set(Part::Batch, bytes);
             batch.map_err(|error| self.error(begin, format!("no memory for the record that begins here: {error}")))?;
-            let valid = std::str::from_utf8(&text[begin..self.at]).ok().filter(|_| self.has_texts);
+            let valid = if self.has_texts { std::str::from_utf8(&text[begin..self.at]).ok() } else { None };
             let mut known: Vec<Option<ArrayRef>> = vec![None; self.plan.columns.len()];
             // Where records are passed over that are wrong in any column, all columns are looked at first.
             let is_chosen = !given.ignores_errors;

@@ -22,10 +22,9 @@ use super::{
     values::Kind,
 };
 use crate::{
-    pieces::{Cutter, InOrder, Piece, PieceReader, Pieces},
+    pieces::{CutFile, Cutter, InOrder, Pieces},
     read_through::{InPieces, ReadThrough, Scan, shown, text},
     spelling::folded,
-    text_memory::TextMemory,
 };
 
 impl Reading {
@@ -94,8 +93,7 @@ impl ReadThrough for Reading {
     }
 
     async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<InOrder>> {
-        let pieces = self.pieces(scan, store, file).await?;
-        pieces.map(|pieces| InOrder::new(pieces, self.memory())).transpose()
+        InOrder::new(self.pieces(scan, store, file).await?, self.memory())
     }
 }
 
@@ -115,24 +113,7 @@ impl InPieces for Reading {
         let ends = RecordEnds::new(&look, &self.given);
         let plan = self.plan(scan, look, name.clone())?;
         let input = text(store, &file.location, self.compression).await?;
-        let cutter = Cutter::new(input, name, ends, self.memory());
-        Ok(Some(Box::new(CsvPieces { cutter, plan, reading: self.clone() })))
-    }
-}
-
-/// A file that is cut.
-struct CsvPieces {
-    cutter: Cutter<RecordEnds>,
-    plan: Plan,
-    reading: Reading,
-}
-
-impl Pieces for CsvPieces {
-    fn next(&mut self, piece: &mut Piece, memory: &mut TextMemory) -> Result<bool> {
-        self.cutter.next(piece, memory)
-    }
-
-    fn reader(&self) -> Result<Box<dyn PieceReader>> {
-        Ok(Box::new(Reader::new(self.plan.clone(), self.reading.memory())))
+        let (cutter, reading) = (Cutter::new(input, name, ends, self.memory()), self.clone());
+        Ok(Some(CutFile::boxed(cutter, move || Ok(Reader::new(plan.clone(), reading.memory())))))
     }
 }

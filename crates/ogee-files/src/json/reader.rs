@@ -217,11 +217,6 @@ impl<R: Read> Values<R> {
         Ok(!self.is_done)
     }
 
-    /// Goes on behind the `bytes` that a value takes.
-    fn pass(&mut self, bytes: usize) {
-        self.begin += bytes;
-    }
-
     /// Gives the next value to `take`, with its line and what it may take memory of, if there is one.
     pub(super) fn next_value<T>(
         &mut self,
@@ -239,7 +234,7 @@ impl<R: Read> Values<R> {
             match parse(rest, self.is_last, self.parts) {
                 Ok((item, bytes)) => {
                     let taken = take(&item, self.line, &self.name, &mut self.memory)?;
-                    self.pass(bytes);
+                    self.begin += bytes;
                     return Ok(Some(taken));
                 }
                 Err(Failure::More) if !self.is_last => self.fill()?,
@@ -452,7 +447,7 @@ impl Reader {
                 }
             };
             cells.end_record(at);
-            values.pass(end - at);
+            values.begin = end;
         }
         let bytes = cells.bytes();
         if bytes > LONG {

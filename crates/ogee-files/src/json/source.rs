@@ -23,9 +23,9 @@ use super::{
     shape::Shape,
 };
 use crate::{
-    pieces::{Cutter, InOrder, Piece, PieceReader, Pieces},
+    pieces::{CutFile, Cutter, InOrder, Pieces},
     read_through::{InPieces, ReadThrough, Scan, shown, text},
-    text_memory::{TextMemory, text_block_bytes},
+    text_memory::text_block_bytes,
 };
 
 /// Values within one of `data_type` that have arrays of their own.
@@ -101,8 +101,7 @@ impl ReadThrough for Reading {
     }
 
     async fn open(&self, scan: &Scan, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Option<InOrder>> {
-        let pieces = self.pieces(scan, store, file).await?;
-        pieces.map(|pieces| InOrder::new(pieces, self.memory())).transpose()
+        InOrder::new(self.pieces(scan, store, file).await?, self.memory())
     }
 }
 
@@ -116,24 +115,7 @@ impl InPieces for Reading {
     ) -> Result<Option<Box<dyn Pieces>>> {
         let (input, name) = (text(store, &file.location, self.compression).await?, shown(&file.location));
         let cutter = Cutter::new(input, name.clone(), ValueEnds::default(), self.memory());
-        Ok(Some(Box::new(JsonPieces { cutter, name, scan: scan.clone(), reading: self.clone() })))
-    }
-}
-
-/// A file that is cut.
-struct JsonPieces {
-    cutter: Cutter<ValueEnds>,
-    name: String,
-    scan: Scan,
-    reading: Reading,
-}
-
-impl Pieces for JsonPieces {
-    fn next(&mut self, piece: &mut Piece, memory: &mut TextMemory) -> Result<bool> {
-        self.cutter.next(piece, memory)
-    }
-
-    fn reader(&self) -> Result<Box<dyn PieceReader>> {
-        Ok(Box::new(self.reading.reader(&self.scan, self.name.clone())?))
+        let (scan, reading) = (scan.clone(), self.clone());
+        Ok(Some(CutFile::boxed(cutter, move || reading.reader(&scan, name.clone()))))
     }
 }

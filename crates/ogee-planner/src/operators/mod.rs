@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod collected;
+mod columns;
 mod domain;
 mod evaluator;
 mod first_by;

@@ -5,8 +5,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use datafusion::{
-    arrow::datatypes::{Schema, SchemaRef},
-    common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    arrow::datatypes::SchemaRef,
     datasource::{
         listing::PartitionedFile,
         physical_plan::{
@@ -15,15 +14,14 @@ use datafusion::{
         },
         source::DataSourceExec,
     },
-    error::Result,
-    physical_expr::{PhysicalExpr, expressions::Column},
+    physical_expr::PhysicalExpr,
 };
-use ogee_exec::{ExecContext, ExecError, Expr, Limit, OpenPipeline, Project};
+use ogee_exec::{ExecContext, ExecError, Limit, OpenPipeline};
 use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource as Source, RowPruner};
 use ogee_vector::{Domain, normalize_array, normalize_schema};
 
-use super::{domain, prune::PredicatePruner};
-use crate::expr::{translate, translate_predicate};
+use super::{columns::ScanColumns, domain, prune::PredicatePruner};
+use crate::expr::translate_predicate;
 
 /// A scan of local Parquet files, with what was pushed into it.
 #[derive(Debug)]
@@ -31,17 +29,12 @@ pub struct ParquetScan {
     files: Vec<ParquetFile>,
     /// The files' columns in the table's types.
     file_schema: SchemaRef,
-    /// Columns to read, of the files' and then the partitions'.
-    projection: Vec<usize>,
-    /// Those columns in the types that the table declares.
-    read_schema: SchemaRef,
+    columns: ScanColumns,
     /// What is known of them.
     domains: Vec<Domain>,
     pruner: Option<Arc<PredicatePruner>>,
     /// A predicate that nobody above applies again, over the columns read.
     filter: Option<Arc<dyn PhysicalExpr>>,
-    /// What becomes of the columns read, unless they are the output as they are: expressions over them, and their names.
-    output: Option<Vec<(Arc<dyn PhysicalExpr>, String)>>,
     limit: Option<u64>,
 }
 
@@ -66,38 +59,19 @@ impl ParquetScan {
         let predicate = source.filter();
         let exact = source.table_parquet_options().global.pushdown_filters;
         let filter = predicate.clone().filter(|_| exact);
-        let wanted: Vec<(Arc<dyn PhysicalExpr>, String)> = match source.projection() {
-            Some(exprs) => exprs.iter().map(|p| (Arc::clone(&p.expr), p.alias.clone())).collect(),
-            None => table_schema
-                .fields()
-                .iter()
-                .enumerate()
-                .map(|(i, f)| (Arc::new(Column::new(f.name(), i)) as Arc<dyn PhysicalExpr>, f.name().clone()))
-                .collect(),
-        };
-        let (projection, output) = columns_to_read(&wanted, filter.as_ref())?;
-        let read_schema: SchemaRef =
-            Arc::new(Schema::new(projection.iter().map(|&i| table_schema.field(i).clone()).collect::<Vec<_>>()));
+        let columns = ScanColumns::of(source.projection(), table_schema, filter.as_ref())?;
         let listed: Vec<&PartitionedFile> = config.file_groups.iter().flat_map(FileGroup::iter).collect();
-        let domains = projection.iter().map(|&column| domain::of_files(&listed, column)).collect();
-        let filter = filter.map(|filter| reindex(&filter, &projection)).transpose().ok()?;
-        let output = output.then(|| {
-            wanted
-                .iter()
-                .map(|(expr, name)| Ok((reindex(expr, &projection)?, name.clone())))
-                .collect::<Result<Vec<_>>>()
-        });
+        let domains = columns.read.iter().map(|&column| domain::of_files(&listed, column)).collect();
+        let filter = filter.map(|filter| columns.over_read(&filter)).transpose().ok()?;
         let pruner =
             predicate.and_then(|predicate| PredicatePruner::new(&predicate, tables.file_schema())).map(Arc::new);
         Some(Self {
             files,
             file_schema: normalize_schema(tables.file_schema()),
-            projection,
-            read_schema,
+            columns,
             domains,
             pruner,
             filter,
-            output: output.transpose().ok()?,
             limit: config.limit.map(|rows| rows as u64),
         })
     }
@@ -109,7 +83,7 @@ impl ParquetScan {
 
     /// The expressions that rows are filtered by and turned into.
     pub fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.filter.iter().chain(self.output.iter().flatten().map(|(expr, _)| expr)).cloned().collect()
+        self.filter.iter().chain(self.columns.expressions()).cloned().collect()
     }
 
     /// A pipeline that begins with the scan.
@@ -117,8 +91,8 @@ impl ParquetScan {
         let spec = ParquetScanSpec {
             files: self.files.clone(),
             file_schema: Arc::clone(&self.file_schema),
-            projection: self.projection.clone(),
-            schema: normalize_schema(&self.read_schema),
+            projection: self.columns.read.clone(),
+            schema: normalize_schema(&self.columns.schema),
             domains: self.domains.clone(),
             pruner: self.pruner.clone().map(|pruner| pruner as Arc<dyn RowPruner>),
             // Which rows a limit takes is open; those that a filter drops do not count.
@@ -126,20 +100,14 @@ impl ParquetScan {
         };
         let mut pipeline = OpenPipeline::new(Source::new(ctx, spec));
         if let Some(filter) = &self.filter {
-            let predicate = translate_predicate(filter, &self.read_schema).map_err(ogee_functions::error::to_exec)?;
+            let predicate =
+                translate_predicate(filter, &self.columns.schema).map_err(ogee_functions::error::to_exec)?;
             pipeline.filter(predicate);
         }
         if let Some(limit) = self.limit {
             pipeline.operators.push(Arc::new(Limit::new(0, Some(limit))));
         }
-        if let Some(output) = &self.output {
-            let exprs = output
-                .iter()
-                .map(|(expr, _)| translate(expr, &self.read_schema))
-                .collect::<Result<Vec<Expr>>>()
-                .map_err(ogee_functions::error::to_exec)?;
-            pipeline.operators.push(Arc::new(Project::new(exprs)));
-        }
+        self.columns.project(&mut pipeline)?;
         Ok(pipeline)
     }
 }
@@ -151,14 +119,7 @@ impl fmt::Display for ParquetScan {
             [file] => write!(f, "parquet {}", file.path.display())?,
             [first, ..] => write!(f, "parquet, {} files from {} on", self.files.len(), first.path.display())?,
         }
-        let names: Vec<_> = match &self.output {
-            None => self.read_schema.fields().iter().map(|field| field.name().clone()).collect(),
-            Some(output) => output
-                .iter()
-                .map(|(expr, name)| if expr.is::<Column>() { name.clone() } else { format!("{expr} as {name}") })
-                .collect(),
-        };
-        write!(f, ", projection=[{}]", names.join(", "))?;
+        write!(f, ", projection=[{}]", self.columns.shown())?;
         if let Some(filter) = &self.filter {
             write!(f, ", filter={filter}")?;
         }
@@ -204,43 +165,4 @@ fn parquet_file(file: &PartitionedFile) -> Option<ParquetFile> {
         row_groups,
         partition_values,
     })
-}
-
-/// The columns that `wanted` and `filter` read, and whether more than reading them in this order is to be done.
-pub(super) fn columns_to_read(
-    wanted: &[(Arc<dyn PhysicalExpr>, String)],
-    filter: Option<&Arc<dyn PhysicalExpr>>,
-) -> Option<(Vec<usize>, bool)> {
-    let plain: Option<Vec<usize>> =
-        wanted.iter().map(|(expr, _)| expr.downcast_ref::<Column>().map(Column::index)).collect();
-    if let (Some(columns), None) = (&plain, filter) {
-        let mut sorted = columns.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        if sorted.len() == columns.len() {
-            return Some((columns.clone(), false));
-        }
-    }
-    let mut columns = Vec::new();
-    for expr in wanted.iter().map(|(expr, _)| expr).chain(filter) {
-        expr.apply(|node| {
-            columns.extend(node.downcast_ref::<Column>().map(Column::index));
-            Ok(TreeNodeRecursion::Continue)
-        })
-        .ok()?;
-    }
-    columns.sort_unstable();
-    columns.dedup();
-    Some((columns, true))
-}
-
-/// `expr` over the table's columns as an expression over `columns` of them.
-pub(super) fn reindex(expr: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
-    Arc::clone(expr)
-        .transform_up(|node| {
-            let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };
-            let index = columns.iter().position(|&c| c == column.index()).expect("collected from the same expressions");
-            Ok(Transformed::yes(Arc::new(Column::new(column.name(), index)) as Arc<dyn PhysicalExpr>))
-        })
-        .data()
 }

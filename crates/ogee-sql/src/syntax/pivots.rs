@@ -33,6 +33,9 @@ pub(crate) const GROUP: &str = "ogee_group";
 /// Names of columns that are made.
 pub(crate) const NAMES: &str = "ogee_names";
 
+/// Calls that stand for what is selected, which depends on the columns of tables.
+pub(crate) const CALLS: [&str; 4] = [PIVOT, UNPIVOT, SUMMARY, DESCRIPTION];
+
 /// Words that end a list of a `PIVOT`.
 const CLAUSES: &[&str] = &[
     "USING",
@@ -323,7 +326,7 @@ pub(crate) fn marked(select: &Select) -> Option<&Expr> {
     };
     let Expr::Function(function) = call else { return None };
     let name = function.name.to_string();
-    [PIVOT, UNPIVOT, SUMMARY, DESCRIPTION].contains(&name.as_str()).then_some(call)
+    CALLS.contains(&name.as_str()).then_some(call)
 }
 
 /// Makes the pivots behind tables of `from` queries.
