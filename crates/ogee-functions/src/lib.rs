@@ -19,6 +19,7 @@ mod choices;
 pub mod codes;
 pub mod decimals;
 pub mod error;
+pub mod exclusions;
 pub mod floats;
 pub mod function;
 pub mod globs;

@@ -11,6 +11,7 @@ use datafusion::{
 };
 use ogee_functions::{
     bits::Bits,
+    exclusions,
     json::{Casts, JsonAccess},
     lists::ListOperators,
     maps::MapAccess,
@@ -134,7 +135,8 @@ pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
 
 /// Adds the functions to `context` that the text of statements is written with here, and that rules take out of plans again.
 pub fn register_markers(context: &SessionContext) {
-    for function in [asof::marker(), named_cast(), quantified::function()] {
+    let own = [asof::marker(), named_cast(), quantified::function()];
+    for function in own.into_iter().chain(exclusions::functions()) {
         context.register_udf(function);
     }
 }

@@ -44,7 +44,7 @@ use datafusion::{
 };
 
 use ogee_exec::ExecError;
-use ogee_functions::error::to_datafusion;
+use ogee_functions::{error::to_datafusion, exclusions::Exclusion};
 
 use crate::{checkpoint, context::StatementContext, distinct_arguments, kept_names};
 
@@ -77,6 +77,8 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
             let WindowFunctionDefinition::AggregateUDF(function) = &call.fun else {
                 return Transformed::no(Expr::WindowFunction(call));
             };
+            // Put together by whoever knows what is left of the frame.
+            let excludes = Exclusion::is_among(&call.params.partition_by);
             let frame = &call.params.window_frame;
             let leaves_rows = !frame.start_bound.is_unbounded();
             // Turned around, with the window, a frame that ends before the last row leaves rows behind.
@@ -89,6 +91,7 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
             let is_distinct =
                 call.params.distinct && leaves_rows && matches!(function.name(), "avg" | "median" | "percentile_cont");
             let way = way.or(is_distinct.then_some(Way::Frame));
+            let way = if excludes { Some(Way::InOrder) } else { way };
             let Some(way) = way else { return Transformed::no(Expr::WindowFunction(call)) };
             let statement = Statement(checkpoint::current());
             let function = AggregateUDF::new_from_impl(Anew { inner: Arc::clone(function), way, statement });
@@ -228,6 +231,7 @@ impl AggregateUDFImpl for Anew {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.statement.check()?;
         self.inner.accumulator(args)
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Foreign {
 
 /// What a function reads of its input.
 #[derive(Debug)]
-struct Arguments {
+pub(super) struct Arguments {
     columns: Vec<usize>,
     /// The columns of its own input in the types that the function was planned for; those that it does not read have none.
     schema: SchemaRef,
@@ -38,6 +38,14 @@ struct Arguments {
 
 impl Foreign {
     pub(super) fn new(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> Self {
+        let (input, columns) = Arguments::of(function, input, map);
+        Self { function: Arc::clone(function), columns, input: Arc::new(input) }
+    }
+}
+
+impl Arguments {
+    /// Those of `function`, and which columns of `input` they are, of which `map` says where its own input has them.
+    pub(super) fn of(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> (Self, Vec<usize>) {
         let columns = reads(function, map.len());
         let fields: Vec<Field> = (0..map.len())
             .map(|index| match columns.binary_search(&index) {
@@ -46,17 +54,12 @@ impl Foreign {
                 Err(_) => Field::new(format!("c{index}"), DataType::Null, true),
             })
             .collect();
-        Self {
-            function: Arc::clone(function),
-            columns: columns.iter().map(|&column| map[column]).collect(),
-            input: Arc::new(Arguments { columns, schema: Arc::new(Schema::new(fields)) }),
-        }
+        let read = columns.iter().map(|&column| map[column]).collect();
+        (Self { columns, schema: Arc::new(Schema::new(fields)) }, read)
     }
-}
 
-impl Arguments {
     /// `rows` rows of `columns` where the function expects them.
-    fn batch(&self, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch, ExecError> {
+    pub(super) fn batch(&self, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch, ExecError> {
         let absent: ArrayRef = Arc::new(NullArray::new(rows));
         let mut all = vec![absent; self.schema.fields().len()];
         for (&index, column) in self.columns.iter().zip(columns) {

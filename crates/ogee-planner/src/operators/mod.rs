@@ -10,6 +10,7 @@ mod collected;
 mod columns;
 mod domain;
 mod evaluator;
+mod excluded;
 mod first_by;
 mod float_extremum;
 mod join;

@@ -32,9 +32,10 @@ use ogee_exec::{
         Bound, Distance, Extent, Frame, LeadingRows, Unit, Wanted, Which, WindowCall, WindowFunction, WindowSpec,
     },
 };
+use ogee_functions::exclusions::Exclusion;
 use ogee_vector::{normalize_array, normalize_schema, normalize_type};
 
-use super::{evaluator::Foreign, sort::sort_keys};
+use super::{evaluator::Foreign, excluded::Excluded, sort::sort_keys};
 use crate::expr::translate;
 
 /// Window functions over the same partitions in the same order.
@@ -161,7 +162,7 @@ pub(super) fn reads(function: &Arc<dyn WindowExpr>, columns: usize) -> Vec<usize
 }
 
 /// Functions other than aggregates have no filter; of aggregates it is the last field.
-fn has_no_filter(function: &Arc<dyn WindowExpr>) -> bool {
+pub(super) fn has_no_filter(function: &Arc<dyn WindowExpr>) -> bool {
     function.as_any().is::<StandardWindowExpr>() || format!("{function:?}").ends_with("filter: None }")
 }
 
@@ -221,9 +222,12 @@ impl Window {
             .collect();
         let whole = columns.iter().copied().eq(0..end);
         let longest = levels.iter().max_by_key(|level| longest_order(level.functions).len())?;
-        let (partition_by, mut order_by) = (longest.partition_by()?, longest.order_by()?);
+        let (exclusion, partition_by) = Exclusion::of(longest.partition_by()?);
+        let mut order_by = longest.order_by()?;
         let mut makes_order = false;
+        // A sort below is by the key that an exclusion is, too.
         if partition_by.is_empty()
+            && exclusion.is_none()
             && let Some(order) = input.output_ordering()
             && order.len() >= order_by.len()
             && order.iter().zip(&order_by).all(|(a, b)| a == b)
@@ -242,7 +246,7 @@ impl Window {
         expressions.extend(order_by.iter().map(|sort| Arc::clone(&sort.expr)));
         for level in levels.iter().rev() {
             for function in level.functions {
-                calls.push(call_of(function, &schema, &level.map)?);
+                calls.push(call_of(function, exclusion, &schema, &level.map)?);
                 fields.push(function.field().ok()?);
                 names.push(function.name());
                 let args = function.expressions();
@@ -342,8 +346,13 @@ pub fn upper_bounds(predicate: &Arc<dyn PhysicalExpr>) -> Vec<(usize, u64)> {
     split_conjunction(predicate).into_iter().filter_map(bound).collect()
 }
 
-/// `function` as the engine runs it. The columns of its input are those of `input` that `map` says.
-fn call_of(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> Option<WindowCall> {
+/// `function`, whose frames are without what `exclusion` says, as the engine runs it. The columns of its input are those of `input` that `map` says.
+fn call_of(
+    function: &Arc<dyn WindowExpr>,
+    exclusion: Option<Exclusion>,
+    input: &Schema,
+    map: &[usize],
+) -> Option<WindowCall> {
     let output = normalize_type(function.field().ok()?.data_type());
     let call = |(function_kind, arg, key): Native| WindowCall {
         function: function_kind,
@@ -352,8 +361,19 @@ fn call_of(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> Opt
         order_keys: function.order_by().len(),
         output: output.clone(),
     };
+    if let Some(exclusion) = exclusion.filter(|_| has_frame(function)) {
+        let excluded = Excluded::new(function, exclusion, input, map)?;
+        return Some(call((WindowFunction::Foreign(Arc::new(excluded)), None, None)));
+    }
     let native = native_of(function, input, map).map(call).filter(ogee_exec::window::supports_call);
     native.or_else(|| Some(call((WindowFunction::Foreign(Arc::new(Foreign::new(function, input, map))), None, None))))
+}
+
+/// Whether the value of `function` depends on its frame.
+fn has_frame(function: &Arc<dyn WindowExpr>) -> bool {
+    let Some(standard) = function.as_any().downcast_ref::<StandardWindowExpr>() else { return true };
+    let udwf = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>();
+    udwf.is_none_or(|udwf| matches!(udwf.fun().name(), "first_value" | "last_value" | "nth_value"))
 }
 
 /// An expression over the input, and its normalized type.
@@ -443,7 +463,7 @@ fn distance(value: &ScalarValue) -> Option<Distance> {
     })
 }
 
-fn literal(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<&ScalarValue> {
+pub(super) fn literal(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<&ScalarValue> {
     expr.and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value)
 }
 

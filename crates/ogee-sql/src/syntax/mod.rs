@@ -15,6 +15,7 @@ pub(crate) mod created;
 mod distinct_on;
 mod escapes;
 mod excluded;
+pub(crate) mod exclusions;
 pub(crate) mod fields;
 pub(crate) mod filters;
 mod firsts;

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     WindowType,
 };
 
-use super::for_each_outside_queries;
+use super::{exclusions, for_each_outside_queries};
 use crate::{casts::NAMED_CAST, names::call};
 
 /// Functions that give another value each time.
@@ -70,7 +70,7 @@ pub(super) fn refused(select: &Select) -> Option<String> {
             return Some(format!("window {name}, which is not defined before it is used"));
         };
         let NamedWindowExpr::WindowSpec(base) = &select.named_window[at].1 else { return None };
-        if !spec.partition_by.is_empty() && !base.partition_by.is_empty() {
+        if exclusions::keys(spec).next().is_some() && !base.partition_by.is_empty() {
             return Some(format!("PARTITION BY of what goes on from window {name}, which has partitions of its own"));
         }
         if !spec.order_by.is_empty() && !base.order_by.is_empty() {
@@ -141,9 +141,7 @@ impl Named {
     fn written_out(&self, mut spec: WindowSpec) -> WindowSpec {
         let Some(base) = spec.window_name.as_ref().and_then(|name| self.definition(&name.value)) else { return spec };
         spec.window_name = None;
-        if spec.partition_by.is_empty() {
-            spec.partition_by = base.partition_by;
-        }
+        exclusions::with_keys(&mut spec, base.partition_by);
         if spec.order_by.is_empty() {
             spec.order_by = base.order_by;
         }
