@@ -82,6 +82,22 @@ impl Shown {
     }
 }
 
+/// Whether there is nothing to do for `statement`: it has DuckDB compare its plans with others of the same answer, of which there is nothing to see, or tidies up what tables in memory have no
+/// need of.
+pub(crate) fn is_done(statement: &ParsedStatement) -> bool {
+    let ParsedStatement::Statement(statement) = statement else { return false };
+    match &**statement {
+        SqlStatement::Pragma { name, value: None, .. } => {
+            let name = name.to_string().to_ascii_lowercase();
+            let of = name.strip_prefix("enable_").or_else(|| name.strip_prefix("disable_")).unwrap_or(&name);
+            matches!(of, "verification" | "verify_external" | "verify_parallelism" | "verify_serializer" | "force_checkpoint")
+        }
+        SqlStatement::Vacuum(vacuum) => vacuum.table_name.is_none(),
+        SqlStatement::Analyze(analyze) => analyze.table_name.is_none(),
+        _ => false,
+    }
+}
+
 /// The name of a column as it is spelled.
 pub(crate) fn name_of(field: &Field) -> &str {
     known_spelling(field).unwrap_or(field.name())

@@ -27,6 +27,7 @@ mod recursion;
 mod sequences;
 mod session;
 mod table;
+mod variables;
 
 pub use engine::Engine;
 pub use ogee_functions::{Error, Result};

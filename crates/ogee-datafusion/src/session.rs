@@ -17,7 +17,7 @@ use datafusion::{
     },
     catalog::{CatalogProviderList, DynamicFileCatalog},
     common::{
-        TableReference,
+        ScalarValue, TableReference,
         config::{ConfigNonZeroUsize, ConfigOptions, Dialect},
     },
     datasource::{TableType, ViewTable},
@@ -26,9 +26,7 @@ use datafusion::{
         cache::cache_manager::CacheManagerConfig, disk_manager::DiskManagerBuilder, memory_pool::MemoryPool,
         runtime_env::RuntimeEnvBuilder,
     },
-    logical_expr::{
-        CreateMemoryTable, CreateView, DdlStatement, Deallocate, LogicalPlan, Statement as PlannedStatement,
-    },
+    logical_expr::{CreateMemoryTable, CreateView, DdlStatement, LogicalPlan},
     physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
@@ -44,7 +42,7 @@ use datafusion::{
 use futures::{StreamExt, TryStreamExt};
 use ogee_files::{
     ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, FileTables, JsonFormats,
-    copy::{in_plain_types, within_limit},
+    copy::{in_plain_types, into_own_directory, within_limit},
 };
 use ogee_functions::{
     Error, Result,
@@ -59,7 +57,7 @@ use ogee_planner::{
     scan_filters::ScanFilters,
 };
 use ogee_sql::{
-    Division, NullOrder, Statement, StatementContext,
+    Division, NullOrder, SetVariable, Statement, StatementContext,
     asked::Asked,
     calls, catalogs,
     changes::Definition,
@@ -87,6 +85,7 @@ use crate::{
     pool::{OgeePool, PoolFiles},
     sequences::Sequences,
     table::PagedTable,
+    variables::Variables,
 };
 
 mod alter;
@@ -133,6 +132,7 @@ pub struct Session {
     /// Databases in memory beside the first.
     attached: Mutex<BTreeSet<String>>,
     sequences: Arc<Sequences>,
+    variables: Arc<Variables>,
     types: Mutex<NamedTypes>,
     comments: Mutex<Comments>,
     /// Tables and views that go with their connection.
@@ -253,6 +253,8 @@ impl Session {
         for function in crate::sequences::functions(&sequences) {
             context.register_udf(function);
         }
+        let variables = Arc::default();
+        context.register_udf(crate::variables::function(&variables));
         Ok(Self {
             engine,
             context,
@@ -265,6 +267,7 @@ impl Session {
             transactions: Transactions::default(),
             attached: Mutex::default(),
             sequences,
+            variables,
             types: Mutex::default(),
             comments: Mutex::default(),
             temporary: Mutex::default(),
@@ -327,6 +330,16 @@ impl Session {
         if let Some(outcome) = self.of_sequence(&statement.0)? {
             return Ok(outcome);
         }
+        if describe::is_done(&statement.0) {
+            return Ok(Outcome::Done(None));
+        }
+        let mut setting = SetVariable::of(&statement.0);
+        if let Some(query) = setting.as_mut().and_then(|setting| setting.value.take()) {
+            statement.0 = ParsedStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
+        } else if let Some(setting) = setting.take() {
+            self.variables.remove(&setting.name);
+            return Ok(Outcome::Done(None));
+        }
         {
             let mut types = self.types.lock();
             if named_types::change(&statement.0, &mut types)? {
@@ -344,14 +357,17 @@ impl Session {
         }
         let mut spellings = std::mem::take(&mut statement.1);
         match self.prepared_change(&statement.0).await? {
-            Some(Some(filled)) => statement.0 = filled,
+            Some(Some((filled, named))) => (statement.0, spellings) = (filled, named),
             Some(None) => return Ok(Outcome::Done(None)),
             None => {}
         }
         let definition = Definition::take(&mut statement.0)?;
         self.type_generated(&state, &mut statement.0, &definition).await?;
         let view = ViewText::of(&statement.0, &spellings);
-        let prepared = prepared::Use::of(&statement.0).map(|of| (of, statement.0.clone()));
+        let preparing = match prepared::Use::of(&statement.0) {
+            Some(prepared::Use::Prepare(name)) => Some((name, statement.0.clone())),
+            _ => None,
+        };
         let mut explanation = Explanation::of(&statement.0, state.config().options());
         if matches!(&statement.0, ParsedStatement::Explain(explain) if explain.options.analyze) {
             context.analyze();
@@ -383,7 +399,13 @@ impl Session {
             let inserted = self.plan_inserted(&state, &mut statement.0).await?;
             let mut tables = self.compute_ctes(&state, &mut statement.0, explanation.as_mut()).await?;
             tables.extend(inserted);
-            Ok::<_, Error>((tables, ogee_sql::plan(&state, statement.0).await?))
+            let of_nulls = prepared::of_nulls(&statement.0);
+            let plan = match (ogee_sql::plan(&state, statement.0).await, of_nulls) {
+                // Parameters stand where plans have none, or are of types that only their values tell.
+                (Err(refused), Some(of_nulls)) => ogee_sql::plan(&state, of_nulls).await.map_err(|_| refused)?,
+                (plan, _) => plan?,
+            };
+            Ok::<_, Error>((tables, plan))
         })
         .await?;
         checkpoint::check()?;
@@ -398,12 +420,27 @@ impl Session {
                 let schema = Arc::new(described.schema.as_ref().clone());
                 Outcome::Rows(describe::columns(&spellings.shown(&schema), None)?)
             }
-            (plan, _) => match prepared {
-                Some((of, written)) => self.run_prepared(state, plan, of, (written, spellings.clone())).await?,
+            (plan, _) => match preparing {
+                Some((name, written)) => {
+                    self.prepared.lock().await.insert(name, (written, spellings.clone()));
+                    Outcome::Done(None)
+                }
                 None => self.run_plan(state, spellings.in_copy(plan)?).await?,
             },
         };
         let outcome = match outcome {
+            Outcome::Rows(rows) if setting.is_some() => {
+                let schema = rows.schema();
+                let batches = drain(rows).await?;
+                let value = match batches.iter().find(|batch| batch.num_rows() > 0) {
+                    Some(batch) => ScalarValue::try_from_array(batch.column(0), 0)?,
+                    None => ScalarValue::try_from(schema.field(0).data_type())?,
+                };
+                if let Some(setting) = setting {
+                    self.variables.set(setting.name, schema.field(0), value);
+                }
+                Outcome::Done(None)
+            }
             Outcome::Rows(rows) => Outcome::Rows(shown(rows, &spellings)),
             done => done,
         };
@@ -487,7 +524,7 @@ impl Session {
             // What is wrong with it is told where it is used.
             let Ok(plan) = ogee_sql::plan(state, body).await else { continue };
             let mut names = std::collections::HashSet::new();
-            let worthwhile = ctes::is_worthwhile(&plan) || ctes::is_volatile(&plan);
+            let worthwhile = ctes::is_worthwhile(&plan) || ctes::is_volatile(&plan) || ctes::is_large(&plan);
             if !worthwhile && !ctes::is_read_whole(query, index)
                 || !plan.schema().fields().iter().all(|field| names.insert(field.name().as_str()))
             {
@@ -548,49 +585,6 @@ impl Session {
         Ok(Some(Computed { context: &self.context, name }))
     }
 
-    /// Runs `plan` of a statement, `written`, that makes, runs or drops a prepared one.
-    async fn run_prepared(
-        &self,
-        state: SessionState,
-        plan: LogicalPlan,
-        of: prepared::Use,
-        written: (ParsedStatement, Spellings),
-    ) -> Result<Outcome> {
-        let mut kept = self.prepared.lock().await;
-        match of {
-            prepared::Use::Prepare(name) => {
-                let outcome = self.run_plan(state, plan).await?;
-                kept.insert(name, written);
-                Ok(outcome)
-            }
-            prepared::Use::Deallocate(name) => {
-                let outcome = self.run_plan(state, plan).await?;
-                kept.remove(&name);
-                Ok(outcome)
-            }
-            prepared::Use::Execute(name) => {
-                let mut spellings = Spellings::default();
-                if let Some((mut written, named)) = kept.get(&name).cloned() {
-                    spellings = named;
-                    let again = views::bound(async {
-                        heeded(&spellings, in_full::write_out(&state, &mut written)).await?;
-                        ogee_sql::plan(&state, written).await
-                    })
-                    .await?;
-                    let gone = LogicalPlan::Statement(PlannedStatement::Deallocate(Deallocate { name }));
-                    self.context.execute_logical_plan(gone).await?;
-                    self.context.execute_logical_plan(again).await?;
-                }
-                let frame = self.context.execute_logical_plan(plan).await?;
-                drop(kept);
-                Ok(match self.run_plan(state, frame.logical_plan().clone()).await? {
-                    Outcome::Rows(rows) => Outcome::Rows(shown(rows, &spellings)),
-                    done => done,
-                })
-            }
-        }
-    }
-
     async fn run_plan(&self, state: SessionState, plan: LogicalPlan) -> Result<Outcome> {
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
@@ -615,7 +609,8 @@ impl Session {
             LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => {
                 let settings = &state.config().options().execution.parquet;
                 let limit = self.engine.memory().limit();
-                let plan = within_limit(in_plain_types(plan)?, settings, ROW_GROUP_ROWS, limit);
+                let plan = into_own_directory(in_plain_types(plan)?)?;
+                let plan = within_limit(plan, settings, ROW_GROUP_ROWS, limit);
                 Ok(Outcome::Done(affected(&drain(self.start(&state, &plan).await?).await?)))
             }
             plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),

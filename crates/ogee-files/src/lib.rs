@@ -16,6 +16,7 @@ pub mod spelling;
 mod tables;
 mod text_memory;
 mod text_scan;
+mod text_sink;
 
 pub use arrow_ipc::ArrowFormats;
 pub use csv::CsvFormats;

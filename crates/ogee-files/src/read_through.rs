@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use datafusion::{
     arrow::{array::RecordBatch, datatypes::SchemaRef},
     catalog::Session,
-    common::{Statistics, parsers::CompressionTypeVariant, tree_node::TreeNodeRecursion},
+    common::{Statistics, config::ConfigOptions, parsers::CompressionTypeVariant, tree_node::TreeNodeRecursion},
     datasource::{
         file_format::{FileFormat, file_compression_type::FileCompressionType},
         listing::PartitionedFile,
@@ -32,8 +32,13 @@ use datafusion::{
     physical_plan::{DisplayFormatType, ExecutionPlan, metrics::ExecutionPlanMetricsSet},
 };
 use futures::StreamExt;
+use ogee_functions::times::Zone;
 
-use crate::{csv::compression::decompressed, pieces::Pieces};
+use crate::{
+    csv::compression::decompressed,
+    pieces::Pieces,
+    text_sink::{RowText, writing},
+};
 
 /// Rows of a batch unless told otherwise.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -142,7 +147,24 @@ pub(crate) async fn text(
     }
 }
 
-/// The format of the files of one table; a format of DataFusion's writes.
+/// The zone that a session shows instants in.
+pub(crate) fn known_zone(options: &ConfigOptions) -> Result<Zone> {
+    match &options.execution.time_zone {
+        Some(zone) => Zone::named(zone),
+        None => Ok(Zone::UTC),
+    }
+}
+
+/// How files of a format are written.
+pub(crate) trait Writing: fmt::Debug + Send + Sync + 'static {
+    /// What else is known of the format, which writes the files, too, unless they are text of rows.
+    fn format(&self) -> &dyn FileFormat;
+
+    /// The text of rows, and how that is compressed.
+    fn rows(&self, state: &dyn Session) -> Result<Option<(Arc<dyn RowText>, CompressionTypeVariant)>>;
+}
+
+/// The format of the files of one table.
 #[derive(Debug)]
 pub(crate) struct Format<R, W> {
     pub(crate) reading: R,
@@ -150,17 +172,17 @@ pub(crate) struct Format<R, W> {
 }
 
 #[async_trait]
-impl<R: ReadThrough, W: FileFormat> FileFormat for Format<R, W> {
+impl<R: ReadThrough, W: Writing> FileFormat for Format<R, W> {
     fn get_ext(&self) -> String {
-        self.writer.get_ext()
+        self.writer.format().get_ext()
     }
 
     fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        self.writer.get_ext_with_compression(compression)
+        self.writer.format().get_ext_with_compression(compression)
     }
 
     fn compression_type(&self) -> Option<FileCompressionType> {
-        self.writer.compression_type()
+        self.writer.format().compression_type()
     }
 
     async fn infer_schema(
@@ -196,7 +218,10 @@ impl<R: ReadThrough, W: FileFormat> FileFormat for Format<R, W> {
         conf: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.writer.create_writer_physical_plan(input, state, conf, order).await
+        match self.writer.rows(state)? {
+            Some((rows, compression)) => writing(input, conf, order, rows, compression),
+            None => self.writer.format().create_writer_physical_plan(input, state, conf, order).await,
+        }
     }
 
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {

@@ -101,6 +101,35 @@ impl ScalarUDFImpl for NestedText {
     }
 }
 
+/// The values of `array`, whatever they are, as text: as casts give it, but for bytes, of which those that are no letters are written `\\xFF`.
+///
+/// # Errors
+/// A value that has no text.
+pub fn texts(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
+    if array.data_type().is_nested() {
+        return Ok(written(array, zone)?.as_string_view().clone());
+    }
+    match array.data_type() {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            let bytes = cast_with_options(array, &DataType::BinaryView, &strict())?;
+            Ok(bytes.as_binary_view().iter().map(|bytes| bytes.map(byte_text)).collect())
+        }
+        _ => singles(array, zone),
+    }
+}
+
+fn byte_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'\\' | b'\'' | b'"' => text.push_str(&format!("\\x{byte:02X}")),
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02X}")),
+        }
+    }
+    text
+}
+
 /// The values of `array`, lists, structs or maps, as text.
 pub(crate) fn written(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
     let values = Values::of(array, zone)?;

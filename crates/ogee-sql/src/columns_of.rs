@@ -141,6 +141,14 @@ async fn meant(star: &Function, from: &[TableWithJoins], answers: &Answers<'_>) 
             let Some(parameter) = lambda.params.first() else { return Err(unknown(star)) };
             meant = where_true(meant, &parameter.name, &lambda.body, answers).await?;
         }
+        Some(Expr::Value(value)) if matches!(value.value, Value::Number(..)) => {
+            let nth = value.value.to_string().parse::<usize>().ok().and_then(|nth| nth.checked_sub(1));
+            let count = meant.len();
+            let Some(column) = nth.filter(|&nth| nth < count).map(|nth| meant.swap_remove(nth)) else {
+                return Err(Error::Plan(format!("there is no column #{}: of {count}", value.value)));
+            };
+            meant = vec![column];
+        }
         Some(list) => meant = of_list(meant, list, star)?,
     }
     match meant.is_empty() {
@@ -485,19 +493,15 @@ pub(crate) async fn each(expr: &Expr, from: &[TableWithJoins], answers: &Answers
 /// # Errors
 /// Those of planning what is selected from; stars that stand for nothing, or where they have no meaning.
 pub(crate) async fn in_select(select: &mut Select, answers: &Answers<'_>) -> Result<()> {
-    let keys = match &select.group_by {
-        GroupByExpr::Expressions(keys, _) => &keys[..],
-        GroupByExpr::All(_) => &[],
-    };
-    if keys.iter().any(has_star) {
-        return Err(Error::Unsupported("COLUMNS(..) in GROUP BY is not supported; use GROUP BY ALL".to_owned()));
-    }
-    for (clause, name) in [(&select.having, "HAVING"), (&select.qualify, "QUALIFY")] {
-        if clause.as_ref().is_some_and(has_star) {
-            return Err(Error::Unsupported(format!(
-                "COLUMNS(..) in {name} is not supported; select from this query, with it in WHERE"
-            )));
+    in_filters(select, answers).await?;
+    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by
+        && keys.iter().any(has_star)
+    {
+        let mut written = Vec::with_capacity(keys.len());
+        for key in std::mem::take(keys) {
+            written.extend(each(&key, &select.from, answers).await?);
         }
+        *keys = written;
     }
     let mut outputs = Vec::with_capacity(select.projection.len());
     let mut taken: HashSet<String> = HashSet::new();
@@ -538,14 +542,49 @@ pub(crate) async fn in_select(select: &mut Select, answers: &Answers<'_>) -> Res
         }
     }
     select.projection = outputs;
-    if let Some(condition) = select.selection.take_if(|condition| has_star(condition)) {
-        let each = expressions(&condition, &select.from, answers).await?;
-        let both = |left: Expr, right: Expr| Expr::BinaryOp {
-            left: Box::new(left),
-            op: BinaryOperator::And,
-            right: Box::new(right),
+    for condition in [&mut select.selection, &mut select.having, &mut select.qualify] {
+        if let Some(each) = condition.take_if(|condition| has_star(condition)) {
+            *condition = together(&each, &select.from, answers).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The conditions that `condition` stands for, all of which are to hold.
+async fn together(condition: &Expr, from: &[TableWithJoins], answers: &Answers<'_>) -> Result<Option<Expr>> {
+    let both = |left: Expr, right: Expr| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::And,
+        right: Box::new(right),
+    };
+    let each = each(condition, from, answers).await?;
+    Ok(all_of(each.into_iter().map(|expr| Expr::Nested(Box::new(expr))).collect(), &both))
+}
+
+/// Writes out the stars in the filters of aggregates, which are conditions that all are to hold.
+async fn in_filters(select: &mut Select, answers: &Answers<'_>) -> Result<()> {
+    fn first(select: &mut Select, mut put: Option<Expr>) -> Option<Expr> {
+        let mut found = None;
+        let mut look = |expr: &mut Expr| {
+            if let Expr::Function(Function { filter: Some(filter), .. }) = expr
+                && found.is_none()
+                && has_star(filter)
+            {
+                found = Some((**filter).clone());
+                if let Some(written) = put.take() {
+                    **filter = written;
+                }
+            }
         };
-        select.selection = all_of(each.into_iter().map(|(expr, _)| Expr::Nested(Box::new(expr))).collect(), &both);
+        syntax::for_each_outside_queries(&mut select.projection, &mut look);
+        syntax::for_each_outside_queries(&mut select.having, &mut look);
+        syntax::for_each_outside_queries(&mut select.qualify, &mut look);
+        found
+    }
+
+    while let Some(filter) = first(select, None) {
+        let Some(written) = together(&filter, &select.from, answers).await? else { break };
+        first(select, Some(written));
     }
     Ok(())
 }

@@ -279,6 +279,20 @@ pub fn is_worthwhile(plan: &LogicalPlan) -> bool {
     has(plan, |node| matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)))
 }
 
+/// Nodes of a plan that is not copied any more.
+const COPIED_NODES_MAX: usize = 256;
+
+/// Whether `plan` has so many nodes that copies of it, and copies of those in others, would take long to plan: of expressions that each read the one before twice, the last would have thousands.
+pub fn is_large(plan: &LogicalPlan) -> bool {
+    let mut nodes = 0;
+    // It never fails.
+    let _ = plan.apply_with_subqueries(|_| {
+        nodes += 1;
+        Ok(if nodes > COPIED_NODES_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    nodes > COPIED_NODES_MAX
+}
+
 /// Whether it would give other rows.
 pub fn is_volatile(plan: &LogicalPlan) -> bool {
     has(plan, |node| node.expressions().iter().any(datafusion::logical_expr::Expr::is_volatile))

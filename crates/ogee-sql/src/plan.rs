@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use datafusion::{
-    common::SchemaError,
+    common::{Column, SchemaError},
     error::DataFusionError,
     execution::SessionState,
     logical_expr::LogicalPlan,
@@ -14,7 +14,7 @@ use datafusion::{
 use ogee_functions::{Error, Result};
 
 use crate::{
-    implicit_keys,
+    asked, cte_names, implicit_keys, meant_names,
     names::{hides_casts, is_clash, name_all},
     spellings,
     statement::parse,
@@ -72,7 +72,11 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
     // Outputs may be of outputs, but of themselves without end.
     for _ in 0..REWRITES {
         let why = error.as_ref().unwrap_or(&refused);
-        if is_clash(why) && !named {
+        if cte_names::is_twice(why) && cte_names::tell_apart(&mut other) {
+            // Planned again.
+        } else if is_clash(why) && meant_names::tell_stars_apart(&mut other) {
+            Box::pin(asked::write_out(state, &mut other)).await?;
+        } else if is_clash(why) && !named {
             name_all(&mut other);
             named = true;
         } else if is_clash(why) && !queries_named && syntax::name_queries(&mut other) {
@@ -86,6 +90,10 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
             // Outputs go before tables on the left.
         } else if !lateral && is_unknown_column(why) && syntax::make_lateral(&mut other) {
             lateral = true;
+        } else if let Some(column) = unknown(why)
+            && meant_names::write_out(&mut other, column.relation.as_ref().map(|table| table.table()), &column.name)
+        {
+            Box::pin(asked::write_out(state, &mut other)).await?;
         } else {
             // What is wrong is told in the words of the statement as it was written.
             return Err(refused.into());
@@ -146,9 +154,14 @@ fn is_unknown_column(error: &DataFusionError) -> bool {
 
 /// The name without a table's that stands for no column.
 fn unknown_column(error: &DataFusionError) -> Option<String> {
+    unknown(error).filter(|column| column.relation.is_none()).map(|column| column.name.clone())
+}
+
+/// What stands for no column.
+fn unknown(error: &DataFusionError) -> Option<&Column> {
     match error.find_root() {
         DataFusionError::SchemaError(error, _) => match &**error {
-            SchemaError::FieldNotFound { field, .. } if field.relation.is_none() => Some(field.name.clone()),
+            SchemaError::FieldNotFound { field, .. } => Some(field),
             _ => None,
         },
         _ => None,

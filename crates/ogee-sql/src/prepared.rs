@@ -1,8 +1,8 @@
 //! Prepared statements: kept as they were written, and planned when they are run.
 //!
-//! DataFusion keeps the plan, with the tables that there were when it was made. Here a statement that is run is planned anew before, and DataFusion's plan is replaced.
+//! DataFusion keeps the plan, with the tables that there were and the types that it took parameters for when it was made. Here a statement is planned for the values that it is run with.
 //!
-//! Not here: parameters, which are DataFusion's.
+//! Not here: where the values go (`changes::prepared`).
 
 use std::collections::HashMap;
 
@@ -11,6 +11,7 @@ use datafusion::sql::{
     sqlparser::ast::{ObjectName, Statement},
 };
 
+pub use crate::changes::prepared::of_nulls;
 use crate::{names::normal_name, spellings::Spellings};
 
 /// What a statement does with a prepared one.
@@ -40,5 +41,5 @@ fn last(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(normal_name)
 }
 
-/// The prepared statements of a session, by name. The lock is held while DataFusion's plan of one is replaced and taken.
+/// The prepared statements of a session, by name.
 pub type Prepared = tokio::sync::Mutex<HashMap<String, (Parsed, Spellings)>>;

@@ -53,6 +53,7 @@ use crate::{
     sorted_rows::SortedRows,
     subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
     syntax, times,
+    unordered_windows::UnorderedWindows,
     window_filters::WindowFilters,
 };
 
@@ -75,7 +76,7 @@ pub fn analyzer_rules(
         Arc::new(times::IntervalWindows),
     ];
     rules.extend(Analyzer::new().rules);
-    let after: [Arc<dyn AnalyzerRule + Send + Sync>; 20] = [
+    let after: [Arc<dyn AnalyzerRule + Send + Sync>; 21] = [
         Arc::new(OuterTypes(Arc::clone(division))),
         Arc::new(RecursiveReads),
         Arc::new(RepeatedOrders),
@@ -96,6 +97,7 @@ pub fn analyzer_rules(
         Arc::new(TextOrders),
         Arc::new(SlidingFrames),
         Arc::new(FailingCasts),
+        Arc::new(UnorderedWindows),
         Arc::new(ComputedKeys),
     ];
     rules.extend(after);

@@ -30,7 +30,7 @@ use futures::StreamExt;
 use ogee_functions::{Error, Result, json::has_json};
 use ogee_sql::{
     changes::{Action, Change, Columns, Definition, Merge, MergeDoes, ROW, prepared},
-    in_full, name_apart,
+    in_full, meant_names, name_apart,
     prepared::Use,
     spellings::Spellings,
     times,
@@ -83,6 +83,14 @@ impl Session {
         let Some(provider) = self.changed(state, &change, &reference).await? else { return Ok(None) };
         let Some(table) = provider.downcast_ref::<PagedTable>() else { return Ok(None) };
         let columns = Columns { schema: table.rows_schema(), definition: table.definition().clone() };
+        let numbered;
+        let change = match with_row_numbers(statement, &columns) {
+            Some(statement) => {
+                numbered = statement;
+                Change::of(&numbered)?.unwrap_or(change)
+            }
+            None => change,
+        };
         let target = Target { name: reference.table().to_owned(), table, columns, blocks: table.blocks() };
         let mut made = Made::default();
         let returning = self.returning(state, &change, &target, &mut made).await?;
@@ -102,29 +110,25 @@ impl Session {
         .map(Some)
     }
 
-    /// What is to be run of `statement` if it prepares, runs or drops one that changes rows: another statement, or nothing.
-    pub(super) async fn prepared_change(&self, statement: &ParsedStatement) -> Result<Option<Option<ParsedStatement>>> {
+    /// What is to be run of `statement` if it prepares, runs or drops another: that statement, and how its names are spelled, or nothing.
+    pub(super) async fn prepared_change(
+        &self,
+        statement: &ParsedStatement,
+    ) -> Result<Option<Option<(ParsedStatement, Spellings)>>> {
         let Some(of) = Use::of(statement) else { return Ok(None) };
         let mut kept = self.prepared.lock().await;
         Ok(match of {
             Use::Prepare(name) if prepared::prepares(statement) => {
-                if kept.contains_key(&name) {
-                    return Err(Error::Plan(format!("'{name}' is prepared already; use DEALLOCATE before")));
-                }
                 kept.insert(name, (statement.clone(), Spellings::default()));
                 Some(None)
             }
             Use::Execute(name) => match kept.get(&name) {
-                Some((known, _)) if prepared::prepares(known) => prepared::filled(known, statement)?.map(Some),
-                _ => None,
-            },
-            Use::Deallocate(name) => match kept.get(&name) {
-                Some((known, _)) if prepared::prepares(known) => {
-                    kept.remove(&name);
-                    Some(None)
+                Some((known, spellings)) => {
+                    prepared::filled(known, statement)?.map(|filled| Some((filled, spellings.clone())))
                 }
-                _ => None,
+                None => None,
             },
+            Use::Deallocate(name) => kept.remove(&name).map(|_| None),
             Use::Prepare(_) => None,
         })
     }
@@ -606,6 +610,17 @@ impl<'a> Target<'a> {
         let mut keys = self.table.keys().into_iter().flat_map(|keys| keys.columns());
         keys.any(|(key, _)| key.iter().any(|&at| columns.contains(&at) || generated(at)))
     }
+}
+
+/// `statement`, an UPDATE or a DELETE of a table of `columns`, with `rowid` as the numbers of its rows; `None` if it does not say that, or of a column.
+fn with_row_numbers(statement: &ParsedStatement, columns: &Columns) -> Option<ParsedStatement> {
+    let ParsedStatement::Statement(of) = statement else { return None };
+    let is_one = matches!(&**of, SqlStatement::Update { .. } | SqlStatement::Delete { .. });
+    if !is_one || columns.schema.fields().iter().any(|field| field.name() == meant_names::ROWID) {
+        return None;
+    }
+    let mut numbered = of.clone();
+    meant_names::in_change(&mut numbered, ROW).then_some(ParsedStatement::Statement(numbered))
 }
 
 /// Sees that `plan` computes each row by itself.

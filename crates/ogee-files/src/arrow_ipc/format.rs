@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use datafusion::{
     catalog::Session,
-    common::GetExt,
+    common::{GetExt, parsers::CompressionTypeVariant},
     datasource::file_format::{
         FileFormat, FileFormatFactory,
         arrow::{ArrowFormat as ArrowWriter, ArrowFormatFactory},
@@ -16,7 +16,10 @@ use datafusion::{
 use ogee_memory::BufferManager;
 
 use super::source::Reading;
-use crate::read_through::Format;
+use crate::{
+    read_through::{Format, Writing},
+    text_sink::RowText,
+};
 
 /// Makes formats of Arrow files, whose readers reserve in the pool.
 #[derive(Debug)]
@@ -29,6 +32,16 @@ impl FileFormatFactory for ArrowFormats {
 
     fn default(&self) -> Arc<dyn FileFormat> {
         Arc::new(Format { reading: Reading { memory: Arc::clone(&self.0) }, writer: ArrowWriter })
+    }
+}
+
+impl Writing for ArrowWriter {
+    fn format(&self) -> &dyn FileFormat {
+        self
+    }
+
+    fn rows(&self, _state: &dyn Session) -> Result<Option<(Arc<dyn RowText>, CompressionTypeVariant)>> {
+        Ok(None)
     }
 }
 

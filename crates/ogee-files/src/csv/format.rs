@@ -26,14 +26,16 @@ use parking_lot::{Mutex, RwLock};
 use super::{
     sniff::{Given, Look, SAMPLE_BYTES, SAMPLE_ROWS, look},
     values::{Kind, Kinds},
+    writer::CsvRows,
 };
 use crate::{
-    read_through::{Format, shown, text},
+    read_through::{Format, Writing, known_zone, shown, text},
     spelling::folded,
     text_memory::{Part, TextMemory},
+    text_sink::RowText,
 };
 
-/// What options begin with that DataFusion's CSV has not: `skip` (lines), `nulls` (texts), `ignore_errors`.
+/// What options begin with that DataFusion's CSV has not: `skip` (lines), `nulls` (texts), `ignore_errors`; of what is written `force_quote` (columns).
 pub(crate) const OWN_OPTION: &str = "ogee_";
 
 /// The name of an option of ours that `key` is.
@@ -72,7 +74,7 @@ impl CsvFormats {
         Self { looks: Arc::default(), memory: Arc::clone(memory) }
     }
 
-    fn format(&self, options: CsvOptions, given: Given) -> Format<Reading, CsvWriter> {
+    fn format(&self, options: CsvOptions, given: Given, quoted: Vec<String>) -> Format<Reading, CsvFiles> {
         let reading = Reading {
             given,
             compression: options.compression,
@@ -81,7 +83,7 @@ impl CsvFormats {
             memory: Arc::clone(&self.memory),
             has_null_regex: options.null_regex.is_some(),
         };
-        Format { reading, writer: CsvWriter::default().with_options(options) }
+        Format { reading, writer: CsvFiles { plain: CsvWriter::default().with_options(options), quoted } }
     }
 }
 
@@ -109,11 +111,35 @@ impl FileFormatFactory for CsvFormats {
             nulls: own("nulls").map(|nulls| nulls.split(BETWEEN_NULLS).map(ToOwned::to_owned).collect()),
             ignores_errors: own("ignore_errors").is_some(),
         };
-        Ok(Arc::new(self.format(csv, given)))
+        let quoted = own("force_quote").map(|names| names.split(BETWEEN_NULLS).map(ToOwned::to_owned).collect());
+        Ok(Arc::new(self.format(csv, given, quoted.unwrap_or_default())))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(self.format(CsvOptions::default(), Given::default()))
+        Arc::new(self.format(CsvOptions::default(), Given::default(), Vec::new()))
+    }
+}
+
+/// CSV files that are written.
+#[derive(Debug)]
+struct CsvFiles {
+    /// What else is known of the format.
+    plain: CsvWriter,
+    /// Columns whose values are in quotes whatever they are.
+    quoted: Vec<String>,
+}
+
+impl Writing for CsvFiles {
+    fn format(&self) -> &dyn FileFormat {
+        &self.plain
+    }
+
+    fn rows(&self, state: &dyn Session) -> Result<Option<(Arc<dyn RowText>, CompressionTypeVariant)>> {
+        let options = state.config_options();
+        let zone = known_zone(options)?;
+        let plain = self.plain.options();
+        let rows = CsvRows::new(plain, options.catalog.has_header, self.quoted.clone(), zone);
+        Ok(Some((Arc::new(rows), plain.compression)))
     }
 }
 

@@ -26,6 +26,7 @@ mod records;
 mod sniff;
 mod source;
 pub(crate) mod values;
+mod writer;
 
 pub use format::CsvFormats;
 pub(crate) use format::Reading as Csv;

@@ -27,10 +27,12 @@ use super::{
     parse::Value,
     reader::{Values, WHOLE},
     shape::{Shape, merge},
+    writer::JsonRows,
 };
 use crate::{
-    read_through::{Format, shown, text},
+    read_through::{Format, Writing, known_zone, shown, text},
     text_memory::TextMemory,
+    text_sink::RowText,
 };
 
 /// Objects looked at, at least, if there are as many (DuckDB's number).
@@ -69,7 +71,7 @@ impl JsonFormats {
         Self { shapes: Arc::default(), memory: Arc::clone(memory) }
     }
 
-    fn format(&self, options: JsonOptions) -> Format<Reading, JsonWriter> {
+    fn format(&self, options: JsonOptions) -> Format<Reading, JsonFiles> {
         let reading = Reading {
             compression: options.compression,
             rows: options.schema_infer_max_rec,
@@ -77,7 +79,7 @@ impl JsonFormats {
             shapes: Arc::clone(&self.shapes),
             memory: Arc::clone(&self.memory),
         };
-        Format { reading, writer: JsonWriter::default().with_options(options) }
+        Format { reading, writer: JsonFiles(JsonWriter::default().with_options(options)) }
     }
 }
 
@@ -91,6 +93,21 @@ impl FileFormatFactory for JsonFormats {
 
     fn default(&self) -> Arc<dyn FileFormat> {
         Arc::new(self.format(JsonOptions::default()))
+    }
+}
+
+/// JSON files that are written.
+#[derive(Debug)]
+struct JsonFiles(JsonWriter);
+
+impl Writing for JsonFiles {
+    fn format(&self) -> &dyn FileFormat {
+        &self.0
+    }
+
+    fn rows(&self, state: &dyn Session) -> Result<Option<(Arc<dyn RowText>, CompressionTypeVariant)>> {
+        let zone = known_zone(state.config_options())?;
+        Ok(Some((Arc::new(JsonRows { zone }), self.0.options().compression)))
     }
 }
 

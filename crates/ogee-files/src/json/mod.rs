@@ -21,6 +21,7 @@ mod reader;
 mod scan;
 mod shape;
 mod source;
+mod writer;
 
 pub use format::JsonFormats;
 pub(crate) use format::Reading as Json;

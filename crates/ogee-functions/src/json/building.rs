@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, StringViewArray, StringViewBuilder},
+        array::{
+            Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringViewArray, StringViewBuilder,
+        },
         buffer::{NullBuffer, OffsetBuffer},
         compute::cast,
         datatypes::{DataType, Field, FieldRef, Fields, Float64Type},
@@ -118,6 +120,39 @@ fn written(call: &mut Call<'_, '_>, at: usize) -> Result<StringViewArray> {
 /// The first argument as JSON.
 pub(super) fn to_json(call: &mut Call<'_, '_>) -> Result<ArrayRef> {
     Ok(Arc::new(written(call, 0)?))
+}
+
+/// Writes each row of `batch` as an object in a line of its own. Instants are shown in `zone`.
+///
+/// # Errors
+/// A value that has no JSON.
+pub fn write_rows(batch: &RecordBatch, zone: &Zone, lines: &mut Vec<u8>) -> Result<()> {
+    let schema = batch.schema();
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (array, of) in batch.columns().iter().zip(schema.fields()) {
+        let values = match array.data_type() {
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+                Values::Texts(crate::nested_text::texts(array, zone)?)
+            }
+            _ => Values::of(array, of, zone)?,
+        };
+        let mut key = String::new();
+        write_text(of.name(), &mut key);
+        columns.push((key, values));
+    }
+    let mut text = String::new();
+    for row in 0..batch.num_rows() {
+        text.clear();
+        for (nth, (key, values)) in columns.iter().enumerate() {
+            text.push(if nth == 0 { '{' } else { ',' });
+            text.push_str(key);
+            text.push(':');
+            values.write(row, &mut text)?;
+        }
+        text.push_str(if columns.is_empty() { "{}\n" } else { "}\n" });
+        lines.extend_from_slice(text.as_bytes());
+    }
+    Ok(())
 }
 
 /// Each row's arguments from `args`, written by `write`.

@@ -28,7 +28,7 @@ use ogee_memory::BufferManager;
 
 pub use self::{
     access::JsonAccess,
-    building::{KEY, VALUE},
+    building::{KEY, VALUE, write_rows},
     casting::{AS_JSON, Casts, TO_JSON, TRY_TO_JSON, has_json},
     extracting::{ARROW, FIELD, LONG_ARROW},
     rows::{EACH, TREE},

@@ -172,13 +172,33 @@ fn in_its_own_order(expr: &Arc<AggregateFunctionExpr>) -> Option<Arc<AggregateFu
     }
 }
 
+/// Aggregates whose value depends on which row of a group comes first.
+const IN_ORDER: [&str; 5] = ["array_agg", "first_value", "last_value", "nth_value", "string_agg"];
+
+/// Whether one of the aggregates of `node` depends on the order of rows and asks for none, where all that ask for one can sort by themselves.
+fn takes_rows_as_they_lie(node: &AggregateExec) -> bool {
+    let is_in_order = |expr: &AggregateFunctionExpr| IN_ORDER.contains(&expr.fun().name());
+    let has_none =
+        |expr: &AggregateFunctionExpr| is_in_order(expr) && expr.order_bys().is_empty() && !expr.is_distinct();
+    let sorts = |expr: &Arc<AggregateFunctionExpr>| {
+        expr.order_bys().is_empty()
+            || !is_in_order(expr)
+            // It sorts in any case.
+            || expr.fun().name() == "string_agg"
+            || matches!(Arc::clone(expr).with_beneficial_ordering(false), Ok(Some(_)))
+    };
+    let exprs = node.aggr_expr();
+    exprs.iter().any(|expr| has_none(expr)) && exprs.iter().all(sorts)
+}
+
 /// All aggregates of `node`, whose input is raw rows, as functions over whole groups; `None` if a value has no row form.
 pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
     let input = node.input().schema();
     let mut columns = Columns { input: &input, exprs: Vec::new() };
     let required: Vec<_> = match node.required_input_ordering().swap_remove(0) {
-        Some(requirement) => requirement.into_single().into_iter().collect(),
-        None => Vec::new(),
+        // One that says nothing of its order has the rows as they lie: the others sort by themselves.
+        Some(requirement) if !takes_rows_as_they_lie(node) => requirement.into_single().into_iter().collect(),
+        _ => Vec::new(),
     };
     let mut functions = Vec::with_capacity(node.aggr_expr().len());
     for (expr, filter) in node.aggr_expr().iter().zip(node.filter_expr()) {
@@ -238,7 +258,6 @@ pub(super) fn collected(node: &AggregateExec) -> Option<Collected> {
 
 impl CollectedAggregates for Functions {
     fn depends_on_order(&self) -> bool {
-        const IN_ORDER: [&str; 5] = ["array_agg", "first_value", "last_value", "nth_value", "string_agg"];
         self.0.iter().any(|function| match &function.holistic {
             Some(holistic) => matches!(holistic, Holistic::Gather(_)),
             None => IN_ORDER.contains(&function.expr.fun().name()),

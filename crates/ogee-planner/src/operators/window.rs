@@ -112,7 +112,13 @@ impl Level<'_> {
                 && reads(function, self.map.len()).iter().all(|&column| self.map[column] < width)
                 && columns_of(function.partition_by()).iter().all(|&column| self.map[column] < width)
         };
+        // Of rows that one of them sorts, the other would have the order, where it wants that in which they lie.
+        let is_free = |functions: &[Arc<dyn WindowExpr>]| {
+            longest_order(functions).is_empty() && functions.iter().any(depends_on_order)
+        };
+        let sorts = !order_by.is_empty() || !longest_order(lower).is_empty();
         self.functions.iter().all(reads_input)
+            && !(sorts && (is_free(self.functions) || is_free(lower)))
             && partition_by == lower[0].partition_by()
             && order_by.iter().zip(longest_order(lower)).all(|(a, b)| a == b)
     }
@@ -159,6 +165,21 @@ pub(super) fn reads(function: &Arc<dyn WindowExpr>, columns: usize) -> Vec<usize
     let mut exprs = function.expressions();
     exprs.extend(function.order_by().iter().map(|sort| Arc::clone(&sort.expr)));
     columns_of(&exprs)
+}
+
+/// Whether the values of `function`, which has no order, depend on which row of a partition comes first.
+fn depends_on_order(function: &Arc<dyn WindowExpr>) -> bool {
+    if let Some(standard) = function.as_any().downcast_ref::<StandardWindowExpr>() {
+        let udwf = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>();
+        let peers = ["rank", "dense_rank", "percent_rank", "cume_dist"];
+        return udwf.is_none_or(|udwf| !peers.contains(&udwf.fun().name()));
+    }
+    let known = ["avg", "count", "max", "min", "sum"];
+    let name = match function.as_any().downcast_ref::<PlainAggregateWindowExpr>() {
+        Some(plain) => plain.get_aggregate_expr().fun().name().to_owned(),
+        None => return true,
+    };
+    function.get_window_frame().units == WindowFrameUnits::Rows || !known.contains(&name.as_str())
 }
 
 /// Functions other than aggregates have no filter; of aggregates it is the last field.

@@ -44,6 +44,11 @@ fn star(parts: &Parts<'_>, nth: usize) -> Option<usize> {
 }
 
 fn of_columns(parts: &Parts<'_>, nth: usize) -> Option<(Range<usize>, Vec<Token>)> {
+    if parts.is_word(nth, &["UNPACK"]) && parts.is(nth + 1, &Token::LParen) && parts.is_word(nth + 2, &["COLUMNS"]) {
+        let close = parts.closing(nth + 1)?;
+        let (range, columns) = of_columns(parts, nth + 2).unwrap_or((nth + 2..close, parts.text(nth + 2..close)));
+        return (range.end == close).then(|| (nth..close + 1, call_of(UNPACK, [columns])));
+    }
     let is_unpacked = parts.is(nth, &Token::Mul);
     let name = nth + usize::from(is_unpacked);
     if !parts.is_word(name, &["COLUMNS"]) || !parts.is(name + 1, &Token::LParen) {
@@ -51,6 +56,12 @@ fn of_columns(parts: &Parts<'_>, nth: usize) -> Option<(Range<usize>, Vec<Token>
     }
     let close = parts.closing(name + 1)?;
     let is_star = star(parts, name + 2).is_some();
+    if !is_unpacked && matches!(parts.token(name + 2), Some(Token::Word(_))) && parts.is(name + 3, &Token::Arrow) {
+        // `COLUMNS(c -> ..)`, which is JSON's operator elsewhere.
+        let lambda = [Token::make_word("lambda", None), space()].into_iter().chain(parts.text(name + 2..name + 3));
+        let lambda = lambda.chain([Token::Colon, space()]).chain(parts.text(name + 4..close)).collect();
+        return Some((nth..close + 1, call_of("COLUMNS", [lambda])));
+    }
     if !is_unpacked && !is_star {
         return None;
     }

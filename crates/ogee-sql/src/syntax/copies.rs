@@ -11,6 +11,8 @@ use datafusion::sql::sqlparser::{
 };
 use ogee_functions::{Error, Result};
 
+use super::parts::space;
+
 /// An option: its name, in lower case, and what stands behind it.
 struct Given {
     name: String,
@@ -62,7 +64,7 @@ fn copy(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
     }
     let given = match token(at) {
         Some(Token::LParen) => options(statement, &significant[at + 1..])?,
-        None | Some(Token::SemiColon | Token::EOF) if reads => Vec::new(),
+        None | Some(Token::SemiColon | Token::EOF) => Vec::new(),
         _ => return Ok(None),
     };
     let span = statement[significant[0]].span;
@@ -73,10 +75,34 @@ fn copy(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
         let begin = said(vec![Token::make_keyword("INSERT"), Token::make_keyword("INTO")]);
         begin.chain(copied.iter().cloned()).chain(said(reading(path, &given)?)).chain(end).collect()
     } else {
-        let head = statement[..=significant[direction + 1]].iter().cloned();
+        let to = &statement[significant[direction]..=significant[direction + 1]];
+        let head = statement[..significant[1]].iter().cloned().chain(with_columns(copied)).chain(to.iter().cloned());
         head.chain(said(writing(path, &given)?)).chain(end).collect()
     };
     Ok(Some(made))
+}
+
+/// `t (a, b)`, of a table, as a query of these columns.
+fn with_columns(copied: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let open = copied.iter().position(|token| token.token == Token::LParen).filter(|&open| open > 0);
+    let Some(open) = open else { return copied.to_vec() };
+    let close = copied.iter().rposition(|token| token.token == Token::RParen).unwrap_or(copied.len());
+    let span = copied[0].span;
+    let said = |words: &[&str]| -> Vec<TokenWithSpan> {
+        let tokens = words.iter().flat_map(|word| [space(), Token::make_keyword(word), space()]);
+        tokens.map(|token| TokenWithSpan { token, span }).collect()
+    };
+    let bracket = |token: Token| TokenWithSpan { token, span };
+    let columns = copied.get(open + 1..close).unwrap_or_default();
+    let parts = [
+        vec![bracket(Token::LParen)],
+        said(&["SELECT"]),
+        columns.to_vec(),
+        said(&["FROM"]),
+        copied[..open].to_vec(),
+        vec![bracket(Token::RParen), bracket(space())],
+    ];
+    parts.concat()
 }
 
 /// The options in brackets, of which `significant` are the places behind the first bracket.
@@ -99,11 +125,16 @@ fn options(statement: &[TokenWithSpan], significant: &[usize]) -> Result<Vec<Giv
                 *none = Some(Given { name: value.to_ascii_lowercase(), values: Vec::new() });
             }
             (
-                Token::Word(Word { value, .. }) | Token::SingleQuotedString(value) | Token::Number(value, _),
+                Token::Word(Word { value, .. })
+                | Token::SingleQuotedString(value)
+                | Token::EscapedStringLiteral(value)
+                | Token::Number(value, _),
                 Some(option),
             ) => {
                 option.values.push(value.clone());
             }
+            (Token::Mul, Some(option)) => option.values.push("*".to_owned()),
+            (Token::Eq, Some(_)) => {}
             (token, _) => return Err(wrong(token)),
         }
     }
@@ -149,16 +180,42 @@ fn format(path: &str, given: &[Given]) -> Result<String> {
     .to_owned())
 }
 
+/// What stands between names of columns in an option.
+const BETWEEN_NAMES: char = '\u{1d}';
+
+/// How the name of a file of text says that it is compressed.
+fn compression_of(path: &str) -> Option<&'static str> {
+    let name = path.to_ascii_lowercase();
+    [(".gz", "gzip"), (".zst", "zstd")].into_iter().find_map(|(ending, codec)| name.ends_with(ending).then_some(codec))
+}
+
 /// What follows the path of a copy to a file.
 fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
     let format = format(path, given)?;
     let (mut options, mut columns): (Vec<(&str, String)>, Vec<&str>) = (Vec::new(), Vec::new());
+    if matches!(format.as_str(), "csv" | "json")
+        && !given.iter().any(|option| option.name == "compression")
+        && let Some(codec) = compression_of(path)
+    {
+        options.push(("compression", codec.to_owned()));
+    }
     let level = given.iter().find(|option| option.name == "compression_level").map(Given::value).transpose()?;
     for option in given {
         match (format.as_str(), option.name.as_str()) {
             (_, "format" | "file_format" | "compression_level") => {}
             (_, "partition_by") => columns.extend(option.values.iter().map(String::as_str)),
-            ("csv", "header") => options.push(("has_header", option.value()?.to_ascii_lowercase())),
+            ("csv", "header") => {
+                let value = option.value()?.to_ascii_lowercase();
+                let value = match value.as_str() {
+                    "1" | "on" | "yes" => "true".to_owned(),
+                    "0" | "off" | "no" => "false".to_owned(),
+                    _ => value,
+                };
+                options.push(("has_header", value));
+            }
+            ("csv", "force_quote") if !option.is_false() => {
+                options.push(("ogee_force_quote", option.values.join(&BETWEEN_NAMES.to_string())));
+            }
             ("csv", "delimiter" | "delim" | "sep") => options.push(("delimiter", option.value()?.replace("\\t", "\t"))),
             ("csv", "quote") => options.push(("quote", option.value()?.to_owned())),
             ("csv", "escape") => options.push(("escape", option.value()?.to_owned())),
@@ -188,7 +245,8 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
             }
             ("parquet", "row_group_size") => options.push(("max_row_group_size", option.value()?.to_owned())),
             // Files beside others of a directory keep those.
-            (_, "overwrite_or_ignore" | "append") => {}
+            (_, "overwrite_or_ignore" | "append") if option.is_false() => {}
+            (_, "overwrite_or_ignore" | "append") => options.push(("ogee_beside", "true".to_owned())),
             (_, "overwrite" | "per_thread_output" | "array" | "force_quote" | "use_tmp_file") if option.is_false() => {}
             (_, "use_tmp_file") => {}
             _ => return option.refuse(),
@@ -214,7 +272,6 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
         tokens.push(Token::RParen);
     }
     // The words of the parser stand apart.
-    let space = || Token::Whitespace(datafusion::sql::sqlparser::tokenizer::Whitespace::Space);
     Ok(tokens.into_iter().flat_map(|token| [space(), token]).collect())
 }
 
@@ -242,6 +299,5 @@ fn reading(path: &str, given: &[Given]) -> Result<Vec<Token>> {
         tokens.extend([Token::Comma, word(&name), Token::Eq, Token::SingleQuotedString(value)]);
     }
     tokens.push(Token::RParen);
-    let space = || Token::Whitespace(datafusion::sql::sqlparser::tokenizer::Whitespace::Space);
     Ok(tokens.into_iter().flat_map(|token| [space(), token]).collect())
 }

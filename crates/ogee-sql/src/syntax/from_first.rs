@@ -26,14 +26,23 @@ struct Level {
     is_call: bool,
 }
 
-/// `TABLE 'file'` is `FROM 'file'`; the parser knows `TABLE` before a name.
-fn files_as_tables(tokens: &mut [TokenWithSpan]) {
+/// `TABLE t` is `FROM t`, also of a file.
+fn tables_as_queries(tokens: &mut [TokenWithSpan]) {
     let significant = super::significant(tokens);
     for nth in 0..significant.len() {
-        let begins = nth == 0 || matches!(tokens[significant[nth - 1]].token, Token::SemiColon | Token::LParen);
-        let is_table = super::keyword(&tokens[significant[nth]].token) == Keyword::TABLE;
-        let of_file = significant.get(nth + 1).map(|&at| &tokens[at].token);
-        if begins && is_table && matches!(of_file, Some(Token::SingleQuotedString(_))) {
+        if super::keyword(&tokens[significant[nth]].token) != Keyword::TABLE {
+            continue;
+        }
+        let before = nth.checked_sub(1).map(|nth| &tokens[significant[nth]].token);
+        let begins = match before {
+            None | Some(Token::SemiColon | Token::LParen | Token::RParen) => true,
+            Some(before) => matches!(
+                super::keyword(before),
+                Keyword::UNION | Keyword::ALL | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::DISTINCT
+            ),
+        };
+        let of = significant.get(nth + 1).map(|&at| &tokens[at].token);
+        if begins && matches!(of, Some(Token::SingleQuotedString(_) | Token::Word(_))) {
             tokens[significant[nth]].token = Token::make_keyword("FROM");
         }
     }
@@ -41,7 +50,7 @@ fn files_as_tables(tokens: &mut [TokenWithSpan]) {
 
 /// `tokens`, in which every query begins with `SELECT`.
 pub(crate) fn with_selects(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    files_as_tables(&mut tokens);
+    tables_as_queries(&mut tokens);
     use Keyword::{
         ALL, AS, BY, DISTINCT, EXCEPT, EXPLAIN, FROM, INSERT, INTERSECT, MINUS, NAME, SELECT, TRIM, UNION, WITH,
     };

@@ -7,8 +7,10 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier,
-    Select, SelectItem, Value, ValueWithSpan,
+    Ident, ObjectName, Select, SelectItem, Value, ValueWithSpan,
 };
+
+use super::for_each_outside_queries;
 
 use crate::names::call_star;
 
@@ -118,14 +120,53 @@ fn at_positions(key: &mut Expr, outputs: &[SelectItem]) {
     }
 }
 
+/// Has `grouping_id(..)` be `grouping(..)`, and what has no arguments be of all keys.
+fn name_groupings(select: &mut Select) {
+    let GroupByExpr::Expressions(exprs, _) = &select.group_by else { return };
+    let mut keys: Vec<Expr> = Vec::new();
+    for key in exprs {
+        let parts: Vec<&Expr> = match key {
+            Expr::GroupingSets(sets) | Expr::Rollup(sets) | Expr::Cube(sets) => sets.iter().flatten().collect(),
+            Expr::Tuple(parts) => parts.iter().collect(),
+            key => vec![key],
+        };
+        for part in parts {
+            if !keys.contains(part) {
+                keys.push(part.clone());
+            }
+        }
+    }
+    let mut name = |expr: &mut Expr| {
+        let Expr::Function(function) = expr else { return };
+        let [called] = &function.name.0[..] else { return };
+        let called = called.to_string().to_ascii_lowercase();
+        if called != "grouping" && called != "grouping_id" {
+            return;
+        }
+        if called == "grouping_id" {
+            function.name = ObjectName::from(vec![Ident::new("grouping")]);
+        }
+        if let FunctionArguments::List(list) = &mut function.args
+            && list.args.is_empty()
+        {
+            let arg = |key: &Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(key.clone()));
+            list.args = keys.iter().map(arg).collect();
+        }
+    };
+    for_each_outside_queries(&mut select.projection, &mut name);
+    for_each_outside_queries(&mut select.having, &mut name);
+    for_each_outside_queries(&mut select.qualify, &mut name);
+}
+
 /// Makes a grouping of `select` where it is one by its words only.
 pub(super) fn in_select(select: &mut Select) {
+    name_groupings(select);
     let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by else { return };
     keys.iter_mut().for_each(|key| at_positions(key, &select.projection));
     write_out(keys);
     // Beside other keys, no key is none.
     let is_none = |key: &Expr| matches!(key, Expr::Tuple(none) if none.is_empty());
-    if keys.len() > 1 && !keys.iter().all(is_none) {
+    if !keys.iter().all(is_none) {
         keys.retain(|key| !is_none(key));
         *keys = std::mem::take(keys)
             .into_iter()

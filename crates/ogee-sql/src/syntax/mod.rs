@@ -7,6 +7,7 @@
 //! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
 
 mod aliases;
+mod arrays;
 mod blobs;
 mod by_name;
 pub(crate) mod columns;
@@ -26,6 +27,7 @@ pub(crate) mod inserts;
 pub(crate) mod json;
 mod laterals;
 pub(crate) mod limits;
+pub(crate) mod lists;
 mod literals;
 pub(crate) mod macros;
 pub(crate) mod merges;
@@ -49,9 +51,11 @@ mod struct_fields;
 pub(crate) mod struct_types;
 mod structs;
 pub(crate) mod summaries;
+pub(crate) mod upkeep;
 mod using;
 mod using_within;
 mod values;
+pub(crate) mod variables;
 mod windows;
 
 use std::ops::ControlFlow;
@@ -207,6 +211,11 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
     impl VisitorMut for Tidy {
         type Break = Error;
 
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+            series::in_query(query);
+            ControlFlow::Continue(())
+        }
+
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
             pivots::as_queries(&mut select.from);
@@ -280,6 +289,12 @@ impl VisitorMut for Words {
         if let Statement::CreateTable(create) = statement {
             create.columns.iter_mut().for_each(|column| in_type(&mut column.data_type));
         }
+        match statement {
+            Statement::Query(query) => values::name_outputs(query),
+            Statement::CreateTable(create) => create.query.iter_mut().for_each(|query| values::name_outputs(query)),
+            Statement::CreateView(create) => values::name_outputs(&mut create.query),
+            _ => {}
+        }
         if let Statement::Set(set) = statement {
             times::in_set(set);
         }
@@ -299,11 +314,18 @@ impl VisitorMut for Words {
         {
             *limit = fetch.quantity.or_else(|| Some(Expr::value(Value::Number("1".to_owned(), false))));
         }
+        if let Some(with) = &mut query.with {
+            for cte in &mut with.cte_tables {
+                values::name_columns_of_cte(cte);
+                name_others(&cte.query, &mut cte.alias);
+            }
+        }
         values::in_query(query);
         by_name::in_query(query);
         order_by_all(query);
         order_names::in_set_operation(query);
         order_names::in_distinct(query);
+        distinct_on::in_other_order(query);
         windows::in_query(query);
         using::in_query(query);
         ControlFlow::Continue(())
@@ -323,7 +345,12 @@ impl VisitorMut for Words {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         match factor {
             TableFactor::NestedJoin { table_with_joins, .. } => in_joins(table_with_joins),
-            TableFactor::Derived { subquery, alias: Some(alias), .. } => name_others(subquery, alias),
+            TableFactor::Derived { subquery, alias, .. } => {
+                values::name_columns(subquery, alias);
+                if let Some(alias) = alias {
+                    name_others(subquery, alias);
+                }
+            }
             // Series of moments are in nanoseconds.
             TableFactor::Table { args: Some(args), .. } => args.args.iter_mut().for_each(|arg| {
                 if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::TypedString(typed))) = arg
@@ -401,9 +428,19 @@ impl VisitorMut for Words {
                 let args = [time_zone, timestamp].map(|arg| *std::mem::replace(arg, null()));
                 *expr = call(TIMEZONE, args.into());
             }
+            Expr::Nested(_) | Expr::Tuple(_) => {
+                if let Some(query) = values::subquery(expr) {
+                    *expr = query;
+                }
+            }
             Expr::Subquery(query) => {
                 if let Some(value) = outer_aggregates::value_of(query) {
                     *expr = value;
+                }
+            }
+            Expr::Function(function) if arrays::is_of_query(function) => {
+                if let Some(other) = arrays::of_query(function) {
+                    *expr = other;
                 }
             }
             Expr::Function(function) if self.all || !crate::macros::may_call(function) => {
@@ -456,7 +493,7 @@ fn name_others(subquery: &Query, alias: &mut TableAlias) {
             }
             SetExpr::Query(query) => first = &query.body,
             SetExpr::SetOperation { left, .. } => first = left,
-            _ => break (1..=width).map(|column| Ident::new(format!("column{column}"))).collect(),
+            _ => break values::names(width),
         }
     };
     let others = names.into_iter().skip(named);

@@ -87,7 +87,7 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
             _ => return Err(refused()),
         };
         let wrong = || Error::Plan(format!("the option {option} of {function} is a constant, not {value}"));
-        by_name |= option == "union_by_name" && scalar(value).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        by_name |= option == "union_by_name" && scalar(value).is_some_and(|value| is_true(&value));
         match value {
             Expr::Array(Array { elem, .. }) => {
                 for (at, value) in elem.iter().enumerate() {
@@ -175,4 +175,8 @@ fn type_or(option: &str, value: String) -> String {
         // What is wrong is told where the type is looked up.
         Err(_) => value,
     }
+}
+/// Whether `value` says yes.
+fn is_true(value: &str) -> bool {
+    ["true", "t", "yes", "on", "1"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
 }

@@ -228,10 +228,26 @@ impl Visitor for Refusals {
                 "a lambda that is no argument of a function",
                 "give it to one, as in list_transform(l, lambda x: x + 1)",
             ),
+            Expr::Interval(interval) if interval.leading_field.is_none() && is_number(&interval.value) => {
+                let value = &interval.value;
+                refuse(
+                    &format!("INTERVAL {value} without a unit that there is"),
+                    &format!("write INTERVAL {value} SECONDS"),
+                )
+            }
             Expr::Collate { collation, .. } => in_collation(collation),
             Expr::Cast { format: Some(_), .. } => refuse("CAST .. FORMAT", "use strptime() or strftime()"),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// Whether `value` is a number that is written.
+fn is_number(value: &Expr) -> bool {
+    match value {
+        Expr::Value(value) => matches!(value.value, Value::Number(..)),
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_number(expr),
+        _ => false,
     }
 }
 

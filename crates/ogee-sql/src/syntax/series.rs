@@ -18,8 +18,18 @@ use crate::{
 
 const FUNCTIONS: &[&str] = &["range", "generate_series", "unnest"];
 
-/// Puts queries in the place of such functions in `select`.
-pub(super) fn in_select(select: &mut Select) {
+/// Puts queries in the place of such functions in the `SELECT` that `query` is, whose order may name their columns.
+pub(super) fn in_query(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let renamed = in_select(select);
+    if !renamed.is_empty() {
+        // It never stops.
+        let _ = visitors::visit_mut(&mut query.order_by, &mut Names(&renamed));
+    }
+}
+
+/// Puts queries in the place of such functions in `select`, and gives the columns that have other names now.
+pub(super) fn in_select(select: &mut Select) -> Vec<Renamed> {
     use JoinOperator as J;
     let mut renamed = Vec::new();
     for (at, table) in select.from.iter_mut().enumerate() {
@@ -33,10 +43,11 @@ pub(super) fn in_select(select: &mut Select) {
     if !renamed.is_empty() {
         rename(select, &renamed);
     }
+    renamed
 }
 
 /// A table's column that has another name now.
-struct Renamed {
+pub(super) struct Renamed {
     table: String,
     function: String,
     column: Ident,
@@ -45,9 +56,9 @@ struct Renamed {
 fn in_factor(factor: &mut TableFactor, lateral: bool) -> Option<Renamed> {
     let (name, args, alias, is_lateral) = match factor {
         TableFactor::Table { name, args: Some(TableFunctionArgs { args, settings: None }), alias, .. } => {
-            (name, args, alias, false)
+            (&*name, &*args, alias, false)
         }
-        TableFactor::Function { name, args, alias, lateral, .. } => (name, args, alias, *lateral),
+        TableFactor::Function { name, args, alias, lateral, .. } => (&*name, &*args, alias, *lateral),
         TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality: false, .. }
             if array_exprs.len() == 1 =>
         {
@@ -60,7 +71,10 @@ fn in_factor(factor: &mut TableFactor, lateral: bool) -> Option<Renamed> {
         }
         _ => return None,
     };
-    let function = function(name).filter(|_| is_lateral || args.iter().any(has_column))?;
+    let function = function(name)?;
+    if !is_lateral && !args.iter().any(has_column) {
+        return name_column(alias, &function);
+    }
     let exprs: Option<Vec<Expr>> = args
         .iter()
         .map(|arg| match arg {
@@ -156,25 +170,26 @@ fn has_column(arg: &FunctionArg) -> bool {
     }
 }
 
+/// Puts the names that columns have now for those that they had.
+struct Names<'a>(&'a [Renamed]);
+
+impl VisitorMut for Names<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Expr::CompoundIdentifier(names) = expr else { return ControlFlow::Continue(()) };
+        let [table, column] = &mut names[..] else { return ControlFlow::Continue(()) };
+        let is_one =
+            |renamed: &&Renamed| renamed.table == normal_name(table) && renamed.function == normal_name(column);
+        if let Some(renamed) = self.0.iter().find(is_one) {
+            *column = renamed.column.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// `r.range` of `range(..) AS r` is its column, however that is called.
 fn rename(select: &mut Select, renamed: &[Renamed]) {
-    struct Names<'a>(&'a [Renamed]);
-
-    impl VisitorMut for Names<'_> {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            let Expr::CompoundIdentifier(names) = expr else { return ControlFlow::Continue(()) };
-            let [table, column] = &mut names[..] else { return ControlFlow::Continue(()) };
-            let is_one =
-                |renamed: &&Renamed| renamed.table == normal_name(table) && renamed.function == normal_name(column);
-            if let Some(renamed) = self.0.iter().find(is_one) {
-                *column = renamed.column.clone();
-            }
-            ControlFlow::Continue(())
-        }
-    }
-
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr @ Expr::CompoundIdentifier(_)) = item
             && let Expr::CompoundIdentifier(names) = expr

@@ -1,13 +1,16 @@
-//! `VALUES` with subqueries and columns, as a union of `SELECT`s.
+//! `VALUES` with subqueries and columns, as a union of `SELECT`s, and what the columns of `VALUES` are called.
 //!
-//! DataFusion's lists of values take nothing but constants: it neither computes a subquery before them nor has columns of outer queries in them.
+//! DataFusion's lists of values take nothing but constants: it neither computes a subquery before them nor has columns of outer queries in them. It calls columns `column1`, where DuckDB says `col0`.
 //!
-//! Not here: lists of constants, which stay as they are.
+//! Not here: the names of lists that rows are inserted from.
 
 use std::{fmt::Write, ops::ControlFlow};
 
 use datafusion::sql::sqlparser::{
-    ast::{Expr, Query, SetExpr, Values, Visitor},
+    ast::{
+        Cte, Expr, FunctionArg, FunctionArguments, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+        Values, Visitor,
+    },
     parser::Parser,
 };
 
@@ -70,4 +73,78 @@ fn selects(values: &Values) -> Option<SetExpr> {
         }
     }
     Some(*Parser::new(&OgeeDialect).try_with_sql(&text).ok()?.parse_query().ok()?.body)
+}
+
+/// The names of `width` columns.
+pub(super) fn names(width: usize) -> Vec<Ident> {
+    (0..width).map(|column| Ident::new(format!("col{column}"))).collect()
+}
+
+/// How many columns `query` has, if it is a list of values.
+fn width(query: &Query) -> Option<usize> {
+    match &*query.body {
+        SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
+        SetExpr::Query(query) => width(query),
+        _ => None,
+    }
+}
+
+fn alias(name: Ident, columns: Vec<Ident>) -> TableAlias {
+    let columns = columns.into_iter().map(|name| TableAliasColumnDef { name, data_type: None }).collect();
+    TableAlias { explicit: true, name, columns, at: None }
+}
+
+/// Names the columns of `query`, in `FROM` by the name `known`, if it is a list of values and they have no names.
+pub(super) fn name_columns(query: &Query, known: &mut Option<TableAlias>) {
+    let Some(width) = width(query) else { return };
+    match known {
+        None => *known = Some(alias(Ident::new("valueslist"), names(width))),
+        Some(known) if known.columns.is_empty() => *known = alias(known.name.clone(), names(width)),
+        Some(_) => {}
+    }
+}
+
+/// Names the columns of `cte`, if it is a list of values and they have no names.
+pub(super) fn name_columns_of_cte(cte: &mut Cte) {
+    if let Some(width) = width(&cte.query).filter(|_| cte.alias.columns.is_empty()) {
+        cte.alias = alias(cte.alias.name.clone(), names(width));
+    }
+}
+
+/// Names the outputs of `query`, whose answer they are, if it is a list of values.
+pub(super) fn name_outputs(query: &mut Query) {
+    let Some(width) = width(query) else { return };
+    let Some(mut made) = super::query_of("SELECT * FROM (SELECT 0) AS valueslist") else { return };
+    if let SetExpr::Select(select) = &mut *made.body
+        && let [from] = &mut select.from[..]
+        && let TableFactor::Derived { subquery, alias: known, .. } = &mut from.relation
+    {
+        std::mem::swap(&mut subquery.body, &mut query.body);
+        *known = Some(alias(Ident::new("valueslist"), names(width)));
+    }
+    query.body = made.body;
+}
+
+/// `(VALUES (1), (2))` as a value, which is a call of a function to the parser.
+pub(super) fn subquery(expr: &Expr) -> Option<Expr> {
+    let (first, others) = match expr {
+        Expr::Nested(first) => (&**first, &[][..]),
+        Expr::Tuple(all) => all.split_first()?,
+        _ => return None,
+    };
+    let Expr::Function(function) = first else { return None };
+    let is_values = matches!(&function.name.0[..], [name] if name.to_string().eq_ignore_ascii_case("values"));
+    let FunctionArguments::List(list) = &function.args else { return None };
+    if !is_values || function.over.is_some() {
+        return None;
+    }
+    let row: Vec<String> = list.args.iter().map(FunctionArg::to_string).collect();
+    let mut text = format!("VALUES ({})", row.join(", "));
+    for other in others {
+        write!(text, ", {}", if matches!(other, Expr::Tuple(_)) { other.to_string() } else { format!("({other})") })
+            .ok()?;
+    }
+    let mut query = super::query_of(&text)?;
+    in_query(&mut query);
+    Some(Expr::Subquery(Box::new(query)))
 }

@@ -1,0 +1,50 @@
+//! Statements of upkeep, in words that the parser knows: `PRAGMA threads = 2` is `SET threads = 2`, and `CHECKPOINT` the pragma that DuckDB has for it.
+//!
+//! Not here: what is done then.
+
+use std::ops::Range;
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::parts::{Parts, space};
+
+/// Settings that have another name, too.
+const OTHER_NAMES: [(&str, &str); 2] = [("max_memory", "memory_limit"), ("worker_threads", "threads")];
+
+/// `tokens` with such statements in other words.
+pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_word = |token: &TokenWithSpan| {
+        matches!(&token.token, Token::Word(word) if word.quote_style.is_none()
+            && ["pragma", "checkpoint", "set", "reset"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
+    };
+    if !tokens.iter().any(is_word) {
+        return tokens;
+    }
+    let parts = Parts::new(&tokens);
+    let mut replaced: Vec<(Range<usize>, Vec<Token>)> = Vec::new();
+    for nth in 0..parts.len() {
+        let begins = nth == 0 || parts.is(nth - 1, &Token::SemiColon);
+        if !begins {
+            continue;
+        }
+        let ends = |at: usize| matches!(parts.token(at), None | Some(Token::SemiColon | Token::EOF));
+        let checkpoint = nth + usize::from(parts.is_word(nth, &["FORCE"]));
+        if parts.is_word(checkpoint, &["CHECKPOINT"]) && ends(checkpoint + 1) {
+            let pragma = vec![Token::make_keyword("PRAGMA"), space(), Token::make_word("force_checkpoint", None)];
+            replaced.push((nth..checkpoint + 1, pragma));
+            continue;
+        }
+        let is_pragma = parts.is_word(nth, &["PRAGMA"]);
+        if is_pragma && parts.is(nth + 2, &Token::Eq) {
+            replaced.push((nth..nth + 1, vec![Token::make_keyword("SET")]));
+        } else if is_pragma || !parts.is_word(nth, &["SET", "RESET"]) {
+            continue;
+        }
+        let name = nth + 1 + usize::from(parts.is_word(nth + 1, &["GLOBAL", "SESSION", "LOCAL"]));
+        let other = OTHER_NAMES.iter().find(|(other, _)| parts.is_word(name, &[&other.to_ascii_uppercase()]));
+        if let Some((_, known)) = other {
+            replaced.push((name..name + 1, vec![Token::make_word(known, None)]));
+        }
+    }
+    if replaced.is_empty() { tokens } else { parts.replaced(replaced) }
+}
