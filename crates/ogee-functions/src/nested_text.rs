@@ -101,6 +101,17 @@ impl ScalarUDFImpl for NestedText {
     }
 }
 
+/// The values of `array`, whatever they are, as text; instants as in `zone`.
+///
+/// # Errors
+/// Those of values that no text stands for, such as bytes that are none.
+pub fn texts(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
+    match is_written(array.data_type()) {
+        true => Ok(written(array, zone)?.as_string_view().clone()),
+        false => singles(array, zone),
+    }
+}
+
 /// The values of `array`, lists, structs or maps, as text.
 pub(crate) fn written(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
     let values = Values::of(array, zone)?;
