@@ -59,7 +59,7 @@ class Shell:
     """An ogee shell that is asked many statements. It ends at an error, and is started again."""
 
     def __init__(self, path, settings, setup):
-        self.command = [path, "--format", "ndjson", *settings]
+        self.command = [path, "--no-init", "--format", "ndjson", *settings]
         self.setup, self.process = setup, None
 
     def start(self):
