@@ -159,7 +159,8 @@ impl Session {
 
     /// Runs one statement and writes its result.
     pub fn statement(&mut self, sql: &str) -> Result<(), RunError> {
-        if self.settings.read_only && !ogee::only_reads(sql)? {
+        // What is no SQL says so when it is run.
+        if self.settings.read_only && matches!(ogee::only_reads(sql), Ok(false)) {
             return Err(RunError::Failed(
                 "Error: the shell was started with -readonly, and this statement changes something".to_owned(),
             ));

@@ -22,6 +22,9 @@ fn reads(statement: &Parsed) -> bool {
             SqlStatement::Prepare { statement, .. } => {
                 matches!(&**statement, SqlStatement::Query(_)) && !is_change(&Parsed::Statement(statement.clone()))
             }
+            SqlStatement::Explain { analyze, statement, .. } => {
+                !analyze || reads(&Parsed::Statement(statement.clone()))
+            }
             SqlStatement::Query(_)
             | SqlStatement::Set(_)
             | SqlStatement::Use(_)

@@ -101,6 +101,11 @@ fn a_shell_for_reading_changes_nothing() {
     refused("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'");
     refused("PREPARE p AS INSERT INTO t VALUES (1)");
     assert!(!place.path("x.csv").exists());
+    let output = place.run(&["-csv", "-readonly", "-c", "SELEC 1"]);
+    assert!(
+        stderr(&output).starts_with("Error [OGEE_Q001]") && stderr(&output).contains("LINE 1: SELEC 1"),
+        "{output:?}"
+    );
     let output = place.run(&["-csv", "-readonly", "-c", "SET threads = 1; SELECT 1 AS a"]);
     assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("a\n1\n", ""));
     // A file that a session begins with may prepare it.
