@@ -51,7 +51,7 @@ REFUSALS = [
 ]
 
 QUERIES = 100
-SENTINEL = "ndjson"
+SENTINEL = "jsonlines"
 PATIENCE = 60
 
 
