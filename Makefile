@@ -36,7 +36,7 @@ demo: ## Build the shell in release and show groupings of 6 million rows at seve
 	target/release/ogee demo
 
 .PHONY: test
-test: tidy fmt-check lint test-python test-rust loom suite-duckdb differential fuzz-sample ## Everything that must hold before a change is merged
+test: tidy fmt-check lint test-python test-rust loom suite-duckdb test-terminal differential fuzz-sample ## Everything that must hold before a change is merged
 	@echo "make test: all good"
 
 .PHONY: fmt
@@ -92,14 +92,21 @@ loom: ## Model checks of pinning, eviction and scheduling
 	$(LOOM) $(CARGO) test --release -p ogee-memory --test 'loom*'
 	$(LOOM) $(CARGO) test --release -p ogee-scheduler --lib
 
-$(VENV)/.done: tests/differential/requirements.txt crates/ogee-bench/python/requirements.txt
+$(VENV)/.done: tests/differential/requirements.txt tests/shell/requirements.txt crates/ogee-bench/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/differential/requirements.txt -r crates/ogee-bench/python/requirements.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/differential/requirements.txt -r tests/shell/requirements.txt \
+		-r crates/ogee-bench/python/requirements.txt
 	touch $@
 
 .PHONY: suite-duckdb
 suite-duckdb: $(VENV)/.done ## The expected answers of the SQL suite are DuckDB's
 	$(VENV)/bin/python tests/sql/duckdb_answers.py
+
+.PHONY: test-terminal
+test-terminal: $(VENV)/.done ## The shell in a terminal: keys, completion, colours, wide results, Ctrl-C, progress, pager (ARGS="--only pager")
+	@# As in test-rust, so that features are the same and nothing is built twice.
+	$(CARGO) test --workspace --no-run --quiet
+	$(VENV)/bin/python tests/shell/terminal.py --shell target/debug/ogee $(ARGS)
 
 .PHONY: differential
 differential: $(VENV)/.done ## Random queries of one seed against DuckDB (SEED="$$(date +%s)" for others); more with ARGS="--rounds 1000 --seconds 3600"

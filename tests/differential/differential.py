@@ -286,7 +286,7 @@ def run_shell(shell, directory, queries, settings):
     for number, query in enumerate(queries):
         lines += [f".output {directory / f'answer-{number}.ndjson'}", query.sql + ";"]
     script.write_text("\n".join(lines) + "\n.output\n", encoding="utf-8")
-    command = [shell, "--format", "ndjson", "--temp-directory", str(directory / "spill"), *settings, "-f", str(script)]
+    command = [shell, "--no-init", "--format", "ndjson", "--temp-directory", str(directory / "spill"), *settings, "-f", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         return f"exit code {done.returncode}: {done.stderr.strip()}"

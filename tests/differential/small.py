@@ -51,7 +51,7 @@ REFUSALS = [
 ]
 
 QUERIES = 100
-SENTINEL = "ndjson"
+SENTINEL = "jsonlines"
 PATIENCE = 60
 
 
@@ -59,7 +59,7 @@ class Shell:
     """An ogee shell that is asked many statements. It ends at an error, and is started again."""
 
     def __init__(self, path, settings, setup):
-        self.command = [path, "--format", "ndjson", *settings]
+        self.command = [path, "--no-init", "--format", "ndjson", *settings]
         self.setup, self.process = setup, None
 
     def start(self):

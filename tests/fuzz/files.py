@@ -175,7 +175,7 @@ class Shell:
     """A shell that is asked many statements. It ends at an error."""
 
     def __init__(self, path):
-        self.command = [path, "--memory-limit", str(LIMIT), "--threads", "2", "--format", "csv"]
+        self.command = [path, "--no-init", "--memory-limit", str(LIMIT), "--threads", "2", "--format", "csv"]
         self.process = None
 
     def ask(self, sql):

@@ -100,7 +100,7 @@ def run_peer(system, sql, limit, threads, timeout, cap=sys.maxsize, **more):
 def run_ogee(ogee, sql, limit, threads, timeout, form="line", before=(), out=None):
     """Runs `sql` after the statements `before`; what is measured is `sql` alone, but for the peak of memory."""
     with tempfile.TemporaryDirectory() as temp:
-        command = [ogee, "--format", form, "--stats", "--threads", str(threads), "--temp-directory", temp]
+        command = [ogee, "--no-init", "--format", form, "--stats", "--threads", str(threads), "--temp-directory", temp]
         for statement in [*before, sql]:
             command += ["-c", statement]
         if limit != "none":

@@ -4,13 +4,20 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::dashes;
+use crate::output::Mode;
 
 /// SQL over Parquet, CSV, JSON and Arrow files within a memory limit that holds for the whole process.
 #[derive(Debug, Parser)]
 #[command(name = "ogee", version, args_conflicts_with_subcommands = true)]
-#[command(after_help = "Without -c and -f the shell is interactive when standard input is a terminal, and reads SQL \
-    from it otherwise.\nExit codes: 0 good, 1 a statement failed, 2 wrong usage, 130 interrupted.")]
+#[command(
+    after_help = "Long flags may have one dash. -duckbox, -box, -table, -column, -line, -list, -tabs, -csv, -json, \
+    -jsonlines, -markdown, -html, -quote and -trash are short for --format.\nWithout -c and -f the shell is interactive \
+    when standard input is a terminal, and reads SQL from it otherwise. ~/.ogeerc is run first.\nExit codes: 0 good, \
+    1 a statement or a command failed, 2 wrong usage, 130 interrupted."
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -37,12 +44,36 @@ pub struct ShellArgs {
     /// Run these statements; may be given several times
     #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     pub commands: Vec<String>,
-    /// Run the statements of a file
-    #[arg(short = 'f', value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    /// Run the statements of a file; may be given several times
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Run these statements before anything else, and go on; may be given several times
+    #[arg(long, value_name = "SQL", allow_hyphen_values = true)]
+    pub cmd: Vec<String>,
+    /// Run this file first, in place of ~/.ogeerc
+    #[arg(long, value_name = "FILE")]
+    pub init: Option<PathBuf>,
+    /// Run neither ~/.ogeerc nor what --init names
+    #[arg(long)]
+    pub no_init: bool,
     /// How results are written
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    #[arg(long, visible_alias = "mode", value_enum, value_name = "MODE", overrides_with = "format")]
+    pub format: Option<Mode>,
+    /// Write the names of columns
+    #[arg(long, overrides_with = "noheader")]
+    pub header: bool,
+    /// Write no names of columns
+    #[arg(long, overrides_with = "header")]
+    pub noheader: bool,
+    /// What stands between two values of csv, list and tabs
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub separator: Option<String>,
+    /// What stands behind each row of csv, list and tabs
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub newline: Option<String>,
+    /// What is written for NULL
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub nullvalue: Option<String>,
     /// Write results to a file
     #[arg(short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -54,6 +85,21 @@ pub struct ShellArgs {
     /// Print one line of JSON about each statement on standard error
     #[arg(long)]
     pub stats: bool,
+    /// Refuse statements that change tables or files
+    #[arg(long)]
+    pub readonly: bool,
+    /// Stop at the first error, also of a command
+    #[arg(long)]
+    pub bail: bool,
+    /// Print each statement before it runs
+    #[arg(long)]
+    pub echo: bool,
+    /// Never be interactive
+    #[arg(long)]
+    pub batch: bool,
+    /// Be interactive after the statements of -c and -f, too
+    #[arg(long, conflicts_with = "batch")]
+    pub interactive: bool,
 }
 
 /// Flags that bound what the engine uses.
@@ -106,23 +152,6 @@ fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How results are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// A drawn table of the first and last rows
-    Table,
-    /// Comma-separated values with a header
-    Csv,
-    /// One JSON object a line
-    Ndjson,
-    /// One JSON array of objects
-    Json,
-    /// A Markdown table
-    Markdown,
-    /// One value a line
-    Line,
-}
-
 /// Something to run, in the order of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Script {
@@ -134,7 +163,7 @@ pub enum Script {
 
 /// The command line, and the scripts on it in their order. Exits with code 2 when it is wrong.
 pub fn parse() -> (Cli, Vec<Script>) {
-    let matches = Cli::command().get_matches();
+    let matches = Cli::command().get_matches_from(dashes::rewritten(&Cli::command(), std::env::args_os()));
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
@@ -145,7 +174,8 @@ pub fn parse() -> (Cli, Vec<Script>) {
         for (at, text) in indices.zip(&cli.shell.commands) {
             scripts.push((at, Script::Text(text.clone())));
         }
-        if let (Some(at), Some(file)) = (matches.index_of("file"), &cli.shell.file) {
+        let indices = matches.indices_of("files").into_iter().flatten();
+        for (at, file) in indices.zip(&cli.shell.files) {
             scripts.push((at, Script::File(file.clone())));
         }
         scripts.sort_by_key(|(at, _)| *at);

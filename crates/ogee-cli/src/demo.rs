@@ -19,9 +19,10 @@ use comfy_table::{Cell, CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use ogee::{Database, StatementStats};
 
-use crate::args::{DemoArgs, Format, Limits};
-use crate::output::{self, Sink, Style};
-use crate::session::{self, RunError};
+use crate::args::{DemoArgs, Limits};
+use crate::errors::RunError;
+use crate::output::{self, Mode, Sink, Style};
+use crate::session;
 use crate::signals::Interrupts;
 
 /// The limits of the comparison; `None` is the default, 80 % of what there is.
@@ -140,7 +141,7 @@ fn run(
     database: &Database,
     sql: &str,
     interrupts: &Interrupts,
-    print: Option<Format>,
+    print: Option<Mode>,
 ) -> Result<StatementStats, RunError> {
     let connection = database.connect();
     let done = AtomicBool::new(false);
@@ -178,9 +179,9 @@ fn run(
         return Err(RunError::Interrupted(signal));
     }
     let (schema, batches, stats) = result?;
-    if let Some(format) = print {
+    if let Some(mode) = print {
         let mut sink = Sink::stdout();
-        let mut writer = output::writer(&Style { format, rows_max: 10, width: None });
+        let mut writer = output::writer(Style { rows_max: 10, ..Style::of(mode) });
         writer.begin(&schema, &mut sink)?;
         for batch in &batches {
             writer.batch(batch, &mut sink)?;
@@ -213,7 +214,7 @@ pub fn demo(args: &DemoArgs, interrupts: &Interrupts) -> Result<(), RunError> {
     let database = open(None, args, &data)?;
     for (title, sql) in [("A small grouping", SMALL), ("A large grouping", LARGE)] {
         println!("\n{title}\n  {sql}");
-        let stats = run(&database, sql, interrupts, Some(Format::Table))?;
+        let stats = run(&database, sql, interrupts, Some(Mode::Duckbox))?;
         println!("{:.2} s, peak memory {}", stats.elapsed.as_secs_f64(), megabytes(stats.peak_rss_bytes as u64));
     }
     drop(database);
@@ -224,7 +225,7 @@ pub fn demo(args: &DemoArgs, interrupts: &Interrupts) -> Result<(), RunError> {
     table.set_header(["memory limit", "seconds", "peak memory of the process", "spilled", "temporary space"]);
     for (index, limit) in LIMITS.into_iter().enumerate() {
         let database = open(limit, args, &data)?;
-        let stats = run(&database, LARGEST, interrupts, (index == 0).then_some(Format::Line))?;
+        let stats = run(&database, LARGEST, interrupts, (index == 0).then_some(Mode::Line))?;
         let shown =
             limit.map_or_else(|| format!("{} (default)", megabytes(stats.memory_limit_bytes as u64)), str::to_owned);
         table.add_row(

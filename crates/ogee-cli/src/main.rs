@@ -1,4 +1,4 @@
-//! The ogee shell: SQL from the command line, a file, standard input or a prompt; results as tables, CSV, JSON or Markdown.
+//! The ogee shell: SQL from the command line, a file, standard input or a prompt; results as tables, CSV, JSON and more.
 //!
 //! Exit codes: 0 good, 1 a statement failed, 2 wrong usage, 128 + n ended by signal n.
 //!
@@ -6,20 +6,30 @@
 
 mod allocator;
 mod args;
-mod commands;
+mod dashes;
 mod demo;
+mod dot;
+mod editor;
+mod errors;
 mod interactive;
 mod lineitem;
 mod output;
+mod pager;
+mod progress;
+mod script;
 mod session;
 mod signals;
+mod sizes;
 mod splitter;
+mod startup;
+mod terminal;
 
 use std::io::{self, IsTerminal, Write};
 
 use args::{Command, Script, ShellArgs};
+use errors::RunError;
 use output::Sink;
-use session::{RunError, Session};
+use session::Session;
 use signals::Interrupts;
 
 fn main() {
@@ -68,9 +78,9 @@ fn usage_or_failure(code: i32, message: &str) -> i32 {
 
 fn report(error: &RunError) -> i32 {
     match error {
-        RunError::Closed | RunError::Quit => {}
+        RunError::Closed | RunError::Quit(_) => {}
         RunError::Interrupted(_) => eprintln!("Interrupted"),
-        RunError::Failed(message) => eprintln!("{message}"),
+        RunError::Failed(message) | RunError::Command(message) => eprintln!("{message}"),
     }
     error.exit_code()
 }
@@ -91,24 +101,32 @@ fn shell(args: &ShellArgs, scripts: &[Script], interrupts: Interrupts) -> i32 {
             }
         },
     };
-    let mut session = match Session::new(args, interrupts, sink) {
+    let mut session = match Session::new(&args.limits, interrupts, sink) {
         Ok(session) => session,
         Err(error) => return usage_or_failure(2, &format!("Error [{}]: {error}", error.code())),
     };
-    if scripts.is_empty() && io::stdin().is_terminal() {
-        return interactive::run(&mut session);
+    let is_typed = args.interactive || scripts.is_empty() && !args.batch && io::stdin().is_terminal();
+    session.settings.interactive = is_typed;
+    if let Err(error) = begin(&mut session, args, scripts, is_typed) {
+        let _ = session.sink.flush();
+        return report(&error);
     }
-    let result = if scripts.is_empty() {
-        session.script(io::stdin())
-    } else {
-        scripts.iter().try_for_each(|script| match script {
-            Script::Text(text) => session.script(text.as_bytes()),
-            Script::File(path) => session.script_file(path),
-        })
-    };
-    let flushed = session.sink.flush().map_err(RunError::from);
-    match result.and(flushed) {
-        Ok(()) => 0,
-        Err(error) => report(&error),
+    match is_typed {
+        true => interactive::run(&mut session),
+        false => i32::from(session.has_failed),
     }
+}
+
+/// Runs what the command line asks for, before there is a prompt.
+fn begin(session: &mut Session, args: &ShellArgs, scripts: &[Script], is_typed: bool) -> Result<(), RunError> {
+    startup::run(session, args)?;
+    args.cmd.iter().try_for_each(|text| script::run(session, text.as_bytes()))?;
+    if scripts.is_empty() && !is_typed {
+        script::run(session, io::stdin())?;
+    }
+    scripts.iter().try_for_each(|script| match script {
+        Script::Text(text) => script::run(session, text.as_bytes()),
+        Script::File(path) => script::file(session, path),
+    })?;
+    Ok(session.sink.flush()?)
 }

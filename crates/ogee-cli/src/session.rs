@@ -1,68 +1,25 @@
 //! One connection with the settings of the shell around it: runs statements, writes results, reports.
 //!
-//! Not here: where statements come from (`main`, `interactive`), and the commands that start with a dot (`commands`).
+//! Not here: where statements come from (`script`, `interactive`), and the commands that start with a dot (`dot`).
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
-use ogee::{Config, Connection, Database, StatementStats};
+use arrow_array::cast::AsArray;
+use arrow_schema::{DataType, SchemaRef};
+use ogee::{Config, Connection, Database, QueryResult, StatementStats};
+use ogee_functions::times::Zone;
 use serde_json::Value;
 
-use crate::args::{Limits, ShellArgs};
-use crate::output::{self, Sink, Style};
-use crate::signals::{self, Interrupts};
-use crate::splitter::{Piece, Splitter};
-
-/// Rows that a table shows unless `.maxrows` says otherwise.
-pub const TABLE_ROWS_MAX: usize = 40;
-/// Files may `.read` each other this deep.
-const READ_DEPTH_MAX: usize = 16;
-
-/// Why running stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// A statement or a command failed; the message says all.
-    #[error("{0}")]
-    Failed(String),
-    /// A signal arrived.
-    #[error("interrupted")]
-    Interrupted(i32),
-    /// Whoever read the results has gone.
-    #[error("the output was closed")]
-    Closed,
-    /// `.quit`
-    #[error("quit")]
-    Quit,
-}
-
-impl RunError {
-    /// The exit code of a shell that ends because of this.
-    pub fn exit_code(&self) -> i32 {
-        match self {
-            Self::Failed(_) => 1,
-            Self::Interrupted(signal) => signals::exit_code(*signal),
-            Self::Closed | Self::Quit => 0,
-        }
-    }
-}
-
-impl From<io::Error> for RunError {
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::Closed
-        } else {
-            Self::Failed(format!("Error: cannot write results: {error}"))
-        }
-    }
-}
-
-impl From<ogee::Error> for RunError {
-    fn from(error: ogee::Error) -> Self {
-        Self::Failed(format!("Error [{}]: {error}", error.code()))
-    }
-}
+use crate::args::Limits;
+use crate::errors::RunError;
+use crate::output::{self, Mode, Sink, Style};
+use crate::pager::{self, Pager};
+use crate::progress::ProgressLine;
+use crate::signals::Interrupts;
+use crate::splitter::Piece;
+use crate::terminal;
 
 /// A handle with the limits that the command line asks for.
 pub fn open(limits: &Limits) -> Result<Database, ogee::Error> {
@@ -84,33 +41,88 @@ pub fn open(limits: &Limits) -> Result<Database, ogee::Error> {
     Database::open_in_memory(config)
 }
 
+/// What of an error ends a script.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bail {
+    /// An error of a statement does, one of a command does not.
+    #[default]
+    Statements,
+    /// Every error does.
+    On,
+    /// None does.
+    Off,
+}
+
+impl Bail {
+    /// Whether `error` ends the script.
+    pub fn ends(self, error: &RunError) -> bool {
+        match error {
+            RunError::Failed(_) => self != Self::Off,
+            RunError::Command(_) => self == Self::On,
+            RunError::Interrupted(_) | RunError::Closed | RunError::Quit(_) => true,
+        }
+    }
+}
+
+/// What the shell does around statements.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Whether the time of each statement is printed.
+    pub timer: bool,
+    /// Whether a line of JSON about each statement is printed.
+    pub stats: bool,
+    /// Whether statements and commands are printed before they run.
+    pub echo: bool,
+    pub bail: Bail,
+    /// Whether the rows that a statement changed are counted.
+    pub changes: bool,
+    /// The command that shows tall results, if one shall.
+    pub pager: Option<String>,
+    /// Whether a long statement shows how far it is.
+    pub progress: bool,
+    /// Whether statements that change something are refused.
+    pub read_only: bool,
+    /// Whether a person types.
+    pub interactive: bool,
+    /// Most characters of a line of a duckbox; 0 is the width of the terminal.
+    pub width_max: usize,
+}
+
 /// See the module.
 pub struct Session {
-    limits: Limits,
-    database: Database,
-    connection: Connection,
-    interrupts: Interrupts,
+    pub limits: Limits,
+    pub database: Database,
+    pub connection: Arc<Connection>,
+    pub interrupts: Interrupts,
     pub sink: Sink,
+    /// Where the next result goes, in place of `sink`.
+    pub once: Option<Sink>,
     pub style: Style,
-    pub timer: bool,
-    pub stats: bool,
-    read_depth: usize,
+    pub settings: Settings,
+    /// Rows changed by all statements.
+    pub changes_total: u64,
+    /// Whether there was an error that did not end the script.
+    pub has_failed: bool,
+    /// Files that read each other at the moment.
+    pub read_depth: usize,
 }
 
 impl Session {
-    /// A session over a database in memory, with the settings of the command line.
-    pub fn new(args: &ShellArgs, interrupts: Interrupts, sink: Sink) -> Result<Self, ogee::Error> {
-        let database = open(&args.limits)?;
-        let connection = database.connect();
+    /// A session over a database in memory.
+    pub fn new(limits: &Limits, interrupts: Interrupts, sink: Sink) -> Result<Self, ogee::Error> {
+        let database = open(limits)?;
+        let connection = Arc::new(database.connect());
         Ok(Self {
-            limits: args.limits.clone(),
+            limits: limits.clone(),
             database,
             connection,
             interrupts,
             sink,
-            style: Style { format: args.format, rows_max: TABLE_ROWS_MAX, width: None },
-            timer: args.timer,
-            stats: args.stats,
+            once: None,
+            style: Style::of(Mode::Duckbox),
+            settings: Settings { progress: true, ..Settings::default() },
+            changes_total: 0,
+            has_failed: false,
             read_depth: 0,
         })
     }
@@ -118,105 +130,205 @@ impl Session {
     /// Starts over with an empty database.
     pub fn reopen(&mut self) -> Result<(), RunError> {
         self.database = open(&self.limits)?;
-        self.connection = self.database.connect();
+        self.connection = Arc::new(self.database.connect());
         Ok(())
     }
 
     /// Runs one piece of a script.
     pub fn run(&mut self, piece: &Piece) -> Result<(), RunError> {
+        if self.settings.echo {
+            writeln!(self.sink, "{piece}")?;
+            self.sink.flush()?;
+        }
         match piece {
             Piece::Statement(sql) => self.statement(sql),
-            Piece::Command(line) => crate::commands::run(self, line),
+            Piece::Command(line) => crate::dot::run(self, line),
         }
     }
 
-    /// Runs all of a script, statement by statement as it is read, up to the first error.
-    pub fn script(&mut self, text: impl Read) -> Result<(), RunError> {
-        let mut reader = BufReader::new(text);
-        let mut splitter = Splitter::default();
-        let mut pieces = Vec::new();
-        let mut line = String::new();
-        loop {
-            line.clear();
-            let read = reader
-                .read_line(&mut line)
-                .map_err(|error| RunError::Failed(format!("Error: cannot read the script: {error}")))?;
-            if read == 0 {
-                splitter.finish(&mut pieces);
-            } else {
-                splitter.push_line(line.trim_end_matches(['\n', '\r']), &mut pieces);
-            }
-            for piece in pieces.drain(..) {
-                self.run(&piece)?;
-            }
-            if read == 0 {
-                return Ok(());
-            }
+    /// Prints `error` where the script goes on behind it; gives it back where it does not.
+    pub fn report(&mut self, error: RunError) -> Result<(), RunError> {
+        if self.settings.bail.ends(&error) {
+            return Err(error);
         }
-    }
-
-    /// Runs a file.
-    pub fn script_file(&mut self, path: &Path) -> Result<(), RunError> {
-        let file = File::open(path)
-            .map_err(|error| RunError::Failed(format!("Error: cannot read {}: {error}", path.display())))?;
-        if self.read_depth == READ_DEPTH_MAX {
-            return Err(RunError::Failed(format!("Error: files read each other more than {READ_DEPTH_MAX} deep")));
-        }
-        self.read_depth += 1;
-        let result = self.script(file);
-        self.read_depth -= 1;
-        result
+        self.sink.flush()?;
+        eprintln!("{error}");
+        self.has_failed = true;
+        Ok(())
     }
 
     /// Runs one statement and writes its result.
     pub fn statement(&mut self, sql: &str) -> Result<(), RunError> {
+        // What is no SQL says so when it is run.
+        if self.settings.read_only && matches!(ogee::only_reads(sql), Ok(false)) {
+            return Err(RunError::Failed(
+                "Error: the shell was started with -readonly, and this statement changes something".to_owned(),
+            ));
+        }
         let started = Instant::now();
         let handle = self.connection.interrupt_handle();
         self.interrupts.attach(move || handle.interrupt());
-        let result = self.results(sql);
+        let once = self.once.take();
+        let result = match once {
+            Some(mut sink) => self.results(sql, &mut sink).and_then(|stats| {
+                sink.flush()?;
+                Ok(stats)
+            }),
+            None => {
+                let mut sink = std::mem::replace(&mut self.sink, Sink::stdout());
+                let result = self.results(sql, &mut sink);
+                self.sink = sink;
+                result
+            }
+        };
         self.interrupts.detach();
         let flushed = self.sink.flush();
         if let Some(signal) = self.interrupts.take() {
             return Err(RunError::Interrupted(signal));
         }
-        let stats = result?;
+        let (stats, changed) = result?;
         flushed?;
-        if self.timer {
+        if let Some(changed) = changed {
+            self.changes_total += changed;
+        }
+        if self.settings.changes {
+            writeln!(self.sink, "changes: {}   total_changes: {}", changed.unwrap_or(0), self.changes_total)?;
+            self.sink.flush()?;
+        }
+        if self.settings.timer {
             eprintln!("Run time: {:.3} s", started.elapsed().as_secs_f64());
         }
-        if self.stats {
+        if self.settings.stats {
             eprintln!("{}", stats_line(&stats));
         }
         Ok(())
     }
 
-    fn results(&mut self, sql: &str) -> Result<StatementStats, RunError> {
+    /// Writes the result of `sql` to `sink`; gives what it took, and how many rows it changed.
+    fn results(&mut self, sql: &str, sink: &mut Sink) -> Result<(StatementStats, Option<u64>), RunError> {
+        let shows_progress = self.settings.interactive && self.settings.progress && io::stderr().is_terminal();
+        let progress = shows_progress.then(|| ProgressLine::start(self.connection.progress_handle()));
         let mut result = self.connection.execute(sql)?;
         let schema = result.schema();
         // DDL has no columns, and nothing to say.
-        let mut writer = (!schema.fields().is_empty()).then(|| {
-            let width = self.sink.is_terminal().then(terminal_width).flatten();
-            output::writer(&Style { width, ..self.style.clone() })
-        });
-        if let Some(writer) = &mut writer {
-            writer.begin(&schema, &mut self.sink)?;
+        if schema.fields().is_empty() {
+            for batch in &mut result {
+                batch?;
+            }
+            return Ok((result.stats(), result.affected_rows()));
         }
-        for batch in &mut result {
-            let batch = batch?;
-            if let Some(writer) = &mut writer {
-                writer.batch(&batch, &mut self.sink)?;
+        let style = self.style_for(sink, &schema)?;
+        let rows = Rows { result: &mut result, schema, is_terminal: sink.is_terminal(), progress };
+        match self.settings.pager.clone().filter(|_| self.settings.interactive && sink.is_terminal()) {
+            None => rows.write(style, sink)?,
+            Some(command) => {
+                let mut pager = Pager::new(sink, command);
+                let written = rows.write(style, &mut pager);
+                // From here on signals are the pager's.
+                self.interrupts.ignore();
+                let finished = pager.finish();
+                match written {
+                    // Whoever leaves the pager has seen enough.
+                    Err(RunError::Closed) => {}
+                    written => written.and(finished.map_err(RunError::from))?,
+                }
             }
         }
-        if let Some(writer) = &mut writer {
-            writer.end(&mut self.sink)?;
-        }
-        Ok(result.stats())
+        Ok((result.stats(), result.affected_rows()))
+    }
+
+    /// The style of a result of these columns that goes to `sink`.
+    fn style_for(&self, sink: &Sink, schema: &SchemaRef) -> Result<Style, RunError> {
+        let terminal = || terminal::size().filter(|_| sink.is_terminal()).map(|(_, columns)| columns);
+        let width = match self.settings.width_max {
+            0 => terminal(),
+            width => Some(width),
+        };
+        let zone = match schema.fields().iter().any(|field| has_instants(field.data_type())) {
+            true => self.zone()?,
+            false => Zone::UTC,
+        };
+        Ok(Style { width, zone, ..self.style.clone() })
+    }
+
+    /// The zone that the session shows instants in.
+    fn zone(&self) -> Result<Zone, RunError> {
+        let names = self.texts("SHOW timezone")?;
+        let name = names.into_iter().flatten().last().flatten();
+        Ok(name.and_then(|name| Zone::named(&name).ok()).unwrap_or(Zone::UTC))
+    }
+
+    /// The rows of `sql`, which are few, as texts.
+    pub fn texts(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, RunError> {
+        texts(&self.connection, sql)
+    }
+
+    /// The command that shows pages, as `.pager on` sets it.
+    pub fn default_pager() -> String {
+        pager::command()
     }
 }
 
-/// Columns of the terminal on standard output, unless it does not know or is too narrow to fold a table into.
-fn terminal_width() -> Option<u16> {
-    comfy_table::Table::new().width().filter(|width| *width >= 20)
+/// The rows of `sql`, which are few, as texts.
+pub fn texts(connection: &Connection, sql: &str) -> Result<Vec<Vec<Option<String>>>, RunError> {
+    let mut rows = Vec::new();
+    for batch in connection.execute(sql)? {
+        let batch = batch?;
+        let columns: Result<Vec<_>, _> =
+            batch.columns().iter().map(|column| arrow_cast::cast(column, &DataType::Utf8View)).collect();
+        let columns = columns.map_err(|error| RunError::Failed(format!("Error: {error}")))?;
+        let columns: Vec<_> = columns.iter().map(|column| column.as_string_view().iter().collect::<Vec<_>>()).collect();
+        let row = |row: usize| columns.iter().map(|column| column[row].map(str::to_owned)).collect();
+        rows.extend((0..batch.num_rows()).map(row));
+    }
+    Ok(rows)
+}
+
+/// Whether values of the type are shown as the zone of the session has it.
+fn has_instants(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(_, Some(_)) => true,
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => has_instants(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_instants(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Rows of a statement on their way.
+struct Rows<'a> {
+    result: &'a mut QueryResult,
+    schema: SchemaRef,
+    is_terminal: bool,
+    progress: Option<ProgressLine>,
+}
+
+impl Rows<'_> {
+    /// Writes them. The line of progress is gone before anything is written to its terminal, which begins when there is something to write.
+    fn write(mut self, style: Style, out: &mut dyn Write) -> Result<(), RunError> {
+        // A table is drawn at its end.
+        let waits = style.mode == Mode::Duckbox || style.mode == Mode::Trash;
+        let mut writer = output::writer(style);
+        let mut has_begun = false;
+        for batch in &mut *self.result {
+            let batch = batch?;
+            if self.is_terminal && !waits {
+                self.progress = None;
+            }
+            if !std::mem::replace(&mut has_begun, true) {
+                writer.begin(&self.schema, out)?;
+            }
+            writer.batch(&batch, out)?;
+        }
+        self.progress = None;
+        if !has_begun {
+            writer.begin(&self.schema, out)?;
+        }
+        writer.end(out)?;
+        Ok(())
+    }
 }
 
 /// The statistics of a statement as one line of JSON; its keys are an interface.

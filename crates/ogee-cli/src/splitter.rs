@@ -2,7 +2,7 @@
 //!
 //! A statement ends at a `;` outside of quotes, dollar quotes and comments. Known are `'text'` (with `''` inside),
 //! `"name"`, `$tag$text$tag$`, `-- comment`, and `/* comment */`, which nests as in PostgreSQL. A line that starts with a dot
-//! where a statement would begin is a command of the shell.
+//! where a statement would begin is a command of the shell, and so are the words `exit` and `quit`.
 //!
 //! Not here: whether a statement is valid; that is the parser's to say, with its place.
 
@@ -13,6 +13,25 @@ pub enum Piece {
     Statement(String),
     /// A command of the shell: the line, starting with its dot.
     Command(String),
+}
+
+impl std::fmt::Display for Piece {
+    /// As it was typed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Statement(sql) => write!(f, "{sql};"),
+            Self::Command(line) => f.write_str(line),
+        }
+    }
+}
+
+/// The command that `line` stands for, if it is one of the words that end every shell.
+fn leaving(line: &str) -> Option<&'static str> {
+    match line.trim().trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
+        "exit" => Some(".exit"),
+        "quit" => Some(".quit"),
+        _ => None,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +76,11 @@ impl Splitter {
         if self.is_empty() && line.trim_start().starts_with('.') {
             self.clear();
             pieces.push(Piece::Command(line.trim().to_owned()));
+            return;
+        }
+        if let Some(command) = leaving(line).filter(|_| self.is_empty()) {
+            self.clear();
+            pieces.push(Piece::Command(command.to_owned()));
             return;
         }
         let bytes = line.as_bytes();
@@ -208,6 +232,12 @@ mod tests {
     #[test]
     fn commands_only_where_a_statement_would_begin() {
         assert_eq!(statements(".mode csv\nselect 1\n.5;\n.tables"), vec!["<.mode csv>", "select 1\n.5", "<.tables>"]);
+    }
+
+    #[test]
+    fn words_that_leave_are_commands() {
+        assert_eq!(statements("exit\nselect 1\n, 2;Quit ;"), vec!["<.exit>", "select 1\n, 2", "Quit"]);
+        assert_eq!(statements("select\nexit\n;\nQUIT;"), vec!["select\nexit", "<.quit>"]);
     }
 
     #[test]

@@ -32,5 +32,8 @@ mod variables;
 pub use engine::Engine;
 pub use ogee_functions::{Error, Result};
 pub use ogee_scan::is_reading;
-pub use ogee_sql::{NullOrder, Planned, Statement, StatementContext, on_large_stack, parse, told::near};
+pub use ogee_sql::{
+    NullOrder, Planned, Statement, StatementContext, catalogs::DATABASE, changes::is_change, on_large_stack, parse,
+    told::near,
+};
 pub use session::{Outcome, Session, rows};

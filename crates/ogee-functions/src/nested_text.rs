@@ -101,12 +101,12 @@ impl ScalarUDFImpl for NestedText {
     }
 }
 
-/// The values of `array`, whatever they are, as text: as casts give it, but for bytes, of which those that are no letters are written `\\xFF`.
+/// The values of `array`, whatever they are, as text: as casts give it, instants as in `zone`, but for bytes, of which those that are no letters are written `\xFF`.
 ///
 /// # Errors
 /// A value that has no text.
 pub fn texts(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
-    if array.data_type().is_nested() {
+    if is_written(array.data_type()) {
         return Ok(written(array, zone)?.as_string_view().clone());
     }
     match array.data_type() {
@@ -122,8 +122,7 @@ fn byte_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
         match byte {
-            b'\\' | b'\'' | b'"' => text.push_str(&format!("\\x{byte:02X}")),
-            b' '..=b'~' => text.push(char::from(byte)),
+            b' '..=b'~' if !b"\\'\"".contains(&byte) => text.push(char::from(byte)),
             _ => text.push_str(&format!("\\x{byte:02X}")),
         }
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    QueryResult, Result,
+    ProgressHandle, QueryResult, Result,
     database::Inner,
     monitor::Monitor,
     result::{Event, Rows, Switch},
@@ -36,7 +36,7 @@ pub struct Connection {
 }
 
 /// Switches of the statements that run. They are gone when the statements are.
-type Running = Arc<Mutex<Vec<Weak<Switch>>>>;
+pub(crate) type Running = Arc<Mutex<Vec<Weak<Switch>>>>;
 
 /// Interrupts the statements of a connection, from any thread.
 #[derive(Clone)]
@@ -98,6 +98,11 @@ impl Connection {
     /// A handle that interrupts what this connection runs.
     pub fn interrupt_handle(&self) -> InterruptHandle {
         InterruptHandle { running: Arc::clone(&self.running) }
+    }
+
+    /// A handle that tells how far this connection's statements are.
+    pub fn progress_handle(&self) -> ProgressHandle {
+        ProgressHandle::new(Arc::clone(&self.inner), Arc::clone(&self.running))
     }
 }
 

@@ -76,6 +76,12 @@ impl Database {
         self.inner.memory.stats()
     }
 
+    /// The names of the databases: the one in memory, and those that are attached.
+    pub fn names(&self) -> Vec<String> {
+        let attached = self.inner.session.attached();
+        std::iter::once(ogee_datafusion::DATABASE.to_owned()).chain(attached).collect()
+    }
+
     /// The planner's session, to register tables and functions that SQL does not create.
     pub fn session(&self) -> &Session {
         &self.inner.session

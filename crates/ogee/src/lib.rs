@@ -22,6 +22,8 @@ mod connection;
 mod database;
 mod error;
 mod monitor;
+mod progress;
+mod read_only;
 mod release;
 mod result;
 mod settings;
@@ -35,6 +37,8 @@ pub use monitor::StatementStats;
 pub use ogee_datafusion::is_reading;
 pub use ogee_exec::{AggregateStrategy, JoinStrategy, KeyFilters};
 pub use ogee_memory::{MemoryStats, TempCompression};
+pub use progress::{Progress, ProgressHandle};
+pub use read_only::only_reads;
 pub use result::QueryResult;
 pub use size::{format_size, parse_memory_limit, parse_size};
 

@@ -52,6 +52,11 @@ impl Switch {
         self.thrown.send_replace(true);
     }
 
+    /// What the statement reports to.
+    pub(crate) fn context(&self) -> &StatementContext {
+        &self.context
+    }
+
     /// Tells whether it was thrown.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.thrown.subscribe()

@@ -60,7 +60,7 @@ const TAKEN_OVER: [(&str, &str); 3] = [
     ("datafusion.runtime.max_temp_directory_size", "max_temp_size"),
 ];
 
-/// Settings of DuckDB that are taken and have no effect: of progress bars, which the shell has none of, and of what does not exist here.
+/// Settings of DuckDB that are taken and have no effect: of progress bars, which are the shell's (`.progress`), and of what does not exist here.
 const WITHOUT_EFFECT: [&str; 6] = [
     "autoinstall_known_extensions",
     "autoload_known_extensions",

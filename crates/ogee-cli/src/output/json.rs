@@ -51,11 +51,11 @@ fn keyed(batch: &RecordBatch, schema: Option<&SchemaRef>) -> io::Result<RecordBa
 
 /// One object a line.
 #[derive(Default)]
-pub struct Ndjson {
+pub struct JsonLines {
     keys: Option<SchemaRef>,
 }
 
-impl ResultWriter for Ndjson {
+impl ResultWriter for JsonLines {
     fn begin(&mut self, schema: &SchemaRef, _: &mut dyn Write) -> io::Result<()> {
         self.keys = with_own_keys(schema);
         Ok(())

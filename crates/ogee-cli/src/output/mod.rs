@@ -1,36 +1,37 @@
-//! Result writers: one per format, each given the schema, then batches, then the end.
+//! Result writers: one per mode, each given the schema, then batches, then the end.
 //!
-//! Every format but `table` writes a batch as it comes and keeps nothing; `table` keeps as many rows as it will show.
+//! Most modes write a batch as it comes and keep nothing. `duckbox` keeps the rows that it will show, `box`, `table` and `column` a few
+//! megabytes until they know how wide their columns are. No result has to fit in memory.
 //!
 //! Not here: where the bytes go (`sink`).
 
-mod csv;
+mod aligned;
+mod cells;
+mod duckbox;
+mod escapes;
+mod fit;
+mod html;
 mod json;
 mod line;
+mod literals;
 mod map_keys;
 mod markdown;
+mod mode;
+mod separated;
 mod sink;
-mod table;
+mod style;
+mod types;
 
 use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
-use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, SchemaRef};
 
+pub use escapes::{one_line, width};
+pub use literals::{identifier, quoted};
+pub use mode::Mode;
 pub use sink::Sink;
-
-use crate::args::Format;
-
-/// How much of a result is shown, and how.
-#[derive(Clone, Debug)]
-pub struct Style {
-    pub format: Format,
-    /// Most rows a table shows.
-    pub rows_max: usize,
-    /// Columns of the terminal, to fold wide tables; none when the output is not a terminal.
-    pub width: Option<u16>,
-}
+pub use style::Style;
 
 /// Writes the result of one statement.
 pub trait ResultWriter {
@@ -42,15 +43,36 @@ pub trait ResultWriter {
     fn end(&mut self, out: &mut dyn Write) -> io::Result<()>;
 }
 
+/// Drops what it is given.
+struct Trash;
+
+impl ResultWriter for Trash {
+    fn begin(&mut self, _: &SchemaRef, _: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn batch(&mut self, _: &RecordBatch, _: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The writer for `style`.
-pub fn writer(style: &Style) -> Box<dyn ResultWriter> {
-    match style.format {
-        Format::Table => Box::new(table::Table::new(style.rows_max, style.width)),
-        Format::Csv => Box::new(csv::Csv),
-        Format::Ndjson => Box::new(json::Ndjson::default()),
-        Format::Json => Box::new(json::Json::default()),
-        Format::Markdown => Box::new(markdown::Markdown),
-        Format::Line => Box::new(line::Line::default()),
+pub fn writer(style: Style) -> Box<dyn ResultWriter> {
+    match style.mode {
+        Mode::Duckbox => Box::new(duckbox::Duckbox::new(style)),
+        Mode::Box | Mode::Table | Mode::Column => Box::new(aligned::Aligned::new(style)),
+        Mode::Line => Box::new(line::Line::new(style)),
+        Mode::List | Mode::Tabs | Mode::Csv => Box::new(separated::Separated::new(style)),
+        Mode::Json => Box::new(json::Json::default()),
+        Mode::Jsonlines => Box::new(json::JsonLines::default()),
+        Mode::Markdown => Box::new(markdown::Markdown::new(style)),
+        Mode::Html => Box::new(html::Html::new(style)),
+        Mode::Insert | Mode::Quote => Box::new(literals::Literals::new(style)),
+        Mode::Trash => Box::new(Trash),
     }
 }
 
@@ -60,10 +82,4 @@ fn to_io(error: ArrowError) -> io::Error {
         ArrowError::IoError(_, error) => error,
         other => io::Error::other(other.to_string()),
     }
-}
-
-/// One formatter per column; NULL is written as `null`.
-fn formatters<'a>(batch: &'a RecordBatch, null: &'a str) -> io::Result<Vec<ArrayFormatter<'a>>> {
-    let options = FormatOptions::default().with_null(null).with_display_error(true);
-    batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).map_err(to_io)).collect()
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 pub struct Sink {
     out: BufWriter<Box<dyn Write>>,
     terminal: bool,
+    name: String,
 }
 
 impl Sink {
@@ -15,18 +16,24 @@ impl Sink {
     pub fn stdout() -> Self {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        Self { out: BufWriter::with_capacity(64 << 10, Box::new(stdout)), terminal }
+        Self { out: BufWriter::with_capacity(64 << 10, Box::new(stdout)), terminal, name: "stdout".to_owned() }
     }
 
     /// A file, emptied first.
     pub fn file(path: &Path) -> io::Result<Self> {
         let file = File::create(path)?;
-        Ok(Self { out: BufWriter::with_capacity(64 << 10, Box::new(file)), terminal: false })
+        let name = path.display().to_string();
+        Ok(Self { out: BufWriter::with_capacity(64 << 10, Box::new(file)), terminal: false, name })
     }
 
     /// Whether a person is looking.
     pub fn is_terminal(&self) -> bool {
         self.terminal
+    }
+
+    /// `stdout`, or the file.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 

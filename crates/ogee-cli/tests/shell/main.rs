@@ -2,201 +2,20 @@
 //! for spilled state must be empty after it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod commands;
+mod flags;
+mod modes;
+mod place;
+
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use place::{Place, assert_query_error, assert_success, stderr, stdout};
 use serde_json::Value;
-
-struct Place {
-    directory: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir(directory.path().join("spill")).unwrap();
-        Self { directory }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
-        command.current_dir(self.directory.path()).args(arguments).args([
-            "--temp-directory",
-            "spill",
-            "--threads",
-            "2",
-        ]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let output = self.command(arguments).output().unwrap();
-        self.assert_nothing_left();
-        output
-    }
-
-    fn assert_nothing_left(&self) {
-        let left: Vec<_> = std::fs::read_dir(self.path("spill")).unwrap().collect();
-        assert!(left.is_empty(), "left in the temporary directory: {left:?}");
-    }
-
-    /// A Parquet file of `rows` rows with a text column.
-    fn parquet(&self, name: &str, rows: usize) {
-        let sql = format!(
-            "COPY (SELECT i, i % 10 AS k, 'a text of some length, number ' || CAST(i AS VARCHAR) AS t \
-             FROM generate_series(1, {rows}) AS g(i)) TO '{name}'"
-        );
-        assert_success(&self.run(&["-c", &sql]));
-    }
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-#[track_caller]
-fn assert_success(output: &Output) {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-}
-
-/// The statement fails with code 1 and a message of one line that has a stable code and all of `words`.
-#[track_caller]
-fn assert_query_error(output: &Output, words: &[&str]) {
-    let message = stderr(output);
-    assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(message.starts_with("Error [OGEE_"), "no code: {message}");
-    for word in words {
-        assert!(message.to_lowercase().contains(&word.to_lowercase()), "{word:?} is not in: {message}");
-    }
-}
-
-const TWO_ROWS: &str = "SELECT * FROM (VALUES (1, 'a,b', 1.50), (2, NULL, -3.25)) AS t(n, s, d) ORDER BY n";
-
-#[test]
-fn every_format_writes_its_form() {
-    let place = Place::new();
-    let run = |format: &str| {
-        let output = place.run(&["--format", format, "-c", TWO_ROWS]);
-        assert_success(&output);
-        stdout(&output)
-    };
-    assert_eq!(run("csv"), "n,s,d\n1,\"a,b\",1.50\n2,,-3.25\n");
-    assert_eq!(run("markdown"), "| n | s | d |\n|---:|---|---:|\n| 1 | a,b | 1.50 |\n| 2 | NULL | -3.25 |\n");
-    assert_eq!(run("line"), "n = 1\ns = a,b\nd = 1.50\n\nn = 2\ns = NULL\nd = -3.25\n");
-    let lines: Vec<Value> = run("ndjson").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 2);
-    assert_eq!(lines[1], serde_json::json!({"n": 2, "s": null, "d": -3.25}));
-    let array: Value = serde_json::from_str(&run("json")).unwrap();
-    assert_eq!(array, Value::from(lines));
-    let table = run("table");
-    assert!(table.contains("│ n ") && table.contains("│ 2 ") && table.ends_with("2 rows\n"), "{table}");
-}
-
-#[test]
-fn maps_are_json_objects_whatever_their_keys() {
-    let place = Place::new();
-    let sql =
-        "SELECT map([1, 2], ['a', NULL]) m, [map([DATE '2024-01-02'], [map([1.5], [2])])] n, {'s': map([[1]], [2])} s";
-    let row = serde_json::json!({
-        "m": {"1": "a", "2": null}, "n": [{"2024-01-02": {"1.5": 2}}], "s": {"s": {"[1]": 2}}
-    });
-    let run = |format: &str| stdout(&place.run(&["--format", format, "-c", sql]));
-    assert_eq!(serde_json::from_str::<Value>(&run("ndjson")).unwrap(), row);
-    assert_eq!(serde_json::from_str::<Value>(&run("json")).unwrap(), serde_json::json!([row]));
-}
-
-#[test]
-fn results_without_rows_have_their_form_too() {
-    let place = Place::new();
-    let run = |format: &str| stdout(&place.run(&["--format", format, "-c", "SELECT 1 AS a WHERE false"]));
-    assert_eq!(run("csv"), "a\n");
-    assert_eq!(run("json"), "[]\n");
-    assert_eq!(run("ndjson"), "");
-    assert!(run("table").ends_with("0 rows\n"));
-}
-
-#[test]
-fn a_table_shows_the_ends_of_a_long_result() {
-    let place = Place::new();
-    let output = place.run(&["-c", "SELECT i FROM generate_series(1, 100000) AS g(i) ORDER BY i"]);
-    assert_success(&output);
-    let text = stdout(&output);
-    assert!(text.contains("⋮") && text.contains("│ 100000 │") && text.contains("100000 rows (40 shown)"), "{text}");
-    assert!(text.lines().count() < 50);
-}
-
-#[test]
-fn other_formats_write_everything() {
-    let place = Place::new();
-    let output = place.run(&["--format", "csv", "-c", "SELECT i FROM generate_series(1, 100000) AS g(i)"]);
-    assert_success(&output);
-    let sum: u64 = stdout(&output).lines().skip(1).map(|line| line.parse::<u64>().unwrap()).sum();
-    assert_eq!(sum, 100_000 * 100_001 / 2);
-}
-
-#[test]
-fn scripts_run_in_the_order_of_the_command_line() {
-    let place = Place::new();
-    std::fs::write(place.path("script.sql"), "-- a comment; with a semicolon\nSELECT 2 AS a;\nSELECT 3 AS a").unwrap();
-    let output = place.run(&[
-        "--format",
-        "csv",
-        "-c",
-        "SELECT 1 AS a",
-        "-f",
-        "script.sql",
-        "-c",
-        "SELECT 4 AS a; SELECT 5 AS a",
-    ]);
-    assert_success(&output);
-    assert_eq!(stdout(&output), "a\n1\na\n2\na\n3\na\n4\na\n5\n");
-}
-
-#[test]
-fn standard_input_is_a_script_with_commands() {
-    let place = Place::new();
-    let mut child = place.command(&[]).stdin(Stdio::piped()).spawn().unwrap();
-    let script = ".mode csv\nCREATE TABLE t AS SELECT 1 AS a;\n.tables\nSELECT a + 1\n  AS b FROM t;\n.output other.csv\nSELECT 'x' AS y;\n";
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_success(&output);
-    assert_eq!(stdout(&output), "name,type\nt,BASE TABLE\nb\n2\n");
-    assert_eq!(std::fs::read_to_string(place.path("other.csv")).unwrap(), "y\nx\n");
-}
-
-#[test]
-fn output_goes_to_a_file() {
-    let place = Place::new();
-    let output = place.run(&["--format", "csv", "-o", "out.csv", "-c", "SELECT 7 AS a"]);
-    assert_success(&output);
-    assert!(output.stdout.is_empty());
-    assert_eq!(std::fs::read_to_string(place.path("out.csv")).unwrap(), "a\n7\n");
-}
-
-#[test]
-fn json_has_each_key_once() {
-    let sql = "SELECT * FROM (SELECT 1 AS a) AS x, (SELECT 2 AS a, 3 AS a_1) AS y, (SELECT 4 AS a) AS z";
-    let expected = serde_json::json!({"a": 1, "a_2": 2, "a_1": 3, "a_3": 4});
-    let place = Place::new();
-    for format in ["json", "ndjson"] {
-        let text = stdout(&place.run(&["--format", format, "-c", sql]));
-        let value: Value = serde_json::from_str(text.trim_start_matches('[').trim_end().trim_end_matches(']')).unwrap();
-        assert_eq!(value, expected, "{text}");
-    }
-}
 
 #[test]
 fn statistics_are_one_line_of_json_per_statement() {
@@ -236,33 +55,6 @@ fn statistics_are_one_line_of_json_per_statement() {
     assert!(lines[0]["elapsed_s"].as_f64().unwrap() > 0.0);
     assert!(lines[0]["peak_rss_bytes"].as_u64().unwrap() > 1_000_000);
     assert!(!lines[0]["strategies"].as_array().unwrap().is_empty());
-}
-
-#[test]
-fn the_timer_reports_every_statement() {
-    let place = Place::new();
-    let output = place.run(&["--timer", "-c", "SELECT 1; SELECT 2"]);
-    assert_success(&output);
-    assert_eq!(stderr(&output).lines().filter(|line| line.starts_with("Run time: ")).count(), 2);
-}
-
-#[test]
-fn wrong_usage_has_code_2() {
-    let place = Place::new();
-    for arguments in [
-        &["--no-such-flag"][..],
-        &["--format", "xml"],
-        &["file.db"],
-        &["--threads", "0", "-c", "SELECT 1"],
-        &["--memory-limit", "plenty", "-c", "SELECT 1"],
-        &["-o", "no/such/directory/file", "-c", "SELECT 1"],
-    ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ogee"));
-        let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
-        assert!(!output.stderr.is_empty(), "{arguments:?} says nothing");
-    }
-    assert_success(&place.run(&[":memory:", "-c", "SELECT 1"]));
 }
 
 #[test]
