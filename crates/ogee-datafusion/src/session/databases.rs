@@ -21,7 +21,7 @@ use super::{Outcome, Session};
 
 impl Session {
     /// The databases that are attached.
-    pub(super) fn attached(&self) -> BTreeSet<String> {
+    pub(crate) fn attached(&self) -> BTreeSet<String> {
         self.attached.lock().clone()
     }
 
