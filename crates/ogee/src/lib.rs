@@ -17,26 +17,51 @@
 //!
 //! Not here: SQL (`ogee-datafusion`), execution (`ogee-exec`), memory (`ogee-memory`).
 
+mod appender;
+mod catalog;
 mod config;
 mod connection;
 mod database;
 mod error;
+mod functions;
 mod monitor;
+mod params;
+mod prepared;
+mod progress;
+mod register;
 mod release;
 mod result;
 mod settings;
 mod size;
+mod stream;
+mod wait;
 
+pub use appender::Appender;
+pub use catalog::{ColumnInfo, FunctionInfo, FunctionKind, SchemaInfo, TableInfo, TableKind};
 pub use config::Config;
 pub use connection::{Connection, InterruptHandle};
 pub use database::Database;
 pub use error::{Error, Result};
+pub use functions::{AggregateFunction, AggregateState, Argument, Returned, ScalarFunction, UserError, binary, unary};
 pub use monitor::StatementStats;
-pub use ogee_datafusion::is_reading;
+pub use ogee_datafusion::{Session, is_reading};
 pub use ogee_exec::{AggregateStrategy, JoinStrategy, KeyFilters};
 pub use ogee_memory::{MemoryStats, TempCompression};
+pub use params::{Date, Decimal, Interval, Null, Params, Time, Timestamp, TimestampTz, ToValue, Values};
+pub use prepared::Statement;
+pub use progress::{Progress, ProgressHandle};
+pub use register::ArrowData;
 pub use result::QueryResult;
 pub use size::{format_size, parse_memory_limit, parse_size};
+pub use stream::AsyncResult;
 
 /// The Arrow that results are in.
 pub use datafusion::arrow;
+/// A value of any type that Arrow has.
+pub use datafusion::common::ScalarValue;
+/// What [`AsyncResult`] is.
+pub use futures::Stream;
+
+/// The planner that [`Session`] shows.
+#[doc(no_inline)]
+pub use datafusion;
