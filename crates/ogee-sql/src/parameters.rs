@@ -18,7 +18,7 @@ use datafusion::{
         parser::Statement as Parsed,
         sqlparser::ast::{
             DateTimeField, Expr, ExtractSyntax, Ident, Select, SelectItem, Statement as SqlStatement, Value,
-            ValueWithSpan, Visitor, VisitorMut,
+            ValueWithSpan, Visitor, VisitorMut, WindowFrameBound, WindowType,
         },
     },
 };
@@ -137,6 +137,20 @@ fn takes_parameters(statement: &Parsed) -> Result<()> {
     )))
 }
 
+/// Whether `expr` is a call over a window whose frame has a parameter as its bound: DataFusion takes numbers that are written.
+fn bounds_frame(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    let Some(WindowType::WindowSpec(window)) = &function.over else { return false };
+    let Some(frame) = &window.window_frame else { return false };
+    let is_parameter = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(Some(expr)) | WindowFrameBound::Following(Some(expr)) => {
+            matches!(&**expr, Expr::Value(value) if name_of(&value.value).is_some())
+        }
+        _ => false,
+    };
+    is_parameter(&frame.start_bound) || frame.end_bound.as_ref().is_some_and(is_parameter)
+}
+
 /// Looks for parameters.
 #[derive(Default)]
 struct Found {
@@ -152,6 +166,11 @@ impl Visitor for Found {
     type Break = Error;
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Error> {
+        if bounds_frame(expr) {
+            return ControlFlow::Break(Error::Unsupported(
+                "a parameter as the bound of a window frame is not supported; write the number there".to_owned(),
+            ));
+        }
         let Expr::Value(value) = expr else { return ControlFlow::Continue(()) };
         let Some(name) = name_of(&value.value) else { return ControlFlow::Continue(()) };
         self.expressions += 1;

@@ -15,6 +15,16 @@
 //! A [`Database`] is a handle: one pool of memory, one set of workers, one catalog. Its [`Connection`]s run statements, whose results are
 //! streams of Arrow batches ([`QueryResult`]). Nothing is shared between handles but the process's memory account.
 //!
+//! What else there is, each with an example (`examples`):
+//!
+//! * Statements that are prepared, with values for their parameters: [`Connection::prepare`], [`Connection::execute_with`], [`params!`], [`named_params!`].
+//! * Arrow rows of the program as tables: [`Connection::register`].
+//! * Rows appended without SQL for each: [`Connection::appender`].
+//! * Functions of the program: [`ScalarFunction`], [`AggregateFunction`].
+//! * Results as streams, on any executor: [`Connection::execute_async`].
+//! * How far a statement is, and its end, from any thread: [`Connection::progress_handle`], [`Connection::interrupt_handle`].
+//! * What there is: [`Connection::tables`], [`Connection::functions`], and settings by name: [`Connection::set`], [`Config::set`].
+//!
 //! Not here: SQL (`ogee-datafusion`), execution (`ogee-exec`), memory (`ogee-memory`).
 
 mod appender;

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     Progress, Result, StatementStats,
-    monitor::Monitor,
+    monitor::{Monitor, Watched},
     result::{Event, Rows},
 };
 
@@ -35,6 +35,7 @@ pub struct AsyncResult {
 
 /// A monitor whose end, which takes time, is left to the engine's threads.
 struct Ending {
+    watched: Arc<Watched>,
     monitor: Option<Monitor>,
     stats: StatementStats,
     runtime: Handle,
@@ -42,7 +43,7 @@ struct Ending {
 
 impl Ending {
     fn new(monitor: Monitor, runtime: Handle) -> Self {
-        Self { monitor: Some(monitor), stats: StatementStats::default(), runtime }
+        Self { watched: monitor.watched(), monitor: Some(monitor), stats: StatementStats::default(), runtime }
     }
 
     fn add_rows(&mut self, rows: usize) {
@@ -115,9 +116,9 @@ impl AsyncResult {
         self.monitor.monitor.as_ref().map_or_else(|| self.monitor.stats.clone(), Monitor::stats)
     }
 
-    /// How far the statement is; `None` once it has ended.
-    pub fn progress(&self) -> Option<Progress> {
-        Some(self.monitor.monitor.as_ref()?.watched().progress())
+    /// How far the statement is.
+    pub fn progress(&self) -> Progress {
+        self.monitor.watched.progress()
     }
 }
 

@@ -90,11 +90,7 @@ fn parameters_stand_wherever_values_do() {
             ("SELECT s LIKE $1 FROM t WHERE i = 7", params!["%7"], vec!["true"]),
             ("SELECT $1 || s FROM t WHERE i = $2::BIGINT", params!["my ", 7], vec!["my name 7"]),
             ("SELECT ([10, 20, 30])[$1]", params![2], vec!["20"]),
-            (
-                "SELECT DATE '2024-01-01' + $1",
-                params![Interval { months: 1, days: 0, nanos: 0 }],
-                vec!["2024-02-01"],
-            ),
+            ("SELECT DATE '2024-01-01' + $1", params![Interval { months: 1, days: 0, nanos: 0 }], vec!["2024-02-01"]),
         ] {
             assert_eq!(with(&connection, sql, params), expected, "{sql}");
         }
@@ -289,4 +285,36 @@ fn values_may_be_long() {
     connection.execute_with("INSERT INTO t VALUES (?, ?)", params![&*text, vec![7_u8; 1 << 20]]).unwrap();
     let same = with(&connection, "SELECT length(s), b = $1 FROM t", [vec![7_u8; 1 << 20]]);
     assert_eq!(same, ["4194304|true"]);
+}
+
+#[test]
+fn places_that_take_no_parameter_say_so() {
+    let connection = connect();
+    query(&connection, "CREATE TABLE t AS SELECT 1 AS a");
+    let frame = "a parameter as the bound of a window frame is not supported; write the number there";
+    let reader = "read_csv takes a path or a list of paths as text";
+    for (sql, code, said) in [
+        ("SELECT sum(a) OVER (ORDER BY a ROWS BETWEEN $1 PRECEDING AND CURRENT ROW) FROM t", "OGEE_Q003", frame),
+        ("SELECT sum(a) OVER (ROWS BETWEEN CURRENT ROW AND $1 FOLLOWING) FROM t", "OGEE_Q003", frame),
+        ("SELECT * FROM read_csv($1)", "OGEE_Q002", reader),
+        ("SELECT * FROM $1", "OGEE_Q001", "found: $1"),
+        ("INSERT INTO $1 VALUES (1)", "OGEE_Q001", "found: $1"),
+        ("SELECT CAST(a AS DECIMAL($1, 2)) FROM t", "OGEE_Q001", "found: $1"),
+        ("SELECT * FROM t TABLESAMPLE ($1 PERCENT)", "OGEE_Q002", "a number expected, found $1"),
+        ("COPY t TO $1", "OGEE_Q001", "found: $1"),
+        ("EXECUTE p($1)", "OGEE_Q003", "parameters of EXECUTE p are not supported"),
+    ] {
+        let (found, message) = error_of(connection.execute_with(sql, params![1]));
+        assert_eq!((found, message.contains(said)), (code, true), "{sql}: {message}");
+    }
+    for (sql, expected) in [
+        ("SELECT '[1]'::JSON -> $1", "NULL"),
+        ("SELECT list_transform([1, 2], x -> x + $1)", "[2, 3]"),
+        ("SELECT a FROM t QUALIFY row_number() OVER (ORDER BY a) <= $1", "1"),
+        ("SELECT exists(SELECT $1), a IN (SELECT $1) FROM t", "true|true"),
+        ("SELECT quantile_cont(a, $1), lag(max(a), $1) OVER () FROM t", "1.0|NULL"),
+        ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n <= $1) SELECT count(*) FROM r", "2"),
+    ] {
+        assert_eq!(with(&connection, sql, params![1]), [expected], "{sql}");
+    }
 }
