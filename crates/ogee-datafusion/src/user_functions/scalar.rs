@@ -121,7 +121,7 @@ impl ScalarFunction {
                 seen.then_some(place)
             })
             .collect();
-        Ok(take(&values, &places, None).map_err(|error| Error::from(&error))?)
+        take(&values, &places, None).map_err(|error| Error::from(&error))
     }
 
     /// What a function without arguments gives for `rows` rows.

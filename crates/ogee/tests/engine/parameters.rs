@@ -49,7 +49,7 @@ fn values_of_all_types_come_as_they_are() {
         (&Some(7), "INTEGER", "7"),
     ];
     for (value, data_type, text) in cases {
-        let rows = with(&connection, "SELECT $1, typeof($1)", &[value]);
+        let rows = with(&connection, "SELECT $1, typeof($1)", [value]);
         assert_eq!(rows, [format!("{text}|{data_type}")]);
     }
     assert_eq!(
@@ -255,7 +255,7 @@ fn deep_and_long_statements_are_prepared() {
 fn names_of_columns_do_not_depend_on_values() {
     let connection = connect();
     let named = |sql: &str, value: &dyn ToValue| {
-        let schema = connection.execute_with(sql, &[value]).unwrap().schema();
+        let schema = connection.execute_with(sql, [value]).unwrap().schema();
         schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
     };
     assert_eq!(named("SELECT $1", &1), ["$1"]);
@@ -278,13 +278,13 @@ fn prepare_of_sql_is_beside_it() {
 
 #[test]
 fn values_may_be_long() {
-    let connection = open(ogee::Config::default().threads(2).memory_limit(256 << 20)).connect();
-    let text: Arc<str> = "ö".repeat(4 << 20).into();
-    assert_eq!(with(&connection, "SELECT length($1), octet_length($1)", params![&*text]), ["4194304|8388608"]);
+    let connection = connect();
+    let text: Arc<str> = "ö".repeat(1 << 20).into();
+    assert_eq!(with(&connection, "SELECT length($1), octet_length($1)", params![&*text]), ["1048576|2097152"]);
     query(&connection, "CREATE TABLE t (s VARCHAR, b BLOB)");
-    connection.execute_with("INSERT INTO t VALUES (?, ?)", params![&*text, vec![7_u8; 1 << 20]]).unwrap();
-    let same = with(&connection, "SELECT length(s), b = $1 FROM t", [vec![7_u8; 1 << 20]]);
-    assert_eq!(same, ["4194304|true"]);
+    connection.execute_with("INSERT INTO t VALUES (?, ?)", params![&*text, vec![7_u8; 100_000]]).unwrap();
+    let same = with(&connection, "SELECT length(s), b = $1 FROM t", [vec![7_u8; 100_000]]);
+    assert_eq!(same, ["1048576|true"]);
 }
 
 #[test]
