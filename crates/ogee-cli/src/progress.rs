@@ -51,21 +51,20 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Watches the statements of `handle`, of which one is about to start.
-    pub fn start(handle: ProgressHandle) -> Self {
+    /// Watches the statements of `handle`, of which one is about to start, and which may hold `limit` bytes.
+    pub fn start(handle: ProgressHandle, limit: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let watched = Arc::clone(&shared);
-        let spilled_before = handle.now().spilled_bytes;
-        let started = Instant::now();
         let show = move || {
             if watched.is_done_after(PATIENCE) {
                 return;
             }
             for turn in TURNS.iter().cycle() {
-                let now = handle.now();
-                let line = line(started.elapsed(), &now, now.spilled_bytes - spilled_before);
-                let room = terminal::size().map_or(line.len(), |(_, columns)| columns.saturating_sub(RESERVED));
-                draw(&format!("{turn} {}", one_line(&line, room.max(1))));
+                if let Some(now) = handle.progress() {
+                    let line = line(&now, limit);
+                    let room = terminal::size().map_or(line.len(), |(_, columns)| columns.saturating_sub(RESERVED));
+                    draw(&format!("{turn} {}", one_line(&line, room.max(1))));
+                }
                 if watched.is_done_after(EVERY) {
                     break;
                 }
@@ -98,17 +97,18 @@ fn draw(text: &str) {
 }
 
 /// The line, beginning with what matters most: the terminal may cut its end.
-fn line(elapsed: Duration, now: &Progress, spilled: u64) -> String {
-    let part = now.pool_bytes as f64 / now.memory_limit_bytes.max(1) as f64;
+fn line(now: &Progress, limit: usize) -> String {
+    let part = now.memory_bytes as f64 / limit.max(1) as f64;
     let full = ((part * BAR as f64).round() as usize).min(BAR);
     let bar = format!("{}{}", "█".repeat(full), "░".repeat(BAR - full));
     format!(
-        "{:.1} s  {} rows  memory {bar} {} of {}  {} spilled",
-        elapsed.as_secs_f64(),
-        grouped(now.rows_scanned),
-        sizes::shown(now.pool_bytes as u64),
-        sizes::shown(now.memory_limit_bytes as u64),
-        sizes::shown(spilled),
+        "{:.1} s  {} rows{}  memory {bar} {} of {}  {} spilled",
+        now.elapsed.as_secs_f64(),
+        grouped(now.rows_read),
+        now.fraction.map_or_else(String::new, |fraction| format!(" ({:.0} %)", fraction * 100.0)),
+        sizes::shown(now.memory_bytes as u64),
+        sizes::shown(limit as u64),
+        sizes::shown(now.spilled_bytes),
     )
 }
 
@@ -131,11 +131,18 @@ mod tests {
 
     #[test]
     fn the_line_says_what_was_done() {
-        let now =
-            Progress { rows_scanned: 1_234_567, pool_bytes: 64 << 20, memory_limit_bytes: 256 << 20, spilled_bytes: 0 };
+        let now = Progress {
+            elapsed: Duration::from_millis(1250),
+            rows_read: 1_234_567,
+            rows: 0,
+            memory_bytes: 64 << 20,
+            spilled_bytes: 3 << 20,
+            fraction: Some(0.42),
+            is_over: false,
+        };
         assert_eq!(
-            line(Duration::from_millis(1250), &now, 3 << 20),
-            "1.2 s  1,234,567 rows  memory █████░░░░░░░░░░░░░░░ 64.0 MiB of 256.0 MiB  3.0 MiB spilled"
+            line(&now, 256 << 20),
+            "1.2 s  1,234,567 rows (42 %)  memory █████░░░░░░░░░░░░░░░ 64.0 MiB of 256.0 MiB  3.0 MiB spilled"
         );
         assert_eq!(grouped(12), "12");
     }

@@ -207,7 +207,8 @@ impl Session {
     /// Writes the result of `sql` to `sink`; gives what it took, and how many rows it changed.
     fn results(&mut self, sql: &str, sink: &mut Sink) -> Result<(StatementStats, Option<u64>), RunError> {
         let shows_progress = self.settings.interactive && self.settings.progress && io::stderr().is_terminal();
-        let progress = shows_progress.then(|| ProgressLine::start(self.connection.progress_handle()));
+        let limit = self.database.memory_stats().limit;
+        let progress = shows_progress.then(|| ProgressLine::start(self.connection.progress_handle(), limit));
         let mut result = self.connection.execute(sql)?;
         let schema = result.schema();
         // DDL has no columns, and nothing to say.

@@ -90,7 +90,10 @@ pub(crate) fn is_done(statement: &ParsedStatement) -> bool {
         SqlStatement::Pragma { name, value: None, .. } => {
             let name = name.to_string().to_ascii_lowercase();
             let of = name.strip_prefix("enable_").or_else(|| name.strip_prefix("disable_")).unwrap_or(&name);
-            matches!(of, "verification" | "verify_external" | "verify_parallelism" | "verify_serializer" | "force_checkpoint")
+            matches!(
+                of,
+                "verification" | "verify_external" | "verify_parallelism" | "verify_serializer" | "force_checkpoint"
+            )
         }
         SqlStatement::Vacuum(vacuum) => vacuum.table_name.is_none(),
         SqlStatement::Analyze(analyze) => analyze.table_name.is_none(),

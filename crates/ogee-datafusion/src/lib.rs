@@ -21,19 +21,30 @@ mod engine;
 mod explain;
 mod island;
 mod keys;
+mod listing;
 mod page_chain;
 mod pool;
 mod recursion;
+mod registered;
 mod sequences;
 mod session;
 mod table;
+mod user_functions;
 mod variables;
 
 pub use engine::Engine;
-pub use ogee_functions::{Error, Result};
+pub use listing::{ColumnInfo, FunctionInfo, FunctionKind, TableInfo, TableKind};
+pub use ogee_functions::{Error, Result, type_names::sql_name};
 pub use ogee_scan::is_reading;
 pub use ogee_sql::{
-    NullOrder, Planned, Statement, StatementContext, catalogs::DATABASE, changes::is_change, on_large_stack, parse,
-    told::near,
+    NullOrder, Planned, Statement, StatementContext,
+    catalogs::DATABASE,
+    changes::is_change,
+    on_large_stack,
+    parameters::Parameters,
+    parse,
+    told::{near, told},
 };
-pub use session::{Outcome, Session, rows};
+pub use registered::{ArrowReader, ArrowRows, MakeReader};
+pub use session::{Outcome, Session, Staging, rows};
+pub use user_functions::{AggregateFunction, AggregateState, ScalarFunction, UserError};

@@ -3,7 +3,7 @@
 //! Not here: settings of the engine, results as users see them (crate `ogee`).
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -82,6 +82,7 @@ use crate::{
     engine::Engine,
     explain::Explanation,
     island::{OgeeRule, expected_rows, is_one_island},
+    listing::FunctionKind,
     pool::{OgeePool, PoolFiles},
     sequences::Sequences,
     table::PagedTable,
@@ -92,10 +93,14 @@ mod alter;
 mod changes;
 mod comments;
 mod databases;
+mod functions;
+mod registered;
+mod staging;
 mod temporary;
 mod transactions;
 
 use comments::Comments;
+pub use staging::Staging;
 use transactions::Transactions;
 pub(crate) use transactions::is_own;
 
@@ -137,6 +142,8 @@ pub struct Session {
     comments: Mutex<Comments>,
     /// Tables and views that go with their connection.
     temporary: Mutex<HashMap<TableReference, u64>>,
+    /// Functions that a program has given.
+    functions: Mutex<BTreeMap<String, FunctionKind>>,
 }
 
 /// The table of a common table expression, known by name while its statement is planned.
@@ -271,6 +278,7 @@ impl Session {
             types: Mutex::default(),
             comments: Mutex::default(),
             temporary: Mutex::default(),
+            functions: Mutex::default(),
         })
     }
 

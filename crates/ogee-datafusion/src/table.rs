@@ -426,6 +426,12 @@ impl DataSink for PagedSink {
     }
 }
 
+/// A number that no block has.
+pub(crate) fn new_block_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Writes rows into blocks.
 pub(crate) struct BlockWriter {
     schema: SchemaRef,
@@ -498,10 +504,8 @@ impl BlockWriter {
         if let Some(OpenBlock { bytes, mut stream, rows, batch_bytes }) = self.open.take() {
             stream.finish()?;
             stream.get_mut().flush()?;
-            static NUMBER: AtomicU64 = AtomicU64::new(0);
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             self.rows += rows;
-            self.done.push(Arc::new(Block { number, bytes, rows, batch_bytes }));
+            self.done.push(Arc::new(Block { number: new_block_number(), bytes, rows, batch_bytes }));
         }
         Ok(())
     }

@@ -85,8 +85,13 @@ impl Default for ExecSettings {
 pub struct QueryCounters {
     /// Rows that sources produced.
     pub rows_scanned: AtomicU64,
+    /// Rows that scans are expected to give; [`UNKNOWN`] if one does not know.
+    rows_expected: AtomicU64,
     strategies: Mutex<Vec<String>>,
 }
+
+/// Stands for a number of rows that nobody knows.
+const UNKNOWN: u64 = u64::MAX;
 
 impl QueryCounters {
     /// Notes a decision that an operator took, e.g. `aggregate: partitioned (64 partitions)`.
@@ -100,6 +105,19 @@ impl QueryCounters {
     /// The decisions so far, in the order in which they were taken.
     pub fn strategies(&self) -> Vec<String> {
         self.strategies.lock().clone()
+    }
+
+    /// A scan will give so many rows, if that is known.
+    pub fn expect_rows(&self, rows: Option<u64>) {
+        // One that does not know makes the whole unknown, for good.
+        let rows = rows.unwrap_or(UNKNOWN);
+        let add = |known: u64| Some(known.saturating_add(rows));
+        let _ = self.rows_expected.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// Rows that all scans together are expected to give, if each knows.
+    pub fn rows_expected(&self) -> Option<u64> {
+        Some(self.rows_expected.load(Ordering::Relaxed)).filter(|rows| *rows < UNKNOWN)
     }
 
     pub(crate) fn add_rows(&self, rows: u64) {

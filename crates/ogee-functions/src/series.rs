@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::datatypes::SchemaRef,
+    arrow::datatypes::{DataType, SchemaRef},
     catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider},
     common::{DFSchema, TableReference},
     error::Result,
@@ -57,7 +57,7 @@ impl RelationPlanner for SeriesPlanner {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let schema = DFSchema::empty();
-        let args = args.into_iter().map(|arg| context.sql_expr_to_logical_expr(arg, &schema));
+        let args = args.into_iter().map(|arg| Ok(as_bigint(context.sql_expr_to_logical_expr(arg, &schema)?)));
         let args = args.collect::<Result<Vec<_>>>()?;
         let texts: Vec<String> = args.iter().map(ToString::to_string).collect();
         let scanned = TableReference::bare(format!("{function}({})", texts.join(", ")));
@@ -68,6 +68,16 @@ impl RelationPlanner for SeriesPlanner {
             None => scan.alias(TableReference::bare(format!("{function}()")))?,
         };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(scan.build()?, alias.clone()))))
+    }
+}
+
+/// A whole number in the type that the functions take, if `expr` is one of another: the value of a parameter may be.
+fn as_bigint(expr: Expr) -> Expr {
+    match expr {
+        Expr::Literal(value, metadata) if value.data_type().is_integer() => {
+            Expr::Literal(value.cast_to(&DataType::Int64).unwrap_or(value), metadata)
+        }
+        other => other,
     }
 }
 

@@ -3,10 +3,11 @@
 //! Not here: who interrupts (crate `ogee`), and where planning asks (`checkpoint`).
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use datafusion::common::ScalarValue;
 use ogee_exec::QueryCounters;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -21,6 +22,8 @@ pub struct StatementContext {
     analyzes: AtomicBool,
     /// Which connection runs it.
     connection: AtomicU64,
+    /// Values of its parameters.
+    parameters: OnceLock<Vec<ScalarValue>>,
 }
 
 impl Default for StatementContext {
@@ -31,6 +34,7 @@ impl Default for StatementContext {
             interrupted: AtomicBool::new(false),
             analyzes: AtomicBool::new(false),
             connection: AtomicU64::new(0),
+            parameters: OnceLock::new(),
         }
     }
 }
@@ -74,6 +78,17 @@ impl StatementContext {
         self.connection.load(Ordering::Relaxed)
     }
 
+    /// Its parameters have these values, in the order of their numbers. Told once, before it is planned.
+    pub fn give(&self, values: Vec<ScalarValue>) {
+        let told = self.parameters.set(values);
+        debug_assert!(told.is_ok(), "values are told once");
+    }
+
+    /// The value of parameter `number`, counted from 1.
+    pub(crate) fn parameter(&self, number: usize) -> Option<ScalarValue> {
+        self.parameters.get()?.get(number.checked_sub(1)?).cloned()
+    }
+
     /// The statement is `EXPLAIN ANALYZE`: operators are to be timed.
     pub fn analyze(&self) {
         self.analyzes.store(true, Ordering::Relaxed);
@@ -103,6 +118,15 @@ impl StatementContext {
     /// Rows that pipelines of the engine began with so far.
     pub fn rows_scanned(&self) -> u64 {
         self.islands.lock().iter().map(|counters| counters.rows_scanned.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Rows that the scans of the engine are expected to give, as far as they have been opened; `None` if one does not know.
+    pub fn rows_expected(&self) -> Option<u64> {
+        let islands = self.islands.lock();
+        islands
+            .iter()
+            .map(|counters| counters.rows_expected())
+            .try_fold(0_u64, |all, rows| Some(all.saturating_add(rows?)))
     }
 
     /// Decisions that the operators took so far, e.g. the strategies of aggregations.

@@ -59,6 +59,7 @@ mod nested_order;
 mod null_equality;
 mod null_order;
 mod offsets;
+pub mod parameters;
 mod pivots;
 mod plan;
 pub mod prepared;

@@ -43,7 +43,9 @@ use crate::{
     joined_texts::TextOrders,
     json_casts::JsonCasts,
     nested_order::NestedOrder,
-    null_equality, quantified,
+    null_equality,
+    parameters::ParameterPlanner,
+    quantified,
     quotients::{Division, Quotients},
     range_offsets::RangeOffsets,
     recursive_reads::RecursiveReads,
@@ -114,6 +116,7 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// What plans operators before DataFusion does; parts of JSON are planned by `access`, and quotients as `division` says.
 pub fn expr_planners(access: JsonAccess, division: &Arc<Division>) -> Vec<Arc<dyn ExprPlanner>> {
     vec![
+        Arc::new(ParameterPlanner),
         Arc::new(access),
         Arc::new(FieldsOfAnyCase),
         Arc::new(times::TimePlanner),

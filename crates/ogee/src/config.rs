@@ -5,6 +5,12 @@ use std::path::PathBuf;
 use ogee_exec::{AggregateStrategy, JoinStrategy, KeyFilters};
 use ogee_memory::TempCompression;
 
+use crate::{
+    Error, Result,
+    settings::{Setting, by_name, check, parse_compression, parse_threads},
+    size::{parse_memory_limit, parse_size},
+};
+
 /// Settings of a handle, in the style of a builder. What is not set has the default that its method names.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
@@ -21,9 +27,33 @@ pub struct Config {
     pub(crate) aggregate_strategy: Option<AggregateStrategy>,
     pub(crate) join_strategy: Option<JoinStrategy>,
     pub(crate) key_filters: Option<KeyFilters>,
+    /// Settings by name, which are set once the handle is there.
+    pub(crate) named: Vec<(Setting, String)>,
 }
 
 impl Config {
+    /// A setting by the name and with a value that `SET` takes: `Config::default().set("memory_limit", "1GB")?`.
+    ///
+    /// # Errors
+    /// There is no such setting, or it does not take the value.
+    pub fn set(mut self, name: &str, value: &str) -> Result<Self> {
+        let Some(setting) = by_name(name)? else {
+            return Err(Error::setting(format!("'{name}' is set when the handle is there: Connection::set")));
+        };
+        match setting {
+            Setting::MemoryLimit => self.memory_limit = Some(parse_memory_limit(value)?),
+            Setting::MaxTempSize => self.max_temp_size = Some(parse_size(value)?),
+            Setting::TempDirectory => self.temp_directory = Some(value.into()),
+            Setting::Threads => self.threads = Some(parse_threads(value)?),
+            Setting::TempCompression => self.temp_compression = parse_compression(value)?,
+            Setting::DefaultNullOrder | Setting::IntegerDivision | Setting::PreserveInsertionOrder => {
+                check(setting, value)?;
+                self.named.push((setting, value.to_owned()));
+            }
+        }
+        Ok(self)
+    }
+
     /// Bytes that the process may hold. Default: 80 % of the memory of the machine or of the control group.
     #[must_use]
     pub fn memory_limit(mut self, bytes: usize) -> Self {

@@ -63,7 +63,11 @@ impl Database {
         );
         let session = Session::new(engine)?;
         let settings = Settings::new(config.temp_directory, config.max_temp_size);
-        Ok(Self { inner: Arc::new(Inner { session, memory, settings, release_memory }) })
+        let inner = Inner { session, memory, settings, release_memory };
+        for (setting, value) in &config.named {
+            inner.settings.set(*setting, Some(value), &inner)?;
+        }
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// A connection. Connections of a database see the same tables and settings.

@@ -30,6 +30,11 @@ impl Error {
         }
     }
 
+    /// The same for one of text that is not run, of which no more is known than `sql`.
+    pub(crate) fn in_text(self, sql: &str) -> Self {
+        self.told(|message| ogee_datafusion::told(message, sql, Vec::new))
+    }
+
     /// A value that a setting does not take, or a setting that does not exist.
     pub(crate) fn setting(message: String) -> Self {
         ogee_datafusion::Error::Setting(message).into()

@@ -7,16 +7,16 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use ogee_datafusion::StatementContext;
-use ogee_memory::process_account;
+use ogee_memory::{BufferManager, process_account};
 
-use crate::database::Inner;
+use crate::{Progress, database::Inner};
 
 /// Between two samples: a peak shorter than this is not one that the system acts on.
 const SAMPLE_EVERY: Duration = Duration::from_millis(5);
@@ -55,15 +55,55 @@ pub struct StatementStats {
     pub strategies: Vec<String>,
 }
 
+/// What can be seen of a statement while it is planned and runs, from any thread: counters that are there anyway.
+pub(crate) struct Watched {
+    context: Arc<StatementContext>,
+    memory: Arc<BufferManager>,
+    started: Instant,
+    spilled_before: u64,
+    /// Rows of the result that have been handed on.
+    rows: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Watched {
+    /// What islands report to.
+    pub(crate) fn context(&self) -> &Arc<StatementContext> {
+        &self.context
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        let memory = self.memory.stats();
+        let (read, is_over) = (self.context.rows_scanned(), self.is_over());
+        // Sources know about how many rows they have, and a pipeline in the middle counts its rows again.
+        let expected = self.context.rows_expected().filter(|expected| *expected > 0);
+        let fraction = match is_over {
+            true => Some(1.0),
+            false => expected.map(|expected| (read as f64 / expected as f64).min(1.0)),
+        };
+        Progress {
+            elapsed: self.started.elapsed(),
+            rows_read: read,
+            rows: self.rows.load(Ordering::Relaxed),
+            memory_bytes: memory.used,
+            spilled_bytes: memory.spilled_bytes - self.spilled_before,
+            fraction,
+            is_over,
+        }
+    }
+}
+
 /// Watches one statement.
 pub(crate) struct Monitor {
     inner: Arc<Inner>,
-    context: Arc<StatementContext>,
-    started: Instant,
-    spilled_before: u64,
+    watched: Arc<Watched>,
     written_before: u64,
     cached_before: u64,
-    rows: u64,
     sampler: Option<Sampler>,
     finished: Option<StatementStats>,
 }
@@ -73,13 +113,18 @@ impl Monitor {
     pub(crate) fn start(inner: &Arc<Inner>) -> Self {
         inner.memory.reset_peaks();
         let memory = inner.memory.stats();
-        Self {
+        let watched = Watched {
             context: Arc::default(),
+            memory: Arc::clone(&inner.memory),
             started: Instant::now(),
             spilled_before: memory.spilled_bytes,
+            rows: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        };
+        Self {
+            watched: Arc::new(watched),
             written_before: memory.temp_written_bytes,
             cached_before: memory.temp_cached_bytes,
-            rows: 0,
             sampler: Some(Sampler::start()),
             finished: None,
             inner: Arc::clone(inner),
@@ -88,21 +133,38 @@ impl Monitor {
 
     /// What islands report to.
     pub(crate) fn context(&self) -> Arc<StatementContext> {
-        Arc::clone(&self.context)
+        Arc::clone(&self.watched.context)
+    }
+
+    /// What others may see.
+    pub(crate) fn watched(&self) -> Arc<Watched> {
+        Arc::clone(&self.watched)
     }
 
     pub(crate) fn add_rows(&mut self, rows: u64) {
-        self.rows += rows;
+        let before = self.watched.rows.fetch_add(rows, Ordering::Relaxed);
         if let Some(stats) = &mut self.finished {
-            stats.rows = self.rows;
+            stats.rows = before + rows;
         }
     }
 
     /// The statement is over: memory goes back to the system, unless it is little.
     pub(crate) fn finish(&mut self) {
+        self.end();
+        self.give_back();
+    }
+
+    /// The statement is over, and takes nothing more.
+    pub(crate) fn end(&mut self) {
         if self.finished.is_none() {
+            self.watched.is_over.store(true, Ordering::Relaxed);
             self.finished = Some(self.measure());
-            self.sampler = None;
+        }
+    }
+
+    /// Memory goes back to the system, unless it is little. Takes milliseconds.
+    fn give_back(&mut self) {
+        if self.sampler.take().is_some() {
             self.inner.memory.trim();
             if kept_bytes() > (self.inner.memory.limit() / KEPT_PART).min(KEPT_BYTES) {
                 (self.inner.release_memory)();
@@ -117,19 +179,20 @@ impl Monitor {
 
     fn measure(&self) -> StatementStats {
         let memory = self.inner.memory.stats();
+        let watched = &self.watched;
         StatementStats {
-            elapsed: self.started.elapsed(),
-            rows: self.rows,
+            elapsed: watched.started.elapsed(),
+            rows: watched.rows.load(Ordering::Relaxed),
             threads: self.inner.session.engine().settings().threads,
             memory_limit_bytes: self.inner.memory.limit(),
             peak_pool_bytes: memory.peak_used,
             peak_rss_bytes: self.sampler.as_ref().map_or(0, Sampler::peak),
-            spilled_bytes: memory.spilled_bytes - self.spilled_before,
+            spilled_bytes: memory.spilled_bytes - watched.spilled_before,
             temp_written_bytes: memory.temp_written_bytes - self.written_before,
             temp_cached_bytes: memory.temp_cached_bytes - self.cached_before,
             temp_peak_bytes: memory.temp_peak,
-            rows_scanned: self.context.rows_scanned(),
-            strategies: self.context.strategies(),
+            rows_scanned: watched.context.rows_scanned(),
+            strategies: watched.context.strategies(),
         }
     }
 }

@@ -1,46 +1,50 @@
-//! How far statements are, while they run.
+//! How far a statement is, seen from any thread.
 //!
-//! Not here: what they took once they are over (`monitor`).
+//! Not here: what is counted (`monitor`).
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use crate::{connection::Running, database::Inner};
+use crate::connection::Running;
 
-/// What a connection's statements did so far, and what the handle holds at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How far a statement is. Memory and temporary space are those of the handle, also if others run.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Rows that pipelines began with.
-    pub rows_scanned: u64,
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Rows that pipelines began with so far: of scans, and groups of aggregations.
+    pub rows_read: u64,
+    /// Rows of the result that were read so far, or rows written.
+    pub rows: u64,
     /// Bytes that the pool holds.
-    pub pool_bytes: usize,
-    /// Bytes that the process may hold.
-    pub memory_limit_bytes: usize,
-    /// Bytes of pages written to temporary files since the handle was opened.
+    pub memory_bytes: usize,
+    /// Bytes of pages written to temporary files since it began.
     pub spilled_bytes: u64,
+    /// About which part of the rows has been read, from 0 to 1. `None` while it is planned, and where a source does not know how many rows it has.
+    pub fraction: Option<f64>,
+    /// Whether it has ended.
+    pub is_over: bool,
 }
 
-/// Tells how far the statements of a connection are, from any thread.
+/// Tells how far the statements of a connection are, from any thread. Asking costs next to nothing, and holds nothing up.
 #[derive(Clone)]
 pub struct ProgressHandle {
-    inner: Arc<Inner>,
     running: Running,
 }
 
 impl ProgressHandle {
-    pub(crate) fn new(inner: Arc<Inner>, running: Running) -> Self {
-        Self { inner, running }
+    pub(crate) fn new(running: Running) -> Self {
+        Self { running }
     }
 
-    /// How far they are now.
-    pub fn now(&self) -> Progress {
-        let rows_scanned =
-            self.running.lock().iter().filter_map(|switch| Some(switch.upgrade()?.context().rows_scanned())).sum();
-        let memory = self.inner.memory.stats();
-        Progress {
-            rows_scanned,
-            pool_bytes: memory.used,
-            memory_limit_bytes: memory.limit,
-            spilled_bytes: memory.spilled_bytes,
-        }
+    /// How far the statement is that began last, if one runs.
+    pub fn progress(&self) -> Option<Progress> {
+        self.all().pop()
+    }
+
+    /// How far each statement that runs is, in the order in which they began.
+    pub fn all(&self) -> Vec<Progress> {
+        let running: Vec<_> = self.running.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
+        let running = running.iter().map(|switch| switch.watched()).filter(|watched| !watched.is_over());
+        running.map(|watched| watched.progress()).collect()
     }
 }

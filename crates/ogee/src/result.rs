@@ -1,21 +1,21 @@
 //! Results: batches as they come, and what it took.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use datafusion::arrow::{
     array::RecordBatch,
     datatypes::{Schema, SchemaRef},
 };
-use futures::executor::block_on;
-use ogee_datafusion::StatementContext;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+};
 
-use crate::{Error, Result, StatementStats, monitor::Monitor};
+use crate::{
+    Error, Progress, Result, StatementStats,
+    monitor::{Monitor, Watched},
+    wait::wait_for,
+};
 
 /// What a running statement tells.
 pub(crate) enum Event {
@@ -37,29 +37,29 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Ends a statement when it is thrown.
 pub(crate) struct Switch {
     thrown: watch::Sender<bool>,
-    context: Arc<StatementContext>,
+    watched: Arc<Watched>,
 }
 
 impl Switch {
-    /// Of the statement of `context`.
-    pub(crate) fn new(context: Arc<StatementContext>) -> Self {
-        Self { thrown: watch::Sender::new(false), context }
+    /// Of the statement that is watched.
+    pub(crate) fn new(watched: Arc<Watched>) -> Self {
+        Self { thrown: watch::Sender::new(false), watched }
     }
 
     /// Ends the statement.
     pub(crate) fn throw(&self) {
-        self.context.interrupt();
+        self.watched.context().interrupt();
         self.thrown.send_replace(true);
-    }
-
-    /// What the statement reports to.
-    pub(crate) fn context(&self) -> &StatementContext {
-        &self.context
     }
 
     /// Tells whether it was thrown.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.thrown.subscribe()
+    }
+
+    /// What can be seen of the statement.
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
     }
 }
 
@@ -69,37 +69,45 @@ pub(crate) struct Rows {
     interrupted: watch::Receiver<bool>,
     /// Ends the statement when it is dropped or thrown.
     switch: Arc<Switch>,
+    /// Keeps the time for who waits.
+    runtime: Handle,
 }
 
 impl Rows {
-    pub(crate) fn new(events: mpsc::Receiver<Event>, switch: Arc<Switch>) -> Self {
-        Self { events, interrupted: switch.watch(), switch }
+    pub(crate) fn new(events: mpsc::Receiver<Event>, switch: Arc<Switch>, runtime: Handle) -> Self {
+        Self { events, interrupted: switch.watch(), switch, runtime }
     }
 
-    fn next(&mut self) -> Event {
-        let event = block_on(async {
-            tokio::select! {
-                biased;
-                event = self.events.recv() => Some(event),
-                _ = self.interrupted.wait_for(|interrupted| *interrupted) => None,
-            }
-        });
+    /// Where what is slow can be done.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// The next event.
+    pub(crate) async fn next(&mut self) -> Event {
+        let event = tokio::select! {
+            biased;
+            event = self.events.recv() => Some(event),
+            _ = self.interrupted.wait_for(|interrupted| *interrupted) => None,
+        };
+        let event = match event {
+            Some(event) => event,
+            None => self.last_event().await,
+        };
         // The thread ended before the statement did: the handle was dropped.
-        event.unwrap_or_else(|| self.last_events()).unwrap_or_else(interrupted)
+        event.unwrap_or_else(interrupted)
     }
 
     /// What comes once the statement was interrupted. It ends by itself unless it is in the middle of a long computation, such as planning, of which nothing will
     /// be seen any more: its thread ends when it next asks.
-    fn last_events(&mut self) -> Option<Event> {
-        let until = Instant::now() + GRACE;
-        while Instant::now() < until {
-            match self.events.try_recv() {
-                Ok(event) => return Some(event),
-                Err(mpsc::error::TryRecvError::Disconnected) => return None,
-                Err(mpsc::error::TryRecvError::Empty) => thread::sleep(Duration::from_millis(1)),
-            }
+    async fn last_event(&mut self) -> Option<Event> {
+        // By the engine's own clock: whoever waits may have none.
+        let grace = self.runtime.spawn(async { tokio::time::sleep(GRACE).await });
+        tokio::select! {
+            biased;
+            event = self.events.recv() => event,
+            _ = grace => None,
         }
-        None
     }
 }
 
@@ -143,15 +151,15 @@ impl QueryResult {
 
     /// Of a statement that runs: waits until it is known whether there are rows.
     pub(crate) fn streaming(monitor: Monitor, mut rows: Rows) -> Result<Self> {
-        match rows.next() {
+        match wait_for(rows.next()) {
             Event::Schema(schema) => {
                 Ok(Self { schema, affected: None, ready: VecDeque::new(), rows: Some(rows), monitor })
             }
-            Event::Done(affected) => match rows.next() {
+            Event::Done(affected) => match wait_for(rows.next()) {
                 Event::End(Err(error)) => Err(error),
                 _ => Ok(Self::done(monitor, affected)),
             },
-            Event::Ready(batches) => match rows.next() {
+            Event::Ready(batches) => match wait_for(rows.next()) {
                 Event::End(Err(error)) => Err(error),
                 _ => Ok(Self::ready(monitor, batches)),
             },
@@ -170,6 +178,11 @@ impl QueryResult {
         self.affected
     }
 
+    /// How far the statement is.
+    pub fn progress(&self) -> Progress {
+        self.monitor.watched().progress()
+    }
+
     /// What it took, in full once all rows have been read.
     pub fn stats(&self) -> StatementStats {
         self.monitor.stats()
@@ -184,7 +197,7 @@ impl Iterator for QueryResult {
             self.monitor.add_rows(batch.num_rows() as u64);
             return Some(Ok(batch));
         }
-        match self.rows.as_mut()?.next() {
+        match wait_for(self.rows.as_mut()?.next()) {
             Event::Batch(batch) => {
                 self.monitor.add_rows(batch.num_rows() as u64);
                 Some(Ok(batch))

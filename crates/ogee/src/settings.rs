@@ -167,6 +167,29 @@ fn text_of(value: &Expr) -> String {
 }
 
 /// # Errors
+/// If `value` is no number of threads.
+pub(crate) fn parse_threads(value: &str) -> Result<usize> {
+    let threads = value.trim().parse().ok().filter(|threads| (1..=4096).contains(threads));
+    threads.ok_or_else(|| Error::setting(format!("'{value}' is not a number of threads; set 1 to 4096")))
+}
+
+/// # Errors
+/// If `value` is no way to compress.
+pub(crate) fn parse_compression(value: &str) -> Result<TempCompression> {
+    let mode = COMPRESSIONS.iter().find(|(name, _)| name.eq_ignore_ascii_case(value)).map(|(_, mode)| *mode);
+    mode.ok_or_else(|| Error::setting(format!("'{value}' is no way to compress; set auto, off or always")))
+}
+
+/// # Errors
+/// If `setting`, one that is set once there is a handle, does not take `value`.
+pub(crate) fn check(setting: Setting, value: &str) -> Result<()> {
+    match setting {
+        Setting::DefaultNullOrder => NullOrder::named(value).map(drop).map_err(Into::into),
+        _ => truth_of(value).map(drop),
+    }
+}
+
+/// # Errors
 /// If `value` is neither true nor false.
 fn truth_of(value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
@@ -174,6 +197,22 @@ fn truth_of(value: &str) -> Result<bool> {
         "false" | "off" | "0" | "no" | "f" => Ok(false),
         _ => Err(Error::setting(format!("'{value}' is neither true nor false; set one of them"))),
     }
+}
+
+/// Which setting of the engine `name` is; `None` for one that others know.
+///
+/// # Errors
+/// Nobody knows it, or it would have no effect.
+pub(crate) fn by_name(name: &str) -> Result<Option<Setting>> {
+    match named(name)? {
+        Some(setting) => Ok(Some(setting)),
+        None => unknown(name).map_or(Ok(None), Err),
+    }
+}
+
+/// Whether `name` can stand in a statement as it is.
+pub(crate) fn is_written(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.')
 }
 
 /// What was set and cannot be asked of others.
@@ -214,7 +253,8 @@ impl Settings {
         Ok(vec![show_batch(vec![names, values])?])
     }
 
-    fn value(&self, setting: Setting, inner: &Inner) -> String {
+    /// What `setting` is set to, as `SET` takes it.
+    pub(crate) fn value(&self, setting: Setting, inner: &Inner) -> String {
         match setting {
             Setting::DefaultNullOrder => inner.session.null_order().name().to_owned(),
             Setting::IntegerDivision => inner.session.division().is_whole().to_string(),
@@ -235,7 +275,7 @@ impl Settings {
     }
 
     /// Sets to `value`, or to the default.
-    fn set(&self, setting: Setting, value: Option<&str>, inner: &Inner) -> Result<()> {
+    pub(crate) fn set(&self, setting: Setting, value: Option<&str>, inner: &Inner) -> Result<()> {
         match setting {
             Setting::DefaultNullOrder => {
                 let order = value.map(NullOrder::named).transpose()?.unwrap_or_default();
@@ -251,11 +291,7 @@ impl Settings {
             Setting::Threads => {
                 let threads = match value {
                     None => ogee_memory::default_threads(),
-                    Some(value) => {
-                        value.parse().ok().filter(|threads| (1..=4096).contains(threads)).ok_or_else(|| {
-                            Error::setting(format!("'{value}' is not a number of threads; set 1 to 4096"))
-                        })?
-                    }
+                    Some(value) => parse_threads(value)?,
                 };
                 inner.session.engine().set_threads(threads);
             }
@@ -265,13 +301,7 @@ impl Settings {
             Setting::TempCompression => {
                 let mode = match value {
                     None => TempCompression::default(),
-                    Some(value) => COMPRESSIONS
-                        .iter()
-                        .find(|(name, _)| name.eq_ignore_ascii_case(value))
-                        .map(|(_, mode)| *mode)
-                        .ok_or_else(|| {
-                            Error::setting(format!("'{value}' is no way to compress; set auto, off or always"))
-                        })?,
+                    Some(value) => parse_compression(value)?,
                 };
                 inner.memory.set_temp_compression(mode);
             }

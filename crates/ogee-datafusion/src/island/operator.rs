@@ -188,20 +188,29 @@ pub(super) fn open(
         let schema = normalize_schema(&node.schema());
         let (source, sender) = ChannelSource::new(node.name(), schema, FEED_CAPACITY, query.ctx());
         feeds.push(Feed { plan: Arc::clone(node), sender });
+        query.ctx().counters.expect_rows(None);
         return Ok(OpenPipeline::new(source));
     };
     query.owned(&operator.profile, |query| open_operator(operator, query, feeds))
+}
+
+/// `scan`, whose rows are among those that the query is expected to read.
+fn counted(query: &Query, scan: OpenPipeline) -> OpenPipeline {
+    query.ctx().counters.expect_rows(scan.source.rows_estimate());
+    scan
 }
 
 fn open_operator(operator: &OperatorExec, query: &mut Query, feeds: &mut Vec<Feed>) -> Result<OpenPipeline, ExecError> {
     let declared = || operator.inputs[0].schema();
     let planned = ogee_functions::error::to_exec;
     match &*operator.op {
-        Op::Scan(scan) => scan.open(query.ctx()),
-        Op::TextScan(scan) => scan.open(query.ctx()),
-        Op::Table(scan) => Ok(OpenPipeline::new(scan.0.source())),
-        Op::WorkTable(scan) => Ok(OpenPipeline::new(scan.now().source())),
-        Op::Series(series) => Ok(OpenPipeline::new(series.source(normalize_schema(&operator.schema())))),
+        Op::Scan(scan) => Ok(counted(query, scan.open(query.ctx())?)),
+        Op::TextScan(scan) => Ok(counted(query, scan.open(query.ctx())?)),
+        Op::Table(scan) => Ok(counted(query, OpenPipeline::new(scan.0.source()))),
+        Op::WorkTable(scan) => Ok(counted(query, OpenPipeline::new(scan.now().source()))),
+        Op::Series(series) => {
+            Ok(counted(query, OpenPipeline::new(series.source(normalize_schema(&operator.schema())))))
+        }
         Op::Filter { predicate, projection } => {
             let mut pipeline = open(&operator.inputs[0], query, feeds)?;
             pipeline.filter(translate_predicate(predicate, &declared()).map_err(planned)?);

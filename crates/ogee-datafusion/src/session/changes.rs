@@ -638,9 +638,15 @@ fn of_rows(plan: &LogicalPlan, what: &str) -> Result<()> {
 
 /// `plan` with the types of these for its first columns, where one is asked for. Text becomes JSON where that is asked for, which says what is none.
 fn with_types(plan: LogicalPlan, types: &[Option<FieldRef>]) -> Result<LogicalPlan> {
+    // What VALUES are cast to for a table may become something else yet: floats for decimals, where one of them is a float.
+    let has_values = plan.exists(|node| Ok(matches!(node, LogicalPlan::Values(_))))?;
+    let may_change = |of: &DataType| has_values && (of.is_nested() || of.is_decimal() || of.is_temporal());
     let other = |at: usize, field: &Field| {
-        let is_other =
-            |wanted: &&FieldRef| wanted.data_type() != field.data_type() || has_json(wanted) && !has_json(field);
+        let is_other = |wanted: &&FieldRef| {
+            wanted.data_type() != field.data_type()
+                || may_change(wanted.data_type())
+                || has_json(wanted) && !has_json(field)
+        };
         types.get(at).and_then(Option::as_ref).filter(is_other)
     };
     if plan.schema().fields().iter().enumerate().all(|(at, field)| other(at, field).is_none()) {

@@ -44,6 +44,11 @@ impl Session {
         };
     }
 
+    /// Whether the table of this full name goes with a connection.
+    pub(crate) fn is_temporary(&self, name: &TableReference) -> bool {
+        self.temporary.lock().contains_key(name)
+    }
+
     /// Drops what `connection` has made to last as long as it.
     pub(super) fn drop_temporary(&self, connection: u64) {
         let mut temporary = self.temporary.lock();

@@ -28,7 +28,7 @@ use crate::{
 
 /// Whether a statement has made the table of this name for itself.
 pub(crate) fn is_own(name: &str) -> bool {
-    ["ogee_changed_", "ogee_cte_", "ogee_inserted_"].iter().any(|own| name.starts_with(own))
+    ["ogee_appended_", "ogee_changed_", "ogee_cte_", "ogee_inserted_"].iter().any(|own| name.starts_with(own))
 }
 
 /// The transaction of a database, if one is open.
@@ -167,6 +167,14 @@ impl Session {
                 "a statement of the transaction has failed, and nothing is done until its end; use ROLLBACK".to_owned(),
             )),
             Some(open) if open.connection != connection && writes(statement) => Err(elsewhere()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a program may change something of the catalog now, by `connection` and not by a statement.
+    pub(super) fn may_change(&self, connection: u64) -> Result<()> {
+        match &*self.transactions.0.lock() {
+            Some(open) if open.connection != connection => Err(elsewhere()),
             _ => Ok(()),
         }
     }

@@ -29,9 +29,8 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         let is_behind_value = begin > 0
             && match parts.token(begin - 1) {
                 Some(Token::Word(word)) => {
-                    let is_variable = (1..=3).any(|back| {
-                        begin.checked_sub(1 + back).is_some_and(|at| parts.is_word(at, &["FOR"]))
-                    });
+                    let is_variable =
+                        (1..=3).any(|back| begin.checked_sub(1 + back).is_some_and(|at| parts.is_word(at, &["FOR"])));
                     (word.quote_style.is_some() || word.keyword == Keyword::NoKeyword) && !is_variable
                 }
                 Some(Token::Number(..) | Token::SingleQuotedString(_) | Token::RParen | Token::RBracket) => true,

@@ -21,6 +21,26 @@ pub fn open(config: Config) -> Database {
     Database::open_in_memory(config).unwrap()
 }
 
+/// Settings that no answer depends on: one thread and many, all state spilled, little memory.
+pub fn hostile() -> Vec<Config> {
+    let with = |threads| Config::default().threads(threads);
+    vec![
+        with(1),
+        with(8).chunk_capacity(7),
+        with(2).spill_always(true),
+        with(2).memory_limit(64 << 20).counts_process(false),
+    ]
+}
+
+/// The code and the message of the error of a statement, wherever it comes.
+pub fn error_of(result: Result<ogee::QueryResult, Error>) -> (&'static str, String) {
+    let error = match result {
+        Ok(rows) => rows.into_iter().find_map(Result::err).expect("an error"),
+        Err(error) => error,
+    };
+    (error.code(), error.message().to_owned())
+}
+
 /// The rows of a statement as text, in the order in which they came.
 pub fn query(connection: &Connection, sql: &str) -> Vec<String> {
     try_query(connection, sql).unwrap_or_else(|error| panic!("{sql}: [{}] {error}", error.code()))

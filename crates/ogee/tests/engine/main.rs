@@ -1,6 +1,8 @@
 //! The public face, from SQL to Arrow: statements, islands and their plans, random groupings against DataFusion.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod appending;
+mod asked;
 mod at_once;
 mod changes;
 mod common;
@@ -13,6 +15,10 @@ mod joins;
 mod mistakes;
 mod mutations;
 mod oracles;
+mod parameters;
 mod planning;
+mod registered;
 mod statements;
+mod streams;
+mod user_functions;
 mod wide;
