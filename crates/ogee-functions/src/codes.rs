@@ -42,7 +42,7 @@ pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
         Function::of(name, taken, |_| Ok(DataType::BinaryView), body)
     }
     let functions = [
-        text(DECODE, |given| blob_taken("decode", given), |args, _| decode(&args[0])).shown(Shown::As("decode")),
+        text(DECODE, |given| blob_taken("decode", given), decode).shown(Shown::As("decode")),
         blob(ENCODE, |given| one_text("encode", given), |args, _| Ok(Arc::new(blobs(&args[0])?)))
             .shown(Shown::As("encode")),
         longer("hex", |given| number_or_bytes("hex", given), |args, promises| digits(&args[0], 4, promises))
@@ -97,21 +97,45 @@ pub const ENCODE: &str = "ogee_encode";
 
 fn blob_taken(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     match given {
-        [given] if given.is_string() => refused(name, std::slice::from_ref(given)),
-        _ => taken(name, &[Argument::TextOrBytes], 0, given),
+        [of, ..] if of.is_string() => refused(name, given),
+        _ => taken(name, &[Argument::TextOrBytes, Argument::Text], 1, given),
     }
 }
 
-fn decode(array: &ArrayRef) -> Result<ArrayRef> {
-    let blobs = blobs(array)?;
-    let mut texts = StringViewBuilder::with_capacity(blobs.len());
-    for blob in &blobs {
-        let text = blob.map(std::str::from_utf8).transpose();
-        texts.append_option(
-            text.map_err(|_| exec_datafusion_err!("the bytes that decode is given are no text in UTF-8"))?,
-        );
+/// `decode(bytes, 'replace')`: what is done with bytes that are no text is said, or they are an error.
+fn decode(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let (blobs, manners) = (blobs(&args[0])?, args.get(1).map(texts).transpose()?);
+    let mut decoded = StringViewBuilder::with_capacity(blobs.len());
+    for (row, blob) in blobs.iter().enumerate() {
+        let manner = match &manners {
+            Some(manners) => manners.is_valid(row).then(|| manners.value(row)),
+            None => Some("strict"),
+        };
+        let Some((blob, manner)) = blob.zip(manner) else {
+            decoded.append_null();
+            continue;
+        };
+        let instead = match manner {
+            "strict" => {
+                decoded.append_value(std::str::from_utf8(blob).map_err(|_| {
+                    exec_datafusion_err!(
+                        "the bytes that decode is given are no text in UTF-8; write decode(b, 'replace')"
+                    )
+                })?);
+                continue;
+            }
+            "replace" => "?",
+            "ignore" => "",
+            other => return exec_err!("decode does 'strict', 'replace' or 'ignore', not '{other}'"),
+        };
+        let mut text = String::with_capacity(blob.len());
+        for chunk in blob.utf8_chunks() {
+            text.push_str(chunk.valid());
+            chunk.invalid().iter().for_each(|_| text.push_str(instead));
+        }
+        decoded.append_value(text);
     }
-    Ok(Arc::new(texts.finish()))
+    Ok(Arc::new(decoded.finish()))
 }
 
 fn one_text(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {

@@ -12,7 +12,7 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, StringArray, StringViewArray},
+        array::{Array, ArrayRef, AsArray, Int32Array, StringArray, StringViewArray},
         compute::cast,
         datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type},
     },
@@ -23,7 +23,7 @@ use datafusion::{
         type_coercion::functions::fields_with_udf,
     },
 };
-use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 use crate::{
     arguments::{self, Argument},
@@ -36,7 +36,7 @@ pub fn functions() -> Vec<ScalarUDF> {
     let function = |inner, upper| {
         ScalarUDF::new_from_impl(Case { inner, upper, signature: Signature::user_defined(Volatility::Immutable) })
     };
-    vec![function(string::upper(), true), function(string::lower(), false), nfc_normalize()]
+    vec![function(string::upper(), true), function(string::lower(), false), nfc_normalize(), strip_accents(), unicode()]
 }
 
 /// `nfc_normalize(s)`: a text with letters and their accents as one character each, where there is such (Unicode's form NFC).
@@ -51,6 +51,33 @@ fn nfc_normalize() -> ScalarUDF {
     }
     let taken = |given: &[DataType]| arguments::taken("nfc_normalize", &[Argument::Text], 0, given);
     Function::of("nfc_normalize", taken, |_| Ok(DataType::Utf8View), body).registered()
+}
+
+/// `strip_accents(s)`: a text without the marks on its letters.
+fn strip_accents() -> ScalarUDF {
+    fn body(args: &[ArrayRef], _zone: &Zone) -> Result<ArrayRef> {
+        let texts = args[0].as_string_view();
+        let plain = |text: &str| text.nfd().filter(|letter| !is_combining_mark(*letter)).nfc().collect::<String>();
+        let texts = texts.iter().map(|text| match text {
+            Some(text) if text.is_ascii() => Some(Cow::Borrowed(text)),
+            text => text.map(|text| Cow::Owned(plain(text))),
+        });
+        Ok(Arc::new(texts.collect::<StringViewArray>()))
+    }
+    let taken = |given: &[DataType]| arguments::taken("strip_accents", &[Argument::Text], 0, given);
+    Function::of("strip_accents", taken, |_| Ok(DataType::Utf8View), body).registered()
+}
+
+/// `unicode(s)`: the number of a text's first letter, -1 if it has none.
+fn unicode() -> ScalarUDF {
+    fn body(args: &[ArrayRef], _zone: &Zone) -> Result<ArrayRef> {
+        let number =
+            |text: &str| text.chars().next().map_or(-1, |letter| i32::try_from(u32::from(letter)).unwrap_or(-1));
+        let numbers = args[0].as_string_view().iter().map(|text| text.map(number));
+        Ok(Arc::new(numbers.collect::<Int32Array>()))
+    }
+    let taken = |given: &[DataType]| arguments::taken("unicode", &[Argument::Text], 0, given);
+    Function::of("unicode", taken, |_| Ok(DataType::Int32), body).also(&["ord"]).registered()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

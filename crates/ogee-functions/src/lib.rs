@@ -14,21 +14,26 @@ mod arguments;
 pub mod arithmetic;
 mod averages;
 pub mod bits;
+mod blobs;
 mod checked_sum;
 mod choices;
 pub mod codes;
 pub mod decimals;
 pub mod error;
 pub mod exclusions;
+mod file_paths;
 pub mod floats;
+mod formatted;
 pub mod function;
 pub mod globs;
 pub mod growing;
+mod hashes;
 pub mod json;
 pub mod letters;
 mod list_aggregates;
 pub mod list_casts;
 mod list_functions;
+mod list_orders;
 mod list_picks;
 mod list_reductions;
 pub mod lists;
@@ -40,11 +45,14 @@ pub mod nested_text;
 pub mod numbers;
 pub mod ordered_mode;
 mod pairs;
+mod randoms;
 pub mod ranks;
 mod regexes;
 mod replacements;
 mod rounding;
 pub mod series;
+pub mod sessions;
+mod shapes;
 mod shown;
 mod similarity;
 mod structs;
@@ -52,6 +60,8 @@ pub mod text_casts;
 pub mod text_parts;
 pub mod times;
 pub mod type_names;
+mod uuids;
+mod vectors;
 
 use std::sync::Arc;
 
@@ -67,7 +77,7 @@ pub use error::{Error, Result};
 pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafusion::error::Result<()> {
     let aggregates = [Arc::unwrap_or_clone(checked_sum::checked_sum()), averages::average(), median::function()];
     let aggregates = aggregates.into_iter().chain(aggregates::functions()).chain([ordered_mode::function()]);
-    let aggregates = aggregates.chain(pairs::functions()).chain(times::aggregates());
+    let aggregates = aggregates.chain(pairs::functions()).chain(shapes::functions()).chain(times::aggregates());
     aggregates.for_each(|function| context.register_udaf(function));
     ranks::functions().for_each(|function| context.register_udwf(function));
     series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
@@ -75,6 +85,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         abs::function(),
         choices::coalesce(),
         replacements::function(memory),
+        maps::map_concat(),
         maps::map_extract(),
         maps::map_from_entries(),
     ];
@@ -85,12 +96,22 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(lists::functions())
         .chain(list_functions::functions())
         .chain(letters::functions())
-        .chain(math::functions())
+        .chain(math::functions(memory))
         .chain(codes::functions(memory))
         .chain(regexes::functions(memory))
         .chain(similarity::functions())
         .chain(shown::functions(memory))
         .chain(structs::functions())
+        .chain(text_parts::functions())
+        .chain(formatted::functions(memory))
+        .chain(hashes::functions())
+        .chain(uuids::functions())
+        .chain(file_paths::functions())
+        .chain(blobs::functions())
+        .chain(vectors::functions())
+        .chain(list_orders::functions())
+        .chain(sessions::functions())
+        .chain(randoms::functions())
         .chain(list_picks::functions())
         .chain([globs::function()])
         .chain(json::functions(memory))

@@ -32,7 +32,7 @@ use datafusion::{
 use crate::lists::is_list;
 
 /// What comes behind `list_`, and the aggregate of the session.
-const AGGREGATES: [(&str, &str); 22] = [
+const AGGREGATES: [(&str, &str); 29] = [
     ("any_value", "any_value"),
     ("approx_count_distinct", "approx_distinct"),
     ("avg", "avg"),
@@ -42,13 +42,20 @@ const AGGREGATES: [(&str, &str); 22] = [
     ("bool_and", "bool_and"),
     ("bool_or", "bool_or"),
     ("count", "count"),
+    ("entropy", "entropy"),
     ("first", "first_value"),
     ("histogram", "histogram"),
+    ("kurtosis", "kurtosis"),
+    ("kurtosis_pop", "kurtosis_pop"),
     ("last", "last_value"),
+    ("mad", "mad"),
     ("max", "max"),
     ("median", "median"),
     ("min", "min"),
     ("mode", "mode"),
+    ("product", "product"),
+    ("sem", "sem"),
+    ("skewness", "skewness"),
     ("stddev_pop", "stddev_pop"),
     ("stddev_samp", "stddev"),
     ("string_agg", "string_agg"),

@@ -32,7 +32,11 @@ use datafusion::{
     sql::sqlparser::ast::BinaryOperator,
 };
 
-use crate::{list_functions::Mended, type_names::sql_name};
+use crate::{
+    blobs::{both, is_blob},
+    list_functions::Mended,
+    type_names::sql_name,
+};
 
 /// The functions to register in a session.
 pub fn functions() -> Vec<ScalarUDF> {
@@ -73,6 +77,9 @@ impl ExprPlanner for ListOperators {
             };
             let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, sides));
             return Ok(PlannerResult::Planned(call));
+        }
+        if is_blob(&left) && is_blob(&right) {
+            return Ok(PlannerResult::Planned(both(expr.left, expr.right)));
         }
         let typed_null = |data_type: &DataType| ScalarValue::try_from(data_type).map(|null| Expr::Literal(null, None));
         match (list_ndims(&left), list_ndims(&right)) {

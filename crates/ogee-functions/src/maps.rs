@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, UInt32Array, make_comparator},
-        buffer::OffsetBuffer,
-        compute::{SortOptions, cast, take},
+        buffer::{NullBuffer, OffsetBuffer},
+        compute::{SortOptions, cast, concat, take},
         datatypes::{DataType, Field, FieldRef},
     },
     common::{DFSchema, Result, ScalarValue, exec_err, internal_err, plan_err},
@@ -20,9 +20,9 @@ use datafusion::{
     logical_expr::{
         ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ScalarFunctionArgs, ScalarUDF,
         ScalarUDFImpl, Signature, Volatility,
-        binary::comparison_coercion,
         expr::ScalarFunction,
         planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr},
+        type_coercion::binary::{comparison_coercion, type_union_resolution},
     },
 };
 
@@ -193,6 +193,80 @@ pub fn map_from_entries() -> ScalarUDF {
     }
     let taken = |given: &[DataType]| entries("map_from_entries", given);
     Function::of("map_from_entries", taken, returns, body).registered()
+}
+
+/// `map_concat(m, n)`: the entries of maps in one; of entries with one key the last counts, where the first is.
+pub fn map_concat() -> ScalarUDF {
+    fn taken(given: &[DataType]) -> Result<Vec<DataType>> {
+        let mut maps = given.iter().filter(|given| !given.is_null());
+        let Some(first @ DataType::Map(..)) = maps.next() else {
+            return match given {
+                [_, _, ..] if given.iter().all(DataType::is_null) => Ok(given.to_vec()),
+                _ => refused("map_concat", given),
+            };
+        };
+        let mut types = [key_and_value(first)?.0.data_type().clone(), key_and_value(first)?.1.data_type().clone()];
+        for other in maps {
+            let DataType::Map(..) = other else { return refused("map_concat", given) };
+            let (key, value) = key_and_value(other)?;
+            for (common, other) in types.iter_mut().zip([key, value]) {
+                match type_union_resolution(&[common.clone(), other.data_type().clone()]) {
+                    Some(wider) => *common = wider,
+                    None => return refused("map_concat", given),
+                }
+            }
+        }
+        if given.len() < 2 {
+            return plan_err!("map_concat takes two maps or more");
+        }
+        let [key, value] = types;
+        let fields = vec![Field::new("key", key, false), Field::new("value", value, true)];
+        let entries = Field::new("entries", DataType::Struct(fields.into()), false);
+        Ok(vec![DataType::Map(Arc::new(entries), false); given.len()])
+    }
+    fn body(args: &[ArrayRef], _zone: &Zone) -> Result<ArrayRef> {
+        let DataType::Map(field, _) = args[0].data_type() else { return Ok(Arc::clone(&args[0])) };
+        let DataType::Struct(fields) = field.data_type() else { return internal_err!("entries are structs") };
+        let maps: Vec<&MapArray> = args.iter().map(|arg| arg.as_map()).collect();
+        // All entries of all arguments, and where those of each argument begin.
+        let side = |of: fn(&MapArray) -> &ArrayRef| -> Result<ArrayRef> {
+            Ok(concat(&maps.iter().map(|map| of(map).as_ref()).collect::<Vec<&dyn Array>>())?)
+        };
+        let (keys, values) = (side(MapArray::keys)?, side(MapArray::values)?);
+        let compared = canonical_floats(&keys);
+        let order = make_comparator(&compared, &compared, SortOptions::default())?;
+        let rows = args[0].len();
+        let (mut key_places, mut value_places) = (Vec::new(), Vec::new());
+        let (mut lengths, mut valid) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let mut entries: Vec<usize> = Vec::new();
+        for row in 0..rows {
+            entries.clear();
+            let mut begin = 0;
+            for map in &maps {
+                let ends = [map.value_offsets()[row], map.value_offsets()[row + 1]].map(|end| end as usize + begin);
+                entries.extend(if map.is_valid(row) { ends[0]..ends[1] } else { 0..0 });
+                begin += map.entries().len();
+            }
+            // Entries of one key one after the other, in the order of the arguments.
+            let mut sorted = entries.clone();
+            sorted.sort_by(|&a, &b| order(a, b).then(a.cmp(&b)));
+            let mut once: Vec<(usize, usize)> = sorted
+                .chunk_by(|&a, &b| order(a, b).is_eq())
+                .filter_map(|same| Some((*same.first()?, *same.last()?)))
+                .collect();
+            once.sort_unstable();
+            lengths.push(once.len());
+            valid.push(maps.iter().any(|map| map.is_valid(row)));
+            key_places.extend(once.iter().map(|(first, _)| *first as u32));
+            value_places.extend(once.iter().map(|(_, last)| *last as u32));
+        }
+        let keys = take(&keys, &UInt32Array::from(key_places), None)?;
+        let values = take(&values, &UInt32Array::from(value_places), None)?;
+        let entries = StructArray::try_new(fields.clone(), vec![keys, values], None)?;
+        let (offsets, nulls) = (OffsetBuffer::from_lengths(lengths), Some(NullBuffer::from(valid)));
+        Ok(Arc::new(MapArray::try_new(Arc::clone(field), offsets, entries, nulls, false)?))
+    }
+    Function::of("map_concat", taken, |args| Ok(args[0].clone()), body).registered()
 }
 
 /// The function to register in a session, instead of DataFusion's.

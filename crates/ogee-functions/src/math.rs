@@ -7,22 +7,26 @@ use std::sync::Arc;
 use arrow_array::downcast_integer_array;
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array},
-        compute::cast,
-        datatypes::{DataType, Decimal128Type, Float32Type, Float64Type},
+        array::{
+            Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int8Array, Int16Array,
+            new_null_array,
+        },
+        compute::{CastOptions, binary, cast, cast_with_options},
+        datatypes::{DataType, Decimal128Type, Field, FieldRef, Float32Type, Float64Type},
     },
-    common::{Result, internal_err},
-    logical_expr::ScalarUDF,
+    common::{Result, ScalarValue, exec_err, internal_err},
+    logical_expr::{ReturnFieldArgs, ScalarUDF},
 };
+use ogee_memory::BufferManager;
 
 use crate::{
-    arguments::{Argument, doubles, refused, taken, wholes},
-    function::{Function, Shown},
+    arguments::{Argument, doubles, refused, taken, texts, wholes},
+    function::{Call, Function, Shown},
     times::Zone,
 };
 
-/// The functions that statements may name.
-pub fn functions() -> Vec<ScalarUDF> {
+/// The functions that statements may name; `memory` is of those that look at constants.
+pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
     let functions = [
         Function::of("sign", |given| taken("sign", &[Argument::Number], 0, given), |_| Ok(DataType::Int8), sign),
         Function::of(
@@ -60,8 +64,28 @@ pub fn functions() -> Vec<ScalarUDF> {
             |args, _| finiteness(args, true),
         ),
     ];
-    let round = Function::of("round_even", round_even_takes, |_| Ok(DataType::Float64), round_even);
-    let others = [bit_not(), round.also(&["roundbankers"])];
+    let round = Function::of_fields("round_even", round_even_takes, round_even_type, round_even, memory);
+    let others = [
+        bit_not(),
+        round.also(&["roundbankers"]),
+        of_double(
+            "fdiv",
+            |given| taken("fdiv", &[Argument::Double; 2], 0, given),
+            |args, _| each_pair(args, |left, right| (left / right).floor()),
+        ),
+        of_double(
+            "fmod",
+            |given| taken("fmod", &[Argument::Double; 2], 0, given),
+            |args, _| each_pair(args, |left, right| left - (left / right).floor() * right),
+        ),
+        Function::of(
+            BINOM,
+            |given| taken(BINOM, &[Argument::Whole, Argument::Whole], 0, given),
+            |_| Ok(HUGEINT),
+            binom,
+        ),
+        Function::of(ERROR, |given| taken(ERROR, &[Argument::Text], 0, given), |_| Ok(DataType::Null), error),
+    ];
     functions.into_iter().chain(others).map(Function::registered).collect()
 }
 
@@ -112,16 +136,103 @@ fn even(value: f64) -> f64 {
     if value < 0.0 { -even } else { even }
 }
 
+fn each_pair(args: &[ArrayRef], of: fn(f64, f64) -> f64) -> Result<ArrayRef> {
+    let pairs: Float64Array = binary(&doubles(&args[0])?, &doubles(&args[1])?, of)?;
+    Ok(Arc::new(pairs))
+}
+
+const BINOM: &str = "binom";
+
+/// HUGEINT.
+const HUGEINT: DataType = DataType::Decimal128(38, 0);
+
+/// In how many ways so many of a number of things are chosen.
+fn binom(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let (all, chosen) = (wholes(&args[0])?, wholes(&args[1])?);
+    let ways = all.iter().zip(&chosen).map(|(all, chosen)| match all.zip(chosen) {
+        Some((all, chosen)) if all < 0 || chosen < 0 => {
+            exec_err!("{BINOM} of {all} and {chosen} is undefined: it takes no negative numbers")
+        }
+        Some((all, chosen)) => match ways(all as u128, chosen as u128) {
+            Some(ways) => Ok(Some(ways)),
+            None => exec_err!("{BINOM} of {all} and {chosen} is out of the range of HUGEINT"),
+        },
+        None => Ok(None),
+    });
+    let ways = ways.collect::<Result<Decimal128Array>>()?;
+    Ok(Arc::new(ways.with_precision_and_scale(38, 0)?))
+}
+
+/// `None` if they are too many. At least one of a few hundred numbers is, so that this comes to an end soon.
+fn ways(all: u128, chosen: u128) -> Option<i128> {
+    if chosen > all {
+        return Some(0);
+    }
+    let mut ways: u128 = 1;
+    for nth in 1..=chosen.min(all - chosen) {
+        // The quotient is whole: it is itself the number of ways to choose `nth`.
+        ways = ways.checked_mul(all - nth + 1)? / nth;
+    }
+    i128::try_from(ways).ok().filter(|ways| *ways < 10_i128.pow(38))
+}
+
+const ERROR: &str = "error";
+
+/// Fails with the text of the first row that has one.
+fn error(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    match texts(&args[0])?.iter().flatten().next() {
+        Some(message) => exec_err!("{message}"),
+        None => Ok(new_null_array(&DataType::Null, args[0].len())),
+    }
+}
+
+/// Whole numbers and decimals stay such.
 fn round_even_takes(given: &[DataType]) -> Result<Vec<DataType>> {
-    taken("round_even", &[Argument::Double, Argument::Whole], 0, given)
+    let types = taken("round_even", &[Argument::Number, Argument::Whole], 0, given)?;
+    Ok(match &types[0] {
+        kept if kept.is_integer() || matches!(kept, DataType::Decimal128(..)) => types,
+        _ => vec![DataType::Float64, DataType::Int64],
+    })
+}
+
+/// Decimals lose the digits that are not asked for, where that is known.
+fn round_even_type(args: &ReturnFieldArgs<'_>) -> Result<FieldRef> {
+    let given = args.arg_fields[0].data_type();
+    let digits = args.scalar_arguments.get(1).copied().flatten();
+    let data_type = match (given, digits.map(|digits| digits.cast_to(&DataType::Int64)).transpose()?) {
+        (DataType::Decimal128(precision, scale), Some(ScalarValue::Int64(Some(digits)))) => {
+            DataType::Decimal128(*precision, digits.clamp(0, i64::from(*scale)) as i8)
+        }
+        _ => given.clone(),
+    };
+    Ok(Arc::new(Field::new("round_even", data_type, true)))
 }
 
 /// Digits that a double has behind the point, at most.
 const DIGITS_MAX: i64 = 308;
 
 /// To so many digits behind the point, halves to the even one.
-fn round_even(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
-    let (values, digits) = (doubles(&args[0])?, wholes(&args[1])?);
+fn round_even(call: &mut Call<'_, '_>) -> Result<ArrayRef> {
+    let args = call.args;
+    let digits = wholes(&args[1])?;
+    let data_type = args[0].data_type();
+    if data_type.is_integer() || data_type.is_decimal() {
+        let scale = if let DataType::Decimal128(_, scale) = data_type { *scale } else { 0 };
+        let wide = match data_type.is_decimal() {
+            true => Arc::clone(&args[0]),
+            false => cast(&args[0], &HUGEINT)?,
+        };
+        let rounded = wide.as_primitive::<Decimal128Type>().iter().zip(&digits).map(|(value, digits)| {
+            let (value, digits) = (value?, digits?);
+            Some(nearest_even(value, i64::from(scale).saturating_sub(digits)))
+        });
+        let rounded: ArrayRef = Arc::new(rounded.collect::<Decimal128Array>().with_data_type(wide.data_type().clone()));
+        return Ok(cast_with_options(
+            &rounded,
+            call.returns.data_type(),
+            &CastOptions { safe: false, ..CastOptions::default() },
+        )?);
+    }
     let rounded = |(value, digits): (Option<f64>, Option<i64>)| {
         let (value, digits) = (value?, digits?);
         let power = 10_f64.powi(digits.clamp(-DIGITS_MAX, DIGITS_MAX) as i32);
@@ -129,7 +240,21 @@ fn round_even(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
         // What has no such digits is as it is.
         Some(if rounded.is_finite() { rounded } else { value })
     };
-    Ok(Arc::new(values.iter().zip(&digits).map(rounded).collect::<Float64Array>()))
+    Ok(Arc::new(doubles(&args[0])?.iter().zip(&digits).map(rounded).collect::<Float64Array>()))
+}
+
+/// The multiple of ten to the power of `dropped` next to `value`, of two the even one.
+fn nearest_even(value: i128, dropped: i64) -> i128 {
+    let Ok(dropped) = u32::try_from(dropped) else { return value };
+    let Some(power) = 10_i128.checked_pow(dropped) else { return 0 };
+    let (down, rest) = (value.div_euclid(power), value.rem_euclid(power));
+    let up: i128 = match rest.cmp(&(power - rest)) {
+        std::cmp::Ordering::Less => 0,
+        std::cmp::Ordering::Equal => down & 1,
+        std::cmp::Ordering::Greater => 1,
+    };
+    // Numbers near the end of the range may have no such multiple in it.
+    (down + up).checked_mul(power).unwrap_or(value)
 }
 
 fn next_after_takes(given: &[DataType]) -> Result<Vec<DataType>> {
@@ -224,6 +349,22 @@ fn finiteness(args: &[ArrayRef], finite: bool) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn halves_go_to_the_even_one() {
+        for (value, dropped, expected) in
+            [(245, 1, 240), (235, 1, 240), (-25, 1, -20), (-35, 1, -40), (26, 1, 30), (7, -3, 7), (5, 99, 0)]
+        {
+            assert_eq!(nearest_even(value, dropped), expected, "{value} {dropped}");
+        }
+    }
+
+    #[test]
+    fn ways_are_whole() {
+        assert_eq!(ways(100, 50), Some(100_891_344_545_564_193_334_812_497_256));
+        assert_eq!((ways(5, 6), ways(5, 0), ways(u128::from(u64::MAX), 1)), (Some(0), Some(1), Some(u64::MAX.into())));
+        assert_eq!(ways(200, 100), None);
+    }
 
     #[test]
     fn even_numbers_are_away_from_zero() {

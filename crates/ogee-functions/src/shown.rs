@@ -6,7 +6,7 @@ use std::{fmt::Write, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, StringViewBuilder},
+        array::{Array, ArrayRef, StringViewBuilder, UInt64Array},
         datatypes::DataType,
     },
     common::{Result, exec_err},
@@ -15,7 +15,7 @@ use datafusion::{
 use ogee_memory::BufferManager;
 
 use crate::{
-    arguments::{Argument, doubles, taken, wholes},
+    arguments::{Argument, doubles, taken, texts, wholes},
     function::Function,
     growing::Promises,
 };
@@ -29,12 +29,22 @@ pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
             |_| Ok(DataType::Utf8View),
             |args, _| sizes(&args[0], 1024, ["KiB", "MiB", "GiB", "TiB", "PiB"]),
         )
-        .also(&["formatreadablesize"]),
+        .also(&["formatreadablesize", "pg_size_pretty"]),
         Function::of(
             "formatreadabledecimalsize",
             |given| taken("formatreadabledecimalsize", &[Argument::Whole], 0, given),
             |_| Ok(DataType::Utf8View),
             |args, _| sizes(&args[0], 1000, ["kB", "MB", "GB", "TB", "PB"]),
+        ),
+        Function::of(
+            PARSE_BYTES,
+            |given| taken(PARSE_BYTES, &[Argument::Text], 0, given),
+            |_| Ok(DataType::UInt64),
+            |args, _| {
+                let texts = texts(&args[0])?;
+                let bytes = texts.iter().map(|text| text.map(parse_bytes).transpose());
+                Ok(Arc::new(bytes.collect::<Result<UInt64Array>>()?))
+            },
         ),
         Function::growing(
             "bar",
@@ -79,6 +89,51 @@ fn sizes(array: &ArrayRef, each: u64, units: [&str; 5]) -> Result<ArrayRef> {
         });
     }
     Ok(Arc::new(texts.finish()))
+}
+
+const PARSE_BYTES: &str = "parse_formatted_bytes";
+
+/// The bytes that a number and a unit are: `1.5 GB`, `16 KiB`.
+fn parse_bytes(text: &str) -> Result<u64> {
+    let text = text.trim();
+    let is_exponent = |at: usize| {
+        let rest = text[at + 1..].trim_start_matches(['+', '-']);
+        rest.starts_with(|letter: char| letter.is_ascii_digit())
+    };
+    let is_number = |at: usize, letter: char| match letter {
+        '0'..='9' | '.' | '+' | '-' => true,
+        'e' | 'E' => at > 0 && is_exponent(at),
+        _ => false,
+    };
+    let end = text.char_indices().find(|(at, letter)| !is_number(*at, *letter)).map_or(text.len(), |(at, _)| at);
+    let Ok(number) = text[..end].parse::<f64>() else {
+        return exec_err!("{PARSE_BYTES} takes a number and a unit, as in '1.5 GB', not '{text}'");
+    };
+    if number < 0.0 {
+        return exec_err!("{PARSE_BYTES} takes no negative size, as '{text}' is");
+    }
+    let unit = text[end..].trim().to_ascii_lowercase();
+    let each: u64 = match unit.as_str() {
+        "b" | "byte" | "bytes" => 1,
+        "k" | "kb" | "kilobyte" | "kilobytes" => 1000,
+        "m" | "mb" | "megabyte" | "megabytes" => 1000_u64.pow(2),
+        "g" | "gb" | "gigabyte" | "gigabytes" => 1000_u64.pow(3),
+        "t" | "tb" | "terabyte" | "terabytes" => 1000_u64.pow(4),
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => {
+            return exec_err!(
+                "{PARSE_BYTES} knows no unit '{unit}'; units are B, KB, MB, GB, TB of 1000 and KiB, MiB, GiB, TiB of 1024"
+            );
+        }
+    };
+    let bytes = number * each as f64;
+    if bytes >= u64::MAX as f64 {
+        return exec_err!("'{text}' is more than {PARSE_BYTES} has a number for");
+    }
+    Ok(bytes as u64)
 }
 
 /// Columns of a bar, if none are asked for.

@@ -1,4 +1,4 @@
-//! Functions of structs: their names, their values, structs put together.
+//! Functions of structs: their names, their values, values looked for in them, structs put together.
 //!
 //! Not here: a field of a struct, and structs of their fields, which DataFusion has.
 
@@ -6,13 +6,19 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StructArray, new_null_array},
+        array::{
+            Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, StringViewArray, StructArray,
+            make_comparator, new_null_array,
+        },
         buffer::{NullBuffer, OffsetBuffer},
+        compute::{SortOptions, cast},
         datatypes::{DataType, Field, Fields},
     },
     common::{Result, plan_err},
-    logical_expr::ScalarUDF,
+    error::DataFusionError,
+    logical_expr::{ScalarUDF, type_coercion::binary::comparison_coercion},
 };
+use ogee_vector::canonical_floats;
 
 use crate::{arguments::refused, function::Function, times::Zone};
 
@@ -24,8 +30,67 @@ pub fn functions() -> Vec<ScalarUDF> {
         Function::of("struct_concat", |given| structs("struct_concat", given, None), joined_type, joined),
         Function::of("struct_insert", |given| structs("struct_insert", given, None), joined_type, joined),
         Function::of("struct_update", |given| structs("struct_update", given, Some(2)), updated_type, updated),
+        Function::of(
+            "struct_contains",
+            |given| searched("struct_contains", given),
+            |_| Ok(DataType::Boolean),
+            contains,
+        )
+        .also(&["struct_has"]),
+        Function::of("struct_position", |given| searched("struct_position", given), |_| Ok(DataType::Int32), position)
+            .also(&["struct_indexof"]),
     ];
     functions.into_iter().map(Function::registered).collect()
+}
+
+fn searched(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    match given {
+        [DataType::Struct(_) | DataType::Null, _] => Ok(given.to_vec()),
+        _ => refused(name, given),
+    }
+}
+
+/// The first field of each row, counted from 0, that is `args[1]`, as which NULL is like NULL.
+fn found(args: &[ArrayRef]) -> Result<Vec<Option<usize>>> {
+    let mut found = vec![None; args[0].len()];
+    let DataType::Struct(_) = args[0].data_type() else { return Ok(found) };
+    let structs = args[0].as_struct();
+    for (nth, column) in structs.columns().iter().enumerate() {
+        let (one, other) = (column.data_type(), args[1].data_type());
+        // Texts are none of the numbers.
+        let is_alike = one.is_null() || other.is_null() || one.is_string() == other.is_string();
+        let Some(common) = comparison_coercion(one, other).filter(|_| is_alike) else { continue };
+        let [one, other] =
+            [column, &args[1]].map(|side| Ok::<_, DataFusionError>(canonical_floats(&cast(side, &common)?)));
+        let (one, other) = (one?, other?);
+        let (one_nulls, other_nulls) = (one.logical_nulls(), other.logical_nulls());
+        let order = make_comparator(&one, &other, SortOptions::default())?;
+        for (row, found) in found.iter_mut().enumerate().filter(|(_, found)| found.is_none()) {
+            let is_null = |nulls: &Option<NullBuffer>| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+            let is_same = match (is_null(&one_nulls), is_null(&other_nulls)) {
+                (false, false) => order(row, row).is_eq(),
+                (one, other) => one && other,
+            };
+            *found = (is_same && structs.is_valid(row)).then_some(nth);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a field is the value; whether one is NULL nobody knows.
+fn contains(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let (structs, values) = (args[0].logical_nulls(), args[1].logical_nulls());
+    let is_null = |nulls: &Option<NullBuffer>, row| nulls.as_ref().is_some_and(|nulls: &NullBuffer| nulls.is_null(row));
+    let found = found(args)?.into_iter().enumerate();
+    let contains =
+        found.map(|(row, found)| (!is_null(&structs, row) && !is_null(&values, row)).then_some(found.is_some()));
+    Ok(Arc::new(contains.collect::<BooleanArray>()))
+}
+
+/// Which field is the value, counted from 1.
+fn position(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let places = found(args)?.into_iter().map(|found| found.map(|nth| nth as i32 + 1));
+    Ok(Arc::new(places.collect::<Int32Array>()))
 }
 
 fn structs(name: &str, given: &[DataType], count: Option<usize>) -> Result<Vec<DataType>> {

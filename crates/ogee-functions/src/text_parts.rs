@@ -1,25 +1,32 @@
 //! Letters and parts of texts by their positions: `'hello'[2]`, `'hello'[2:3]`, which count from 1, or back from the end.
 //!
+//! `array_slice` and `array_extract` of texts are the same, and a slice of bytes counts bytes.
+//!
 //! Not here: elements and slices of lists, which are DataFusion's; `substring`.
 
 use std::sync::{Arc, LazyLock};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, StringViewBuilder},
-        datatypes::DataType,
+        array::{Array, ArrayRef, AsArray, BinaryViewBuilder, StringViewBuilder},
+        datatypes::{DataType, FieldRef},
     },
     common::{DFSchema, Result, plan_err},
+    functions_nested::extract::{array_element_udf, array_slice_udf},
     logical_expr::{
-        Expr, ExprSchemable, GetFieldAccess, Literal, ScalarUDF,
+        ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, Literal, ReturnFieldArgs,
+        ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         expr::ScalarFunction,
         planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr},
+        simplify::{ExprSimplifyResult, SimplifyContext},
     },
 };
 
 use crate::{
     arguments::{Argument, taken, texts, wholes},
+    blobs::is_blob,
     function::{Function, Shown},
+    lists::coerced,
     times::Zone,
 };
 
@@ -49,6 +56,102 @@ impl ExprPlanner for TextAccess {
         let args = [access.expr, from].into_iter().chain(to).collect();
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&PART), args))))
     }
+}
+
+/// `array_slice` and `array_extract`, which take texts and slices of bytes beside lists.
+pub fn functions() -> Vec<ScalarUDF> {
+    let function = |list: Arc<ScalarUDF>| {
+        ScalarUDF::new_from_impl(PartOrElements { list, signature: Signature::user_defined(Volatility::Immutable) })
+    };
+    vec![function(array_slice_udf()), function(array_element_udf())]
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PartOrElements {
+    list: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl PartOrElements {
+    /// The function for arguments of such types, if they are no lists.
+    fn function(&self, arg_types: &[DataType]) -> Option<&'static Arc<ScalarUDF>> {
+        match arg_types {
+            [text, _, _] if text.is_string() && self.list.name() == array_slice_udf().name() => Some(&PART),
+            [blob, _, _] if is_blob(blob) && self.list.name() == array_slice_udf().name() => Some(&BYTES),
+            [text, _] if text.is_string() && self.list.name() == array_element_udf().name() => Some(&PART),
+            _ => None,
+        }
+    }
+}
+
+impl ScalarUDFImpl for PartOrElements {
+    fn name(&self) -> &str {
+        self.list.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.list.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match (self.function(arg_types), arg_types) {
+            (Some(function), _) => function.coerce_types(arg_types),
+            (None, [text, _, _, _]) if text.is_string() => plan_err!("a slice of a text has no steps"),
+            (None, _) => coerced(arg_types, &self.list),
+        }
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.function(arg_types).unwrap_or(&self.list).return_type(arg_types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        self.function(&types).unwrap_or(&self.list).return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let types = args.iter().map(|arg| info.get_data_type(arg)).collect::<Result<Vec<_>>>()?;
+        self.function(&types).unwrap_or(&self.list).simplify(args, info)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.list.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
+        self.function(&types).unwrap_or(&self.list).invoke_with_args(args)
+    }
+}
+
+static BYTES: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    let takes =
+        |given: &[DataType]| taken("array_slice", &[Argument::TextOrBytes, Argument::Whole, Argument::Whole], 0, given);
+    Arc::new(Function::of("ogee_blob_part", takes, |_| Ok(DataType::BinaryView), byte_parts).registered())
+});
+
+/// The bytes from one position to another.
+fn byte_parts(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let (blobs, from, to) = (args[0].as_binary_view(), wholes(&args[1])?, wholes(&args[2])?);
+    let mut parts = BinaryViewBuilder::with_capacity(blobs.len());
+    for ((blob, from), to) in blobs.iter().zip(&from).zip(&to) {
+        let part = |blob: &'_ [u8], from: i64, to: i64| {
+            let length = blob.len() as i64;
+            let counted = |position: i64| if position < 0 { length.saturating_add(position) + 1 } else { position };
+            let (begin, end) = (counted(from).clamp(1, length + 1) - 1, counted(to).clamp(0, length));
+            begin as usize..(end.max(begin)) as usize
+        };
+        match (blob, from, to) {
+            (Some(blob), Some(from), Some(to)) => parts.append_value(&blob[part(blob, from, to)]),
+            _ => parts.append_null(),
+        }
+    }
+    Ok(Arc::new(parts.finish()))
 }
 
 static PART: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {

@@ -6,6 +6,7 @@
 //!   signs. To the parser `^` is an exclusive or, which binds less than `+`, and a sign less than it.
 //! * `x IN ((SELECT a), b)` is a list. The parser would take what is behind two parentheses for the only query.
 //! * `->` and `->>` bind as `||` does, and what is behind `->` goes on over `||`. In DuckDB `->` binds less than all else, so that `j -> 'a' = 'b'` is refused: here it compares.
+//! * `4!` is a factorial, and binds more than all else.
 //! * `x ISNULL` and `x NOTNULL` are conditions. The parser would take the word for a name of the output.
 //!
 //! Not here: what statements mean.
@@ -33,6 +34,7 @@ const CONCATENATION: u8 = 24;
 const BITS: u8 = 26;
 const POWER: u8 = 42;
 const TIME_ZONE: u8 = 43;
+const FACTORIAL: u8 = 44;
 
 /// See the module.
 #[derive(Debug)]
@@ -82,6 +84,7 @@ impl Dialect for OgeeDialect {
             token if is_json_arrow(token) => Some(Ok(CONCATENATION)),
             token if null_test(token).is_some() => Some(Ok(self.prec_value(Precedence::Is))),
             token if is_glob(token) => Some(Ok(CONDITIONS)),
+            Token::ExclamationMark => Some(Ok(FACTORIAL)),
             _ => None,
         }
     }
@@ -124,6 +127,9 @@ impl Dialect for OgeeDialect {
         if is_glob(&parser.peek_token_ref().token) {
             parser.advance_token();
             return Some(parser.parse_subexpr(precedence).map(|pattern| call(GLOB, vec![left.clone(), pattern])));
+        }
+        if parser.consume_token(&Token::ExclamationMark) {
+            return Some(Ok(call("factorial", vec![left.clone()])));
         }
         if let Some(negated) = list_with_query(parser) {
             let expr = Box::new(left.clone());

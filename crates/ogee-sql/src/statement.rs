@@ -2,7 +2,12 @@
 //!
 //! Not here: their plans (`plan`).
 
-use datafusion::sql::parser::{DFParserBuilder, Statement as ParsedStatement};
+use std::ops::ControlFlow;
+
+use datafusion::sql::{
+    parser::{DFParserBuilder, Statement as ParsedStatement},
+    sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value, VisitorMut},
+};
 use ogee_functions::Result;
 
 use crate::{
@@ -30,6 +35,66 @@ impl Statement {
     /// The parsed form, for those who treat some statements themselves.
     pub fn parsed(&self) -> &ParsedStatement {
         &self.0
+    }
+
+    /// The statement with the values that `value` gives of settings, as which `current_setting('name')` asks for them.
+    ///
+    /// # Errors
+    /// Those of `value`, and a name that is not written out.
+    pub fn with_settings<E: From<ogee_functions::Error>>(
+        mut self,
+        value: impl FnMut(&str) -> Result<String, E>,
+    ) -> Result<Self, E> {
+        struct Settings<F>(F);
+
+        impl<E: From<ogee_functions::Error>, F: FnMut(&str) -> Result<String, E>> VisitorMut for Settings<F> {
+            type Break = E;
+
+            fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<E> {
+                let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+                if !function.name.to_string().eq_ignore_ascii_case(CURRENT_SETTING) {
+                    return ControlFlow::Continue(());
+                }
+                let args = match &function.args {
+                    FunctionArguments::List(list) => list.args.as_slice(),
+                    _ => &[],
+                };
+                let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(name)))] = args else {
+                    return ControlFlow::Break(no_name().into());
+                };
+                let Value::SingleQuotedString(name) = &name.value else {
+                    return ControlFlow::Break(no_name().into());
+                };
+                match (self.0)(name) {
+                    Ok(value) => *expr = Expr::value(literal(value)),
+                    Err(error) => return ControlFlow::Break(error),
+                }
+                ControlFlow::Continue(())
+            }
+        }
+
+        match syntax::visit(&mut self.0, &mut Settings(value)) {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(self),
+        }
+    }
+}
+
+/// The function that gives the value of a setting.
+const CURRENT_SETTING: &str = "current_setting";
+
+fn no_name() -> ogee_functions::Error {
+    let message = format!("{CURRENT_SETTING} takes the name of a setting, written out: {CURRENT_SETTING}('threads')");
+    ogee_functions::Error::Plan(message)
+}
+
+/// The value of a setting as the number or truth value that it may be.
+fn literal(value: String) -> Value {
+    match value.as_str() {
+        "true" => Value::Boolean(true),
+        "false" => Value::Boolean(false),
+        digits if digits.parse::<u64>().is_ok() => Value::Number(value, false),
+        _ => Value::SingleQuotedString(value),
     }
 }
 

@@ -13,7 +13,7 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
-    logical_expr::{Expr, LogicalPlan, Projection, Window},
+    logical_expr::{Expr, LogicalPlan, Projection, Window, WindowFrameUnits, WindowFunctionDefinition},
     optimizer::AnalyzerRule,
 };
 
@@ -31,15 +31,26 @@ impl AnalyzerRule for UnorderedWindows {
     }
 }
 
-/// What `node` does to the order of rows: nothing, divides them, or sorts them.
-fn disorder(node: &Window) -> usize {
-    let of = |expr: &Expr| match expr.clone().unalias() {
-        Expr::WindowFunction(call) if !call.params.order_by.is_empty() => 2,
-        Expr::WindowFunction(call) if !call.params.partition_by.is_empty() => 1,
-        Expr::WindowFunction(_) => 0,
-        _ => 2,
+/// Aggregates that do not see the order of rows.
+const UNORDERED: [&str; 5] = ["avg", "count", "max", "min", "sum"];
+/// Functions of peers, which all rows of a partition are where there is no order.
+const OF_PEERS: [&str; 4] = ["cume_dist", "dense_rank", "percent_rank", "rank"];
+
+/// What the windows of `node` ask of the order of rows: 0 that they come as they lie, 1 that those of a partition do, 2 nothing, or another.
+fn asks(node: &Window) -> usize {
+    let of = |expr: &Expr| {
+        let Expr::WindowFunction(call) = expr.clone().unalias() else { return 2 };
+        let frame = &call.params.window_frame;
+        let is_whole = frame.start_bound.is_unbounded() && frame.end_bound.is_unbounded();
+        let is_free = match &call.fun {
+            WindowFunctionDefinition::AggregateUDF(function) => {
+                UNORDERED.contains(&function.name()) && (is_whole || frame.units != WindowFrameUnits::Rows)
+            }
+            WindowFunctionDefinition::WindowUDF(function) => OF_PEERS.contains(&function.name()),
+        };
+        if is_free || !call.params.order_by.is_empty() { 2 } else { usize::from(!call.params.partition_by.is_empty()) }
     };
-    node.window_expr.iter().map(of).max().unwrap_or(0)
+    node.window_expr.iter().map(of).min().unwrap_or(2)
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -54,13 +65,13 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         columns.into_iter().all(|column| base.schema().has_column(column))
     };
     // From the top.
-    let is_in_order = nodes.iter().map(|node| disorder(node)).is_sorted_by(|above, below| above >= below);
+    let is_in_order = nodes.iter().map(|node| asks(node)).is_sorted_by(|above, below| above >= below);
     if is_in_order || !nodes.iter().all(sees_base) {
         return Ok(Transformed::no(plan));
     }
     let mut made = base.clone();
     let mut from_below: Vec<&Window> = nodes.iter().rev().copied().collect();
-    from_below.sort_by_key(|node| disorder(node));
+    from_below.sort_by_key(|node| asks(node));
     for node in from_below {
         made = LogicalPlan::Window(Window::try_new(node.window_expr.clone(), Arc::new(made))?);
     }

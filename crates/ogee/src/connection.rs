@@ -449,6 +449,7 @@ async fn produce(
         let _ = sender.send(Event::Ready(batches)).await;
         return Ok(());
     }
+    let statement = statement.with_settings(|name| inner.settings.named(name, inner))?;
     match inner.session.run(statement, context).await? {
         Outcome::Done(affected) => {
             let _ = sender.send(Event::Done(affected)).await;

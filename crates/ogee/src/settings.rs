@@ -253,6 +253,19 @@ impl Settings {
         Ok(vec![show_batch(vec![names, values])?])
     }
 
+    /// The value of the setting of this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn named(&self, name: &str, inner: &Inner) -> Result<String> {
+        match known(name) {
+            Some(setting) => Ok(self.value(setting, inner)),
+            None => Err(unknown(name).unwrap_or_else(|| {
+                Error::setting(format!("current_setting does not know '{name}', which SHOW {name} shows"))
+            })),
+        }
+    }
+
     /// What `setting` is set to, as `SET` takes it.
     pub(crate) fn value(&self, setting: Setting, inner: &Inner) -> String {
         match setting {

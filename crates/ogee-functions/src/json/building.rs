@@ -100,7 +100,7 @@ pub(super) fn documents(call: &mut Call<'_, '_>, at: usize) -> Result<StringView
 }
 
 /// The argument at `at` as JSON.
-fn written(call: &mut Call<'_, '_>, at: usize) -> Result<StringViewArray> {
+pub(super) fn written(call: &mut Call<'_, '_>, at: usize) -> Result<StringViewArray> {
     let values = Values::of(&call.args[at], &call.fields[at], call.zone)?;
     let mut json = StringViewBuilder::with_capacity(call.rows);
     let mut text = String::new();

@@ -8,6 +8,7 @@
 mod access;
 mod building;
 mod casting;
+mod changing;
 mod combining;
 mod extracting;
 mod keeping;
@@ -54,6 +55,7 @@ pub fn is_json(field: &Field) -> bool {
 pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
     let functions = extracting::functions(memory).into_iter().chain(building::functions(memory));
     let functions = functions.chain(casting::functions(memory)).chain(combining::functions(memory));
+    let functions = functions.chain(changing::functions(memory));
     let functions = functions.chain(structures::functions(memory)).chain(transforming::functions(memory));
     functions.chain(rows::functions(memory)).map(|function| function.registered()).collect()
 }

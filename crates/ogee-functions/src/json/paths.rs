@@ -11,8 +11,9 @@ use datafusion::common::{Result, plan_err};
 
 use super::reading::{Kind, Place, is_key};
 
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Key(String),
     /// The element at a place, counted from 0.
     Element(usize),
@@ -97,6 +98,11 @@ impl Path {
     /// Whether it may lead to several values.
     pub(super) fn has_wildcards(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Members | Step::Elements | Step::Parts | Step::Anywhere))
+    }
+
+    /// Its steps, from the first on.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// What it leads to from `place`, if it has no wildcards.

@@ -45,6 +45,31 @@ fn write_raw_text(raw: &str, out: &mut String) {
     out.push('"');
 }
 
+/// An object that is written member by member.
+pub(super) struct Members<'o> {
+    out: &'o mut String,
+    is_empty: bool,
+}
+
+impl<'o> Members<'o> {
+    pub(super) fn begin(out: &'o mut String) -> Self {
+        out.push('{');
+        Self { out, is_empty: true }
+    }
+
+    /// Writes the key that is written `raw`, and gives where its value goes.
+    pub(super) fn key(&mut self, raw: &str) -> &mut String {
+        self.out.push_str(if std::mem::take(&mut self.is_empty) { "" } else { "," });
+        write_raw_text(raw, self.out);
+        self.out.push(':');
+        self.out
+    }
+
+    pub(super) fn end(self) {
+        self.out.push('}');
+    }
+}
+
 /// Writes the value that begins at `place`.
 pub(super) fn write_value(place: Place<'_>, out: &mut String) {
     write_all(place, None, out);

@@ -60,7 +60,7 @@ pub(super) fn micros(array: &ArrayRef) -> Result<Micros> {
 }
 
 /// `values`, which are instants, as such.
-pub(super) fn instants(values: Micros) -> ArrayRef {
+pub(crate) fn instants(values: Micros) -> ArrayRef {
     Arc::new(values.with_data_type(instant()))
 }
 

@@ -41,7 +41,33 @@ const NANOS_OF_DAY: i64 = MICROS_OF_DAY * 1000;
 
 /// The functions that statements may name.
 pub fn functions() -> Vec<ScalarUDF> {
-    vec![ScalarUDF::new_from_impl(units())]
+    vec![ScalarUDF::new_from_impl(units()), normalized()]
+}
+
+/// `normalized_interval(i)`: the interval of the same length with as many months as there are in it, then as many days.
+fn normalized() -> ScalarUDF {
+    const NANOS_OF_MONTH: i128 = DAYS_OF_MONTH as i128 * NANOS_OF_DAY as i128;
+    fn taken(given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [DataType::Interval(_) | DataType::Null] => Ok(vec![INTERVAL]),
+            _ => crate::arguments::refused("normalized_interval", given),
+        }
+    }
+    fn body(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+        let normalized: PrimitiveArray<IntervalMonthDayNanoType> = intervals(&args[0])?.try_unary(|interval| {
+            let days = i128::from(interval.months) * i128::from(DAYS_OF_MONTH) + i128::from(interval.days);
+            let nanos = days * i128::from(NANOS_OF_DAY) + i128::from(interval.nanoseconds);
+            let (months, rest) = (nanos.div_euclid(NANOS_OF_MONTH), nanos.rem_euclid(NANOS_OF_MONTH));
+            let Ok(months) = i32::try_from(months) else {
+                return exec_err!("normalized_interval would have more months than an interval counts");
+            };
+            // Both are less than a month.
+            let (days, nanos) = (rest / i128::from(NANOS_OF_DAY), rest % i128::from(NANOS_OF_DAY));
+            Ok(IntervalMonthDayNano::new(months, days as i32, nanos as i64))
+        })?;
+        Ok(Arc::new(normalized))
+    }
+    Function::of("normalized_interval", taken, |_| Ok(INTERVAL), body).registered()
 }
 
 /// A length of time in the making, in microseconds below days.

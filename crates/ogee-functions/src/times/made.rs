@@ -56,6 +56,7 @@ pub fn functions() -> Vec<ScalarUDF> {
             |_| Ok(NANOS),
             |args, _| Ok(Arc::new(wholes(&args[0])?.reinterpret_cast::<TimestampNanosecondType>())),
         ),
+        Function::of("make_date", date_taken, |_| Ok(DataType::Date32), dates),
         Function::of("make_time", time_taken, |_| Ok(TIME), times),
         Function::of("last_day", last_day_taken, |_| Ok(DataType::Date32), last_days).zoned(),
         Function::of("epoch_ms", epoch_ms_taken, epoch_ms_type, |args, _| match args[0].data_type() {
@@ -98,6 +99,49 @@ fn instant_taken(given: &[DataType]) -> Result<Vec<DataType>> {
         }
         _ => taken(name, &DATE_AND_TIME, 0, given),
     }
+}
+
+fn date_taken(given: &[DataType]) -> Result<Vec<DataType>> {
+    const PARTS: [Argument; 3] = [Argument::Whole; 3];
+    match given {
+        [DataType::Struct(fields)] => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+            let types: Vec<DataType> = fields.iter().map(|field| field.data_type().clone()).collect();
+            let are_parts = names.iter().map(|name| name.to_ascii_lowercase()).eq(["year", "month", "day"]);
+            if !are_parts || taken("make_date", &PARTS, 0, &types).is_err() {
+                return refused("make_date", given);
+            }
+            Ok(given.to_vec())
+        }
+        [_] => taken("make_date", &PARTS[..1], 0, given),
+        _ => taken("make_date", &PARTS, 0, given),
+    }
+}
+
+/// Of days since 1970, or of a year, a month and a day, which may be the fields of a struct.
+fn dates(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let out_of_range = |date: &str| exec_datafusion_err!("Date out of range: {date}");
+    let nulls = args[0].logical_nulls();
+    let parts = match args {
+        [parts] if parts.data_type().is_nested() => parts.as_struct().columns().to_vec(),
+        [days] => {
+            let dates: Date32Array = wholes(days)?
+                .try_unary(|days| i32::try_from(days).map_err(|_| out_of_range(&format!("{days} days since 1970"))))?;
+            return Ok(Arc::new(dates));
+        }
+        parts => parts.to_vec(),
+    };
+    let parts = parts.iter().map(wholes).collect::<Result<Vec<_>>>()?;
+    let dates = (0..args[0].len()).map(|row| {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) || parts.iter().any(|part| part.is_null(row)) {
+            return Ok(None);
+        }
+        let [year, month, day] = [0, 1, 2].map(|part: usize| parts[part].value(row));
+        let date = || NaiveDate::from_ymd_opt(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?);
+        let date = date().ok_or_else(|| out_of_range(&format!("{year}-{month}-{day}")))?;
+        Ok(Some(date.to_epoch_days()))
+    });
+    Ok(Arc::new(dates.collect::<Result<Date32Array>>()?))
 }
 
 fn timestamps(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {

@@ -112,8 +112,11 @@ fn by(part: &str, data_type: &DataType) -> Result<By> {
             }
             // What the zone of the session is put into.
             "timezone" | "timezone_hour" | "timezone_minute" if is_instant(data_type) => By::Calendar(part),
+            "timezone" | "timezone_hour" | "timezone_minute" if matches!(data_type, DataType::Timestamp(..)) => {
+                By::Calendar(part)
+            }
             "timezone" | "timezone_hour" | "timezone_minute" => {
-                return plan_err!("only a TIMESTAMPTZ has the part '{part}'");
+                return plan_err!("only a timestamp has the part '{part}'");
             }
             _ => return plan_err!("'{part}' is no part of a date or timestamp"),
         },
@@ -276,6 +279,8 @@ fn of_days(part: &str, values: &ArrayRef) -> Result<ArrayRef> {
             "isoyear" => iso_year,
             "isodow" => day.weekday().number_from_monday().into(),
             "yearweek" => iso_year * 100 + iso_week,
+            // Without a zone.
+            "timezone" | "timezone_hour" | "timezone_minute" => 0,
             other => return exec_err!("'{other}' is no part of a date"),
         })
     })?;

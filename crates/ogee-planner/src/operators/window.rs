@@ -179,7 +179,9 @@ fn depends_on_order(function: &Arc<dyn WindowExpr>) -> bool {
         Some(plain) => plain.get_aggregate_expr().fun().name().to_owned(),
         None => return true,
     };
-    function.get_window_frame().units == WindowFrameUnits::Rows || !known.contains(&name.as_str())
+    let frame = function.get_window_frame();
+    let is_whole = frame.start_bound.is_unbounded() && frame.end_bound.is_unbounded();
+    !known.contains(&name.as_str()) || frame.units == WindowFrameUnits::Rows && !is_whole
 }
 
 /// Functions other than aggregates have no filter; of aggregates it is the last field.

@@ -43,6 +43,7 @@ pub(crate) mod positional;
 pub(crate) mod prefix_aliases;
 pub(crate) mod readers;
 pub(crate) mod refusals;
+mod rewordings;
 mod rows;
 pub(crate) mod samples;
 pub(crate) mod schemas;
@@ -651,10 +652,14 @@ const RENAMED: &[(&str, &str)] = &[
     ("approx_count_distinct", "approx_distinct"),
     ("approx_quantile", "quantile_disc"),
     ("arbitrary", "first_value"),
+    ("array_apply", "array_transform"),
     ("array_value", "make_array"),
+    ("editdist3", "levenshtein"),
     ("favg", "avg"),
     ("filter", "list_filter"),
     ("first", "first_value"),
+    ("gen_random_uuid", "uuid"),
+    ("get_current_timestamp", "now"),
     ("greatest_common_divisor", "gcd"),
     ("group_concat", "string_agg"),
     ("ifnull", "coalesce"),
@@ -663,9 +668,6 @@ const RENAMED: &[(&str, &str)] = &[
     ("least_common_multiple", "lcm"),
     ("len", "length"),
     ("list", "array_agg"),
-    ("list_cosine_distance", "cosine_distance"),
-    ("list_dot_product", "inner_product"),
-    ("list_inner_product", "inner_product"),
     ("list_pack", "make_array"),
     ("list_value", "make_array"),
     ("listagg", "string_agg"),
@@ -673,10 +675,13 @@ const RENAMED: &[(&str, &str)] = &[
     ("list_apply", "array_transform"),
     ("nvl", "coalesce"),
     ("prefix", "starts_with"),
+    ("quantile", "quantile_disc"),
     ("suffix", "ends_with"),
+    ("sum_no_overflow", "sum"),
+    ("transaction_timestamp", "now"),
     ("ucase", "upper"),
-    ("unicode", "ascii"),
-    ("ord", "ascii"),
+    ("unpivot_list", "make_array"),
+    ("uuidv4", "uuid"),
     ("variance", "var_samp"),
 ];
 
@@ -766,6 +771,15 @@ fn in_function(function: &mut Function) -> Option<Expr> {
     if matches!(name.as_str(), "string_agg" | "listagg" | "group_concat") {
         between_texts(function);
     }
+    // These may be written without parentheses.
+    if matches!(name.as_str(), "current_catalog" | "current_user" | "session_user")
+        && matches!(function.args, FunctionArguments::None)
+    {
+        return Some(call(&name, Vec::new()));
+    }
+    if let Some(other) = rewordings::in_function(&name, function) {
+        return Some(other);
+    }
     if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == name) {
         function.name = ObjectName::from(vec![Ident::new(*new)]);
         return None;
@@ -841,10 +855,6 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         ("map_contains_value", 2) => {
             let (map, value) = (args.next()??.clone(), args.next()??.clone());
             Some(call("list_contains", vec![call("map_values", vec![map]), value]))
-        }
-        ("constant_or_null", 2) => {
-            let (value, other) = (args.next()??.clone(), args.next()??.clone());
-            Some(case(&mut Expr::IsNotNull(Box::new(other)), value, None))
         }
         ("decode", 1) => Some(call(ogee_functions::codes::DECODE, vec![args.next()??.clone()])),
         ("encode", 1) => Some(call(ogee_functions::codes::ENCODE, vec![args.next()??.clone()])),

@@ -1,0 +1,139 @@
+//! Bytes where DataFusion's functions take texts only: how many there are, so many times, one after the other, a slice of them.
+//!
+//! Not here: bytes in other writings (`codes`).
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::{
+    arrow::{
+        array::{Array, ArrayRef, AsArray, BinaryViewBuilder, Int64Array},
+        compute::cast,
+        datatypes::DataType,
+    },
+    common::{Result, ScalarValue},
+    functions::string,
+    logical_expr::{
+        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        expr::ScalarFunction,
+        simplify::{ExprSimplifyResult, SimplifyContext},
+    },
+};
+
+use crate::{
+    arguments::{Argument, taken, wholes},
+    function::{Function, Shown},
+    lists::coerced,
+    times::Zone,
+};
+
+/// The functions that statements may name.
+pub fn functions() -> Vec<ScalarUDF> {
+    fn bytes(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+        taken(name, &[Argument::TextOrBytes], 0, given)
+    }
+    let lengths = [
+        Function::of(
+            "octet_length",
+            |given| bytes("octet_length", given),
+            |_| Ok(DataType::Int64),
+            |args, _| lengths(&args[0], 1),
+        ),
+        Function::of(
+            "bit_length",
+            |given| bytes("bit_length", given),
+            |_| Ok(DataType::Int64),
+            |args, _| lengths(&args[0], 8),
+        ),
+    ];
+    let signature = Signature::user_defined(Volatility::Immutable);
+    let repeat = ScalarUDF::new_from_impl(Repeat { text: string::repeat(), signature });
+    lengths.into_iter().map(Function::registered).chain([repeat]).collect()
+}
+
+/// Whether values of the type are bytes.
+pub fn is_blob(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
+}
+
+fn lengths(array: &ArrayRef, of_byte: i64) -> Result<ArrayRef> {
+    let blobs = cast(array, &DataType::BinaryView)?;
+    let lengths = blobs.as_binary_view().iter().map(|blob| Some(blob?.len() as i64 * of_byte));
+    Ok(Arc::new(lengths.collect::<Int64Array>()))
+}
+
+/// `left || right` of bytes.
+pub fn both(left: Expr, right: Expr) -> Expr {
+    static BOTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let taken = |given: &[DataType]| Ok(vec![DataType::BinaryView; given.len()]);
+        let function = Function::of("ogee_both_blobs", taken, |_| Ok(DataType::BinaryView), both_of);
+        Arc::new(function.shown(Shown::Operator("||")).registered())
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&BOTH), vec![left, right]))
+}
+
+fn both_of(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let (left, right) = (args[0].as_binary_view(), args[1].as_binary_view());
+    let mut blobs = BinaryViewBuilder::with_capacity(left.len());
+    for (left, right) in left.iter().zip(right) {
+        blobs.append_option(left.zip(right).map(|(left, right)| [left, right].concat()));
+    }
+    Ok(Arc::new(blobs.finish()))
+}
+
+/// A text so many times, or bytes. How large that is, is looked at before (`growing`).
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Repeat {
+    text: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Repeat {
+    fn name(&self) -> &str {
+        self.text.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        match arg_types {
+            [blob, count] if is_blob(blob) => {
+                Ok([vec![DataType::BinaryView], taken("repeat", &[Argument::Whole], 0, std::slice::from_ref(count))?]
+                    .concat())
+            }
+            _ => coerced(arg_types, &self.text),
+        }
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        if is_blob(&arg_types[0]) { Ok(DataType::BinaryView) } else { self.text.return_type(arg_types) }
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        match args.first().map(|arg| info.get_data_type(arg)).transpose()? {
+            Some(blob) if is_blob(&blob) => Ok(ExprSimplifyResult::Original(args)),
+            _ => self.text.simplify(args, info),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if !is_blob(&args.args[0].data_type()) {
+            return self.text.invoke_with_args(args);
+        }
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if is_constant { 1 } else { args.number_rows };
+        let arrays = args.args.into_iter().map(|arg| arg.into_array(rows)).collect::<Result<Vec<_>>>()?;
+        let (blobs, counts) = (arrays[0].as_binary_view(), wholes(&arrays[1])?);
+        let mut repeated = BinaryViewBuilder::with_capacity(rows);
+        for (blob, count) in blobs.iter().zip(&counts) {
+            let times = count.map(|count| usize::try_from(count).unwrap_or(0));
+            repeated.append_option(blob.zip(times).map(|(blob, times)| blob.repeat(times)));
+        }
+        let repeated: ArrayRef = Arc::new(repeated.finish());
+        Ok(match is_constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&repeated, 0)?),
+            false => ColumnarValue::Array(repeated),
+        })
+    }
+}
