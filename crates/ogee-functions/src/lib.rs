@@ -27,12 +27,12 @@ pub mod growing;
 pub mod json;
 pub mod letters;
 mod list_aggregates;
-pub mod list_casts;
 mod list_functions;
 mod list_picks;
 mod list_reductions;
 pub mod lists;
 pub mod maps;
+pub mod marks;
 pub mod math;
 mod median;
 mod moments;
@@ -94,6 +94,8 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(list_picks::functions())
         .chain([globs::function()])
         .chain(json::functions(memory))
+        .chain(marks::functions(memory))
+        .chain(marks::uuids::random_functions())
         .chain(type_names::functions(memory))
         .chain(times::functions());
     scalars.for_each(|function| context.register_udf(function));

@@ -11,7 +11,7 @@ use super::{exclusions, for_each_outside_queries};
 use crate::{casts::NAMED_CAST, names::call};
 
 /// Functions that give another value each time.
-const VOLATILE: &[&str] = &["gen_random_uuid", "rand", "random", "uuid"];
+const VOLATILE: &[&str] = &["gen_random_uuid", "rand", "random", "uuid", "uuidv4", "uuidv7"];
 
 /// Tells calls over windows apart that are written alike: `first_value(uuid()) OVER (), first_value(uuid()) OVER ()` are two values. DataFusion computes those of one name
 /// once, so what varies in the second gets another name (`casts`).
