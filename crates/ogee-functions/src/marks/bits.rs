@@ -368,7 +368,7 @@ impl ExprPlanner for BitStrings {
         };
         let is_bit = |expr: &Expr| field_of(expr, schema).is_some_and(|field| Mark::of(&field) == Some(Mark::Bit));
         let is_pair = matches!(name, AND | OR);
-        if !is_bit(&raw.left) && !(is_pair && is_bit(&raw.right)) {
+        if !(is_bit(&raw.left) || is_pair && is_bit(&raw.right)) {
             return Ok(PlannerResult::Original(raw));
         }
         let types: Vec<DataType> =

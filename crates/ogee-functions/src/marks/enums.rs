@@ -98,7 +98,7 @@ fn value_function(memory: &Arc<BufferManager>) -> Function {
 }
 
 /// The type of the first argument that has one.
-fn type_of<'f>(fields: &'f [FieldRef]) -> Result<&'f Field> {
+fn type_of(fields: &[FieldRef]) -> Result<&Field> {
     match fields.iter().find(|field| Mark::of(field) == Some(Mark::Enum)) {
         Some(field) => Ok(field),
         None => plan_err!("this function takes values of an ENUM"),

@@ -13,7 +13,8 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut kept: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     // Whitespace is a token: what follows another one here stands right behind it.
     let mut brackets = 0_usize;
-    for mut token in tokens {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(mut token) = tokens.next() {
         match &token.token {
             Token::LBracket => brackets += 1,
             Token::RBracket => brackets = brackets.saturating_sub(1),
@@ -37,7 +38,9 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 *zero = binary(&word.value).unwrap_or_default();
             }
             // A dash for the end of a slice that has a step.
-            (Some(Token::Minus), Token::Colon) if brackets > 0 => {
+            (Some(Token::Minus), Token::Colon)
+                if brackets > 0 && tokens.peek().is_none_or(|next| next.token != Token::Minus) =>
+            {
                 kept.push(TokenWithSpan::new(Token::Number("1".to_owned(), false), token.span));
                 kept.push(token);
             }
