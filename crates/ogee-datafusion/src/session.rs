@@ -46,7 +46,8 @@ use ogee_files::{
 };
 use ogee_functions::{
     Error, Result,
-    json::{Casts, JsonAccess},
+    json::JsonAccess,
+    marks::{Casts, bits::BitStrings},
 };
 use ogee_planner::{
     join_order::{JoinOrder, ROWS_UNKNOWN, Samples, foresee},
@@ -226,7 +227,7 @@ impl Session {
                     .with_extension(Arc::clone(&division)),
             )
             .with_runtime_env(runtime)
-            .with_expr_planners(rules::expr_planners(JsonAccess::new(memory), &division))
+            .with_expr_planners(rules::expr_planners(JsonAccess::new(memory), BitStrings::new(memory), &division))
             .with_type_planner(rules::type_planner())
             .with_default_features()
             .with_analyzer_rules(rules::analyzer_rules(pieces.clone(), Casts::new(memory), &division))
@@ -347,6 +348,10 @@ impl Session {
         } else if let Some(setting) = setting.take() {
             self.variables.remove(&setting.name);
             return Ok(Outcome::Done(None));
+        }
+        if let Some(query) = named_types::values_query(&statement.0)? {
+            let values = self.texts_of(&state, query).await?;
+            named_types::set_values(&mut statement.0, values);
         }
         {
             let mut types = self.types.lock();

@@ -28,7 +28,12 @@ use datafusion::{
 };
 use ogee_exec::ExecError;
 
-use crate::{error::to_datafusion, type_names::sql_name};
+use crate::{
+    error::to_datafusion,
+    function::{Function, Shown},
+    times::Zone,
+    type_names::sql_name,
+};
 
 /// Plans operators on bits.
 #[derive(Debug)]
@@ -58,7 +63,17 @@ impl ExprPlanner for Bits {
                 );
             }
         }
-        let Some(shift) = shift else { return Ok(PlannerResult::Original(expr)) };
+        let Some(shift) = shift else {
+            let is_huge = |side: &DataType| matches!(side, DataType::Decimal128(_, 0));
+            let is_whole = |side: &DataType| is_huge(side) || side.is_integer() || side.is_null();
+            if !(is_huge(&left) || is_huge(&right)) || !is_whole(&left) || !is_whole(&right) {
+                return Ok(PlannerResult::Original(expr));
+            }
+            let function = if expr.op == Op::BitwiseAnd { huge_and() } else { huge_or() };
+            let sides = [(expr.left, left), (expr.right, right)];
+            let sides = sides.map(|(side, from)| if from == HUGEINT { side } else { cast(side, HUGEINT) });
+            return Ok(PlannerResult::Planned(function.call(sides.into())));
+        };
         let to = match &left {
             left if left.is_integer() => left.clone(),
             DataType::Decimal128(_, 0) => HUGEINT,
@@ -72,6 +87,31 @@ impl ExprPlanner for Bits {
         let args = vec![typed(expr.left, left, to), typed(expr.right, right, DataType::Int64)];
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(shift), args))))
     }
+}
+
+/// `&` of `HUGEINT`.
+fn huge_and() -> Function {
+    let body = |args: &[ArrayRef], _: &Zone| of_huge(args, |left, right| left & right);
+    Function::new("ogee_huge_and", 2, |_| Ok(HUGEINT), body).shown(Shown::Operator("&"))
+}
+
+/// `|` of `HUGEINT`.
+fn huge_or() -> Function {
+    let body = |args: &[ArrayRef], _: &Zone| of_huge(args, |left, right| left | right);
+    Function::new("ogee_huge_or", 2, |_| Ok(HUGEINT), body).shown(Shown::Operator("|"))
+}
+
+fn of_huge(args: &[ArrayRef], of: impl Fn(i128, i128) -> i128) -> Result<ArrayRef> {
+    let sides = [cast_array(&args[0], &HUGEINT)?, cast_array(&args[1], &HUGEINT)?];
+    let [left, right] = [0, 1].map(|side: usize| sides[side].as_primitive::<Decimal128Type>());
+    let pairs = left.iter().zip(right).map(|pair| match pair {
+        (Some(left), Some(right)) => match of(left, right) {
+            result if result.unsigned_abs() < 10_u128.pow(38) => Ok(Some(result)),
+            result => exec_err!("{result} has more digits than HUGEINT, which has 38"),
+        },
+        _ => Ok(None),
+    });
+    Ok(Arc::new(pairs.collect::<Result<PrimitiveArray<Decimal128Type>>>()?.with_data_type(HUGEINT)))
 }
 
 /// The function that is `op`, of whole numbers, if that is a shift.

@@ -31,13 +31,13 @@ mod hashes;
 pub mod json;
 pub mod letters;
 mod list_aggregates;
-pub mod list_casts;
 mod list_functions;
 mod list_orders;
 mod list_picks;
 mod list_reductions;
 pub mod lists;
 pub mod maps;
+pub mod marks;
 pub mod math;
 mod median;
 mod moments;
@@ -60,7 +60,6 @@ pub mod text_casts;
 pub mod text_parts;
 pub mod times;
 pub mod type_names;
-mod uuids;
 mod vectors;
 
 use std::sync::Arc;
@@ -105,7 +104,6 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(text_parts::functions())
         .chain(formatted::functions(memory))
         .chain(hashes::functions())
-        .chain(uuids::functions())
         .chain(file_paths::functions())
         .chain(blobs::functions())
         .chain(vectors::functions())
@@ -115,6 +113,8 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(list_picks::functions())
         .chain([globs::function()])
         .chain(json::functions(memory))
+        .chain(marks::functions(memory))
+        .chain(marks::uuids::random_functions())
         .chain(type_names::functions(memory))
         .chain(times::functions());
     scalars.for_each(|function| context.register_udf(function));

@@ -284,7 +284,9 @@ fn names_of(fields: &Fields) -> Option<Vec<String>> {
 pub(crate) fn singles(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
     let texts = match array.data_type() {
         DataType::Float32 | DataType::Float64 => float_texts(array)?,
-        DataType::Timestamp(_, None) | DataType::Time32(_) | DataType::Time64(_) => moment_texts(array)?,
+        DataType::Timestamp(_, None) | DataType::Date32 | DataType::Time32(_) | DataType::Time64(_) => {
+            moment_texts(array)?
+        }
         DataType::Timestamp(_, Some(_)) => times::instants::instant_texts(array, zone)?,
         DataType::Interval(_) => times::intervals::interval_texts(array)?,
         _ => Arc::clone(array),

@@ -5,7 +5,7 @@
 //!   zero. Arrow's casts would cut the fraction off.
 //! * [`as_double`] takes the place of casts of decimals to doubles where Arrow's, which rounds the digits and the quotient, is not the nearest double.
 //! * [`fit_for_cast`] goes below casts of doubles to floats of half their size, which Arrow makes infinite where they are too large.
-//! * [`moment_text`] goes below casts of timestamps and times to strings: `2024-01-02 03:04:05.5`, without the `T` of ISO 8601 and zeros at the end.
+//! * [`moment_text`] goes below casts of dates, timestamps and times to strings: `2024-01-02 03:04:05.5`, without the `T` of ISO 8601 and zeros at the end.
 //!
 //! Not here: where they are put in (`ogee_sql`: `syntax`, `checked`).
 
@@ -110,7 +110,7 @@ fn each(args: &ScalarFunctionArgs, of: impl Fn(&ArrayRef) -> Result<ArrayRef>) -
     })
 }
 
-/// `expr`, a timestamp or a time of a day, as a string.
+/// `expr`, a date, a timestamp or a time of a day, as a string.
 pub fn moment_text(expr: Expr) -> Expr {
     static TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::new_from_impl(MomentText { signature: Signature::any(1, Volatility::Immutable) }))
@@ -150,11 +150,11 @@ impl ScalarUDFImpl for MomentText {
     }
 }
 
-/// The texts of `moments`, which are timestamps or times of a day.
+/// The texts of `moments`, which are dates, timestamps or times of a day.
 pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
     let format = "%Y-%m-%d %H:%M:%S%.f";
     let options = FormatOptions::default().with_timestamp_format(Some(format)).with_timestamp_tz_format(Some(format));
-    let options = options.with_time_format(Some("%H:%M:%S%.f"));
+    let options = options.with_time_format(Some("%H:%M:%S%.f")).with_date_format(Some("%Y-%m-%d"));
     let zone = match moments.data_type() {
         DataType::Timestamp(_, Some(_)) => "+00",
         _ => "",
@@ -174,6 +174,7 @@ pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
         }
         text.clear();
         write!(text, "{}", formatter.value(row))?;
+        with_era(&mut text);
         if text.contains('.') {
             text.truncate(text.trim_end_matches('0').len());
         }
@@ -181,6 +182,24 @@ pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
         texts.append_value(&text);
     }
     Ok(Arc::new(texts.finish()))
+}
+
+/// Writes the year of the moment `text` as DuckDB does: one beyond 9999 without a sign, one below 1 as before Christ.
+fn with_era(text: &mut String) {
+    let is_below = text.starts_with('-');
+    if text.starts_with('+') {
+        text.remove(0);
+        return;
+    }
+    if !is_below && !text.starts_with("0000-") {
+        return;
+    }
+    let digits = text.trim_start_matches('-');
+    let Some((year, rest)) = digits.split_once('-') else { return };
+    let Ok(year) = year.parse::<i64>() else { return };
+    let (day, time) = rest.split_once(' ').map_or((rest, None), |(day, time)| (day, Some(time)));
+    let time = time.map_or(String::new(), |time| format!(" {time}"));
+    *text = format!("{:04}-{day} (BC){time}", year + 1);
 }
 
 /// `expr`, a float or a decimal, rounded to a whole number of its type.
@@ -304,7 +323,7 @@ impl ScalarUDFImpl for AsDouble {
 }
 
 /// The double nearest to `digits` over ten to the power of `scale`.
-fn nearest_double(digits: i128, scale: i8) -> f64 {
+pub(crate) fn nearest_double(digits: i128, scale: i8) -> f64 {
     const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
     match u32::try_from(scale) {
         // A quotient of two doubles that are what they stand for is rounded once.

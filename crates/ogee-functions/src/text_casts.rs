@@ -75,6 +75,7 @@ impl Written {
                         && is_like(&bytes[..10], b"0000-00-00")
                         && matches!(bytes[10], b' ' | b'T')
                         && is_like(&bytes[11..19], b"00:00:00")
+                        && !bytes[11..].starts_with(b"24")
                         && (bytes.len() == 19
                             || bytes[19] == b'.' && bytes.len() > 20 && bytes[20..].iter().all(u8::is_ascii_digit))
             }
@@ -216,11 +217,22 @@ fn number(text: &str, most: usize) -> Option<(u32, &str)> {
 /// The day that `text` begins with, and what follows.
 fn day(text: &str) -> Option<(String, &str)> {
     let (year, rest) = number(text, 6)?;
-    let between = rest.chars().next().filter(|letter| matches!(letter, '-' | '/' | ' '))?;
+    let between = rest.chars().next().filter(|letter| matches!(letter, '-' | '/' | '\\' | ' '))?;
     let (month, rest) = number(rest.strip_prefix(between)?, 2)?;
     let (day, rest) = number(rest.strip_prefix(between)?, 2)?;
+    if let Some((year, rest)) = before_christ(year, rest) {
+        return Some((format!("{year}-{month:02}-{day:02}"), rest));
+    }
     let sign = if year > 9999 { "+" } else { "" };
     Some((format!("{sign}{year:04}-{month:02}-{day:02}"), rest))
+}
+
+/// The year as it is counted on below 1, and what follows, if `rest` says that `year` is before Christ: there is no year 0 among those.
+fn before_christ(year: u32, rest: &str) -> Option<(String, &str)> {
+    let behind = rest.trim_start();
+    let (said, rest) = behind.split_at_checked(4)?;
+    let before = said.eq_ignore_ascii_case("(bc)").then(|| year.checked_sub(1))??;
+    Some((if before == 0 { "0000".to_owned() } else { format!("-{before:04}") }, rest))
 }
 
 /// The time of a day that `text` is.
@@ -272,6 +284,13 @@ fn time(text: &str) -> Option<String> {
 fn moment(text: &str) -> String {
     let text = without_known_zone(text);
     match day_and_hours(text) {
+        // The end of a day is the beginning of the next.
+        Some((day, Some(hours)))
+            if hours.starts_with("24:00:00") && !hours[8..].contains(|digit| matches!(digit, '1'..='9')) =>
+        {
+            let next = day.parse::<chrono::NaiveDate>().ok().and_then(|day| day.succ_opt());
+            next.map_or_else(|| text.to_owned(), |next| format!("{next} 00:00:00"))
+        }
         Some((day, Some(hours))) => format!("{day} {hours}"),
         Some((day, None)) => day,
         None => text.to_owned(),
@@ -338,6 +357,7 @@ mod tests {
             (" 2024-01-05 10:00:00.5 ", "2024-01-05 10:00:00.5"),
             ("2024-01-01 10:00:00.", "2024-01-01 10:00:00"),
             ("2024-01-01 10:00:00+02", "2024-01-01 10:00:00"),
+            ("2023-12-31 24:00:00", "2024-01-01 00:00:00"),
             ("2024-01-01 10", "2024-01-01 10"),
             ("2024-01/05", "2024-01/05"),
             ("epoch", "1970-01-01"),
@@ -352,6 +372,9 @@ mod tests {
             ("2024-01-05 10:00", "2024-01-05"),
             ("2024-01-05T10:00:00Z", "2024-01-05"),
             ("12024-01-05", "+12024-01-05"),
+            ("2024\\01\\05", "2024-01-05"),
+            ("0044-03-15 (BC)", "-0043-03-15"),
+            ("0001-03-15 (bc)", "0000-03-15"),
             ("2024-01-05x", "2024-01-05x"),
         ] {
             assert_eq!(Written::Date.usual(text), expected, "{text}");

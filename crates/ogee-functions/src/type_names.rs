@@ -16,7 +16,7 @@ use ogee_memory::BufferManager;
 use crate::{
     arguments::{Argument, taken},
     function::{Call, Function},
-    json::is_json,
+    marks,
 };
 
 /// The functions that statements may name.
@@ -40,8 +40,8 @@ pub fn sql_name_of(field: &Field) -> String {
 }
 
 fn write_name_of(field: &Field, name: &mut String) -> std::fmt::Result {
-    match is_json(field) {
-        true => name.write_str("JSON"),
+    match marks::write_name(field, name)? {
+        true => Ok(()),
         false => write_name(field.data_type(), name),
     }
 }

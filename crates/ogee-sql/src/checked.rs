@@ -27,7 +27,7 @@ use ogee_functions::{
     bits::shift_of,
     decimals,
     letters::float_text,
-    list_casts::to_list,
+    marks::Casts,
     nested_text::{is_written, nested_text},
     numbers::{as_double, fit_for_cast, is_beyond_quotients, moment_text, round_for_cast},
     times::{Zone, session_zone},
@@ -36,13 +36,13 @@ use ogee_functions::{
 use crate::{common_types::has_expressions, kept_names};
 
 /// Replaces wrapping integer arithmetic by arithmetic that reports overflow.
-#[derive(Debug, Default)]
-pub(crate) struct CheckedArithmetic;
+#[derive(Debug)]
+pub(crate) struct CheckedArithmetic(pub(crate) Casts);
 
 impl AnalyzerRule for CheckedArithmetic {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let zone = session_zone(config)?;
-        plan.transform_up_with_subqueries(|plan| rewrite_plan(plan, zone)).data()
+        plan.transform_up_with_subqueries(|plan| rewrite_plan(plan, zone, &self.0)).data()
     }
 
     fn name(&self) -> &str {
@@ -50,7 +50,7 @@ impl AnalyzerRule for CheckedArithmetic {
     }
 }
 
-fn rewrite_plan(plan: LogicalPlan, zone: Zone) -> Result<Transformed<LogicalPlan>> {
+fn rewrite_plan(plan: LogicalPlan, zone: Zone, casts: &Casts) -> Result<Transformed<LogicalPlan>> {
     if !has_expressions(&plan)? {
         return Ok(Transformed::no(plan));
     }
@@ -58,10 +58,10 @@ fn rewrite_plan(plan: LogicalPlan, zone: Zone) -> Result<Transformed<LogicalPlan
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
     }
-    kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| rewrite_expr(expr, &schema, zone)))
+    kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| rewrite_expr(expr, &schema, zone, casts)))
 }
 
-fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone) -> Result<Transformed<Expr>> {
+fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             if let Some(compared) = compared_with_zero(&left, op, &right) {
@@ -86,22 +86,19 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone) -> Result<Transformed
             }
         }
         Expr::Cast(cast) if cast.field.data_type().is_nested() => {
-            let to = cast.field.data_type();
-            match cast.expr.get_type(schema).map(|from| to_list(&cast.expr, &from, to, false)) {
-                Ok(list) => match list? {
-                    Some(list) => Transformed::yes(list),
-                    None => Transformed::no(Expr::Cast(cast)),
-                },
+            match cast
+                .expr
+                .to_field(schema)
+                .map(|(_, from)| casts.cast_in(&zone, &cast.expr, &from, &cast.field, false))
+            {
+                Ok(done) => done?.map_or_else(|| Transformed::no(Expr::Cast(cast)), Transformed::yes),
                 Err(_) => Transformed::no(Expr::Cast(cast)),
             }
         }
         Expr::TryCast(cast) if cast.field.data_type().is_nested() => {
-            let to = cast.field.data_type();
-            match cast.expr.get_type(schema).map(|from| to_list(&cast.expr, &from, to, true)) {
-                Ok(list) => match list? {
-                    Some(list) => Transformed::yes(list),
-                    None => Transformed::no(Expr::TryCast(cast)),
-                },
+            match cast.expr.to_field(schema).map(|(_, from)| casts.cast_in(&zone, &cast.expr, &from, &cast.field, true))
+            {
+                Ok(done) => done?.map_or_else(|| Transformed::no(Expr::TryCast(cast)), Transformed::yes),
                 Err(_) => Transformed::no(Expr::TryCast(cast)),
             }
         }
@@ -213,7 +210,7 @@ fn compared_with_zero(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
 fn shown(expr: &mut Expr, schema: &DFSchema, zone: Zone) -> bool {
     let text = match expr.get_type(schema) {
         Ok(DataType::Float32 | DataType::Float64) => float_text,
-        Ok(DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)) => moment_text,
+        Ok(DataType::Timestamp(..) | DataType::Date32 | DataType::Time32(_) | DataType::Time64(_)) => moment_text,
         Ok(nested) if is_written(&nested) => {
             *expr = nested_text(std::mem::take(expr), zone);
             return true;

@@ -2,20 +2,22 @@
 //!
 //! A name stands for its type wherever one is written, and a column has that type from then on: to drop the name changes no table.
 //!
-//! Not here: types that have values of their own, such as `ENUM`.
+//! A type with the values of a query has those that it gave when the type was made.
+//!
+//! Not here: which types there are (`types`).
 
 use std::{collections::HashMap, ops::ControlFlow};
 
 use datafusion::sql::{
     parser::Statement as Parsed,
     sqlparser::ast::{
-        AlterColumnOperation, AlterTableOperation, ArrayElemTypeDef, CreateDomain, DataType, Expr, ObjectName,
-        ObjectType, Statement, VisitorMut,
+        AlterColumnOperation, AlterTableOperation, ArrayElemTypeDef, CreateDomain, DataType, EnumMember, Expr,
+        ObjectName, ObjectType, Query, Statement, VisitorMut,
     },
 };
 use ogee_functions::{Error, Result};
 
-use crate::{names::normal_name, syntax};
+use crate::{names::normal_name, statements, syntax, types};
 
 /// Types by name.
 pub type NamedTypes = HashMap<String, DataType>;
@@ -27,18 +29,18 @@ pub type NamedTypes = HashMap<String, DataType>;
 pub fn change(statement: &Parsed, types: &mut NamedTypes) -> Result<bool> {
     let Parsed::Statement(statement) = statement else { return Ok(false) };
     match &**statement {
-        Statement::CreateDomain(CreateDomain { name, data_type, .. }) => {
+        Statement::CreateDomain(CreateDomain { name, data_type, collation, .. }) => {
             let key = key(name)?;
-            if types.contains_key(&key) {
-                return Err(Error::Plan(format!("there is a type '{key}' already")));
+            let said = collation.as_ref().map_or("", |said| said.value.as_str());
+            if types.contains_key(&key) && said != statements::REPLACES {
+                return match said {
+                    statements::UNLESS_EXISTS => Ok(true),
+                    _ => Err(Error::Plan(format!("there is a type '{key}' already"))),
+                };
             }
             let mut data_type = data_type.clone();
             in_type(&mut data_type, types);
-            if let DataType::Custom(unknown, arguments) = &data_type
-                && arguments.is_empty()
-            {
-                return Err(Error::Plan(format!("there is no type '{unknown}'")));
-            }
+            types::check(&data_type)?;
             types.insert(key, data_type);
             Ok(true)
         }
@@ -52,6 +54,37 @@ pub fn change(statement: &Parsed, types: &mut NamedTypes) -> Result<bool> {
             Ok(true)
         }
         _ => Ok(false),
+    }
+}
+
+/// The query of the values of the `ENUM` that `statement` makes, if they are those of one.
+///
+/// # Errors
+/// If it is none.
+pub fn values_query(statement: &Parsed) -> Result<Option<Query>> {
+    let Parsed::Statement(statement) = statement else { return Ok(None) };
+    let Statement::CreateDomain(CreateDomain { data_type: DataType::Custom(name, query), .. }) = &**statement else {
+        return Ok(None);
+    };
+    let [query] = &query[..] else { return Ok(None) };
+    if !name.to_string().eq_ignore_ascii_case("ENUM") {
+        return Ok(None);
+    }
+    match crate::parse(query)?.pop().map(|statement| statement.0) {
+        Some(Parsed::Statement(statement)) => match *statement {
+            Statement::Query(query) => Ok(Some(*query)),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// Makes `values` those of the `ENUM` that `statement` makes.
+pub fn set_values(statement: &mut Parsed, values: Vec<String>) {
+    if let Parsed::Statement(statement) = statement
+        && let Statement::CreateDomain(CreateDomain { data_type, .. }) = &mut **statement
+    {
+        *data_type = DataType::Enum(values.into_iter().map(EnumMember::Name).collect(), None);
     }
 }
 
@@ -123,7 +156,13 @@ fn in_type(data_type: &mut DataType, types: &NamedTypes) {
             | ArrayElemTypeDef::SquareBracket(inner, _)
             | ArrayElemTypeDef::Parenthesis(inner),
         ) => in_type(inner, types),
-        DataType::Struct(fields, _) => fields.iter_mut().for_each(|field| in_type(&mut field.field_type, types)),
+        DataType::Map(key, value) => {
+            in_type(key, types);
+            in_type(value, types);
+        }
+        DataType::Struct(fields, _) | DataType::Tuple(fields) => {
+            fields.iter_mut().for_each(|field| in_type(&mut field.field_type, types))
+        }
         _ => {}
     }
     syntax::in_type(data_type);

@@ -12,9 +12,10 @@ use datafusion::{
 use ogee_functions::{
     bits::Bits,
     exclusions,
-    json::{Casts, JsonAccess},
+    json::JsonAccess,
     lists::ListOperators,
     maps::MapAccess,
+    marks::{Casts, bits::BitStrings},
     series::SeriesPlanner,
     text_parts::TextAccess,
 };
@@ -31,6 +32,7 @@ use crate::{
     deep_expressions::DeepExpressions,
     dependencies::with_dependencies,
     distinct_arguments::DistinctArguments,
+    enum_order::EnumOrder,
     equal_windows::with_single_windows,
     failing_casts::FailingCasts,
     fields_of_any_case::FieldsOfAnyCase,
@@ -41,7 +43,7 @@ use crate::{
     guarded_rules::guarded,
     in_lists::InLists,
     joined_texts::TextOrders,
-    json_casts::JsonCasts,
+    marked_casts::MarkedCasts,
     nested_order::NestedOrder,
     null_equality,
     parameters::ParameterPlanner,
@@ -54,12 +56,12 @@ use crate::{
     sliding_frames::SlidingFrames,
     sorted_rows::SortedRows,
     subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
-    syntax, times,
+    syntax, times, types,
     unordered_windows::UnorderedWindows,
     window_filters::WindowFilters,
 };
 
-/// All analyzer rules. Pieces of deep expressions are planned by `pieces`, casts of JSON are `casts`, and whole numbers are divided as `division` says.
+/// All analyzer rules. Pieces of deep expressions are planned by `pieces`, casts are `casts`, and whole numbers are divided as `division` says.
 pub fn analyzer_rules(
     pieces: PiecePlanner,
     casts: Casts,
@@ -67,7 +69,8 @@ pub fn analyzer_rules(
 ) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     // Before types are coerced.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
-        Arc::new(JsonCasts::new(casts)),
+        Arc::new(MarkedCasts::new(casts.clone())),
+        Arc::new(EnumOrder(casts.clone())),
         Arc::new(DeepExpressions::new(pieces)),
         Arc::new(quantified::QueriesOfLists),
         Arc::new(SubqueriesBelow),
@@ -89,7 +92,7 @@ pub fn analyzer_rules(
         Arc::new(CountCopies),
         Arc::new(Subqueries),
         Arc::new(FloatOrder),
-        Arc::new(CheckedArithmetic),
+        Arc::new(CheckedArithmetic(casts)),
         Arc::new(WindowFilters),
         Arc::new(times::IntervalOrder),
         Arc::new(NestedOrder),
@@ -113,11 +116,12 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     guarded(with_dependencies(with_single_windows(with_single_keys(with_fresh_schemas(rules)))))
 }
 
-/// What plans operators before DataFusion does; parts of JSON are planned by `access`, and quotients as `division` says.
-pub fn expr_planners(access: JsonAccess, division: &Arc<Division>) -> Vec<Arc<dyn ExprPlanner>> {
+/// What plans operators before DataFusion does; parts of JSON are planned by `access`, bits by `bits`, and quotients as `division` says.
+pub fn expr_planners(access: JsonAccess, bits: BitStrings, division: &Arc<Division>) -> Vec<Arc<dyn ExprPlanner>> {
     vec![
         Arc::new(ParameterPlanner),
         Arc::new(access),
+        Arc::new(bits),
         Arc::new(FieldsOfAnyCase),
         Arc::new(times::TimePlanner),
         Arc::new(Quotients(Arc::clone(division))),
@@ -130,7 +134,7 @@ pub fn expr_planners(access: JsonAccess, division: &Arc<Division>) -> Vec<Arc<dy
 
 /// What plans types before DataFusion does.
 pub fn type_planner() -> Arc<dyn TypePlanner> {
-    Arc::new(times::TimeTypes)
+    Arc::new(types::Types)
 }
 
 /// What plans tables in `FROM` before DataFusion does.

@@ -4,11 +4,12 @@
 //!
 //! Not here: tables of others than this crate, whose `INSERT` is DataFusion's.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewArray},
+        compute::cast,
         datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
     },
     catalog::{TableProvider, view::ViewTable},
@@ -27,7 +28,10 @@ use datafusion::{
     },
 };
 use futures::StreamExt;
-use ogee_functions::{Error, Result, json::has_json};
+use ogee_functions::{
+    Error, Result,
+    marks::{has_mark, is_alike},
+};
 use ogee_sql::{
     changes::{Action, Change, Columns, Definition, Merge, MergeDoes, ROW, prepared},
     in_full, meant_names, name_apart,
@@ -321,6 +325,28 @@ impl Session {
         let physical = single_partition(self.physical_plan(state, plan).await?);
         let context = task_context(state, &physical);
         Ok(execute_stream(physical, context)?)
+    }
+
+    /// The values of `query`, one text a row, each once, and without NULL.
+    pub(super) async fn texts_of(&self, state: &SessionState, query: Query) -> Result<Vec<String>> {
+        let mut made = Made::default();
+        let plan = self.planned(state, query, &mut made).await?;
+        match &plan.schema().fields()[..] {
+            [field] if !field.data_type().is_nested() => {}
+            _ => return Err(Error::Plan("the values of an ENUM are one column of texts".to_owned())),
+        }
+        let mut rows = self.rows_of(state, &plan).await?;
+        let (mut values, mut met) = (Vec::new(), HashSet::new());
+        while let Some(batch) = rows.next().await {
+            let texts =
+                cast(batch?.column(0), &DataType::Utf8View).map_err(datafusion::error::DataFusionError::from)?;
+            for text in texts.as_string_view().iter().flatten() {
+                if met.insert(text.to_owned()) {
+                    values.push(text.to_owned());
+                }
+            }
+        }
+        Ok(values)
     }
 
     /// Plans what `change` tells of its rows.
@@ -636,7 +662,7 @@ fn of_rows(plan: &LogicalPlan, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// `plan` with the types of these for its first columns, where one is asked for. Text becomes JSON where that is asked for, which says what is none.
+/// `plan` with the types of these for its first columns, where one is asked for. Text becomes JSON, a UUID or the like where that is asked for, which says what is none.
 fn with_types(plan: LogicalPlan, types: &[Option<FieldRef>]) -> Result<LogicalPlan> {
     // What VALUES are cast to for a table may become something else yet: floats for decimals, where one of them is a float.
     let has_values = plan.exists(|node| Ok(matches!(node, LogicalPlan::Values(_))))?;
@@ -645,7 +671,7 @@ fn with_types(plan: LogicalPlan, types: &[Option<FieldRef>]) -> Result<LogicalPl
         let is_other = |wanted: &&FieldRef| {
             wanted.data_type() != field.data_type()
                 || may_change(wanted.data_type())
-                || has_json(wanted) && !has_json(field)
+                || has_mark(wanted) && !is_alike(wanted, field)
         };
         types.get(at).and_then(Option::as_ref).filter(is_other)
     };
@@ -655,7 +681,7 @@ fn with_types(plan: LogicalPlan, types: &[Option<FieldRef>]) -> Result<LogicalPl
     let columns: Vec<(Expr, Arc<Field>)> =
         plan.schema().iter().map(|field| (Expr::Column(Column::from(field)), Arc::clone(field.1))).collect();
     let typed = columns.into_iter().enumerate().map(|(at, (column, field))| match other(at, &field) {
-        Some(wanted) if has_json(wanted) => {
+        Some(wanted) if has_mark(wanted) || has_mark(&field) || wanted.data_type().is_nested() => {
             Expr::Cast(Cast { expr: Box::new(column), field: Arc::clone(wanted) }).alias(field.name())
         }
         Some(wanted) => Expr::Cast(Cast::new(Box::new(column), wanted.data_type().clone())).alias(field.name()),

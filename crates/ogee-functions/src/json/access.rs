@@ -22,11 +22,10 @@ use datafusion::{
 use ogee_memory::BufferManager;
 
 use super::{
-    casting::Casts,
     extracting::{FIELD, MEMBER, functions},
     field, is_json,
-    keeping::field_of,
 };
+use crate::marks::{Casts, field_of};
 
 /// See the module.
 #[derive(Debug)]

@@ -118,7 +118,7 @@ pub(super) fn written(call: &mut Call<'_, '_>, at: usize) -> Result<StringViewAr
 }
 
 /// The first argument as JSON.
-pub(super) fn to_json(call: &mut Call<'_, '_>) -> Result<ArrayRef> {
+pub(crate) fn to_json(call: &mut Call<'_, '_>) -> Result<ArrayRef> {
     Ok(Arc::new(written(call, 0)?))
 }
 

@@ -1,6 +1,6 @@
 //! JSON: its type, and functions of it, as DuckDB has them.
 //!
-//! A value is text, and its field says that it is JSON, by the name of Arrow's extension type ([`field`]). Functions take any text, and read it anew each time; none
+//! A value is text, and its field says that it is JSON (`marks`). Functions take any text, and read it anew each time; none
 //! makes a tree of it. Lists, structs and maps are taken for the JSON that they are written as.
 //!
 //! Not here: operators and types in the text of statements, and where casts stand (`ogee-sql`); files (`ogee-files`).
@@ -11,7 +11,6 @@ mod casting;
 mod changing;
 mod combining;
 mod extracting;
-mod keeping;
 mod paths;
 mod reading;
 mod rows;
@@ -19,36 +18,37 @@ mod structures;
 mod transforming;
 mod writing;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::{DataType, Field, FieldRef},
+    arrow::datatypes::{DataType, Field},
     logical_expr::ScalarUDF,
 };
 use ogee_memory::BufferManager;
 
+pub(crate) use self::{
+    building::to_json,
+    casting::{casts, checked},
+    transforming::{Manner, values},
+};
+use crate::marks::{Mark, is_text, list_of};
+
 pub use self::{
     access::JsonAccess,
     building::{KEY, VALUE, write_rows},
-    casting::{AS_JSON, Casts, TO_JSON, TRY_TO_JSON, has_json},
+    casting::AS_JSON,
     extracting::{ARROW, FIELD, LONG_ARROW},
     rows::{EACH, TREE},
 };
 
-/// Where a field says what its values are, beyond their type.
-const EXTENSION: &str = "ARROW:extension:name";
-/// What the field of JSON says there.
-const JSON: &str = "arrow.json";
-
 /// The field `name` of JSON.
 pub fn field(name: &str) -> Field {
-    let metadata = HashMap::from([(EXTENSION.to_owned(), JSON.to_owned())]);
-    Field::new(name, DataType::Utf8View, true).with_metadata(metadata)
+    Mark::Json.field(name)
 }
 
 /// Whether values of `field` are JSON.
 pub fn is_json(field: &Field) -> bool {
-    field.metadata().get(EXTENSION).is_some_and(|name| name == JSON) && is_text(field.data_type())
+    Mark::of(field) == Some(Mark::Json)
 }
 
 /// The functions that statements may name, and those that are written for operators and casts.
@@ -60,19 +60,7 @@ pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
     functions.chain(rows::functions(memory)).map(|function| function.registered()).collect()
 }
 
-fn is_text(given: &DataType) -> bool {
-    match given {
-        DataType::Dictionary(_, values) => values.is_string(),
-        given => given.is_string(),
-    }
-}
-
 /// Whether values of the type are taken for JSON.
 fn is_document(given: &DataType) -> bool {
     is_text(given) || given.is_nested() || given.is_null()
-}
-
-/// A list whose elements are as those of `of`.
-fn list_of(of: &FieldRef) -> DataType {
-    DataType::List(Arc::new(of.as_ref().clone().with_name(Field::LIST_FIELD_DEFAULT_NAME).with_nullable(true)))
 }

@@ -93,7 +93,7 @@ fn of_call(call: &mut Call<'_, '_>, manner: Manner) -> Result<ArrayRef> {
 
 /// What becomes of values that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(crate) enum Manner {
     /// They are NULL.
     Lenient,
     /// They are an error; members of objects that nobody asks for are not.
@@ -103,7 +103,7 @@ pub(super) enum Manner {
 }
 
 /// The values that `documents` are as those of `to`.
-pub(super) fn values(
+pub(crate) fn values(
     documents: &StringViewArray,
     to: &FieldRef,
     manner: Manner,

@@ -47,10 +47,10 @@ pub fn is_instant(data_type: &DataType) -> bool {
 }
 
 /// Moments, whichever they are.
-pub(super) type Micros = PrimitiveArray<TimestampMicrosecondType>;
+pub(crate) type Micros = PrimitiveArray<TimestampMicrosecondType>;
 
 /// Microseconds since 1970: of instants in UTC, of others as they are.
-pub(super) fn micros(array: &ArrayRef) -> Result<Micros> {
+pub(crate) fn micros(array: &ArrayRef) -> Result<Micros> {
     let data_type = match array.data_type() {
         DataType::Timestamp(_, Some(zone)) => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::clone(zone))),
         _ => LOCAL,
@@ -65,7 +65,7 @@ pub(crate) fn instants(values: Micros) -> ArrayRef {
 }
 
 /// What clocks in `zone` show at each of the instants `values`.
-pub(super) fn local_array(values: &Micros, zone: &Zone) -> Result<Micros> {
+pub(crate) fn local_array(values: &Micros, zone: &Zone) -> Result<Micros> {
     match zone {
         Zone::Fixed(0) => Ok(values.clone()),
         zone => values.try_unary(|value| zone.to_local(value)),
@@ -73,7 +73,7 @@ pub(super) fn local_array(values: &Micros, zone: &Zone) -> Result<Micros> {
 }
 
 /// When clocks in `zone` show each of the times `values`.
-pub(super) fn instant_array(values: &Micros, zone: &Zone) -> Result<Micros> {
+pub(crate) fn instant_array(values: &Micros, zone: &Zone) -> Result<Micros> {
     match zone {
         Zone::Fixed(0) => Ok(values.clone()),
         zone => values.try_unary(|value| zone.to_instant(value)),

@@ -1,6 +1,6 @@
 //! `CREATE SEQUENCE`, `CREATE TYPE` and columns without a type (`b AS (a + 1)`) as DuckDB writes them, in the words of the parser.
 //!
-//! The parser takes the options of a sequence in one order, and a name for a type as a `DOMAIN`. That a sequence takes the place of another is said by `TEMPORARY`, which has no other use.
+//! The parser takes the options of a sequence in one order. That a sequence takes the place of another is said by `TEMPORARY`, which has no other use.
 //!
 //! A column without a type has one of a name that nobody gives to a type.
 //!
@@ -18,7 +18,16 @@ const OPTIONS: &[&str] = &["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE"
 /// The type of columns that have none.
 pub(crate) const UNTYPED: &str = "ogee_untyped";
 
-/// `tokens` with sequences and types in words that the parser knows.
+/// What a statement begins with that makes a type: DataFusion's parser has its own for what begins with `CREATE`.
+pub(crate) const CREATE_TYPE: &str = "ogee_create";
+
+/// Whether a statement of these words makes a type.
+fn makes_type(word: &dyn Fn(usize) -> String) -> bool {
+    let behind = (1..5).find(|&nth| !matches!(word(nth).as_str(), "OR" | "REPLACE" | "TEMP" | "TEMPORARY"));
+    behind.is_some_and(|nth| word(nth) == "TYPE")
+}
+
+/// `tokens` with sequences in words that the parser knows.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for `CREATE TEMPORARY SEQUENCE`.
@@ -60,16 +69,10 @@ fn created(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
         ("TEMP" | "TEMPORARY", "SEQUENCE", _) => {
             Err(Error::Unsupported("CREATE TEMPORARY SEQUENCE is not supported; use CREATE SEQUENCE".to_owned()))
         }
-        ("TYPE", ..) => {
-            let behind = (2..significant.len()).find(|&nth| word(nth) == "AS").map(|nth| nth + 1);
-            let is_other = behind.is_none_or(|nth| {
-                word(nth) == "ENUM" || significant.get(nth).is_none_or(|&at| statement[at].token == Token::LParen)
-            });
-            if is_other {
-                return Ok(None);
-            }
-            let head = vec![said("CREATE"), said("DOMAIN")];
-            Ok(Some(head.into_iter().chain((2..significant.len()).map(token)).collect()))
+        _ if makes_type(&word) => {
+            let mut all = statement.to_vec();
+            all[significant[0]].token = Token::make_word(CREATE_TYPE, None);
+            Ok(Some(all))
         }
         _ if (1..6).any(|nth| word(nth) == "TABLE") => Ok(with_types(statement, &significant)),
         _ => Ok(None),

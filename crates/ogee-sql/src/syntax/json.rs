@@ -5,7 +5,7 @@
 //! * `FROM json_each(j)` is the query of the elements of a list of rows.
 //! * `json_group_array(x)` is `'[' || string_agg(.., ',') || ']'`, which DuckDB makes of it, too.
 //!
-//! Not here: how the operator binds (`dialect`), and casts (`json_casts`).
+//! Not here: how the operator binds (`dialect`), and casts (`marked_casts`).
 
 use std::ops::ControlFlow;
 
@@ -226,18 +226,39 @@ fn gives_json(expr: &Expr) -> bool {
     }
 }
 
-/// Casts all values of a column to JSON of which one is: the planner takes no others beside it.
+/// The type of marked text that `expr` is of, as far as its words tell.
+fn marked_type(expr: &Expr) -> Option<DataType> {
+    match expr {
+        expr if gives_json(expr) => Some(DataType::JSON),
+        Expr::Nested(inner) => marked_type(inner),
+        Expr::Cast { data_type: data_type @ (DataType::Uuid | DataType::Bit(_) | DataType::Enum(..)), .. } => {
+            Some(data_type.clone())
+        }
+        Expr::TypedString(typed) => matches!(typed.data_type, DataType::Uuid).then_some(DataType::Uuid),
+        Expr::Function(function) => match function.name.0.as_slice() {
+            [name] => {
+                let name = name.as_ident().map(normal_name)?;
+                matches!(name.as_str(), "uuid" | "gen_random_uuid" | "uuidv4" | "uuidv7").then_some(DataType::Uuid)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Casts all values of a column to JSON, UUID, BIT or an ENUM of which one is: the planner takes no others beside it.
 pub(super) fn in_values(values: &mut Values) {
     let width = values.rows.first().map_or(0, |row| row.content.len());
     for column in 0..width {
         let mut rows = values.rows.iter();
-        if values.rows.len() < 2 || !rows.any(|row| row.content.get(column).is_some_and(gives_json)) {
+        if values.rows.len() < 2 {
             continue;
         }
+        let Some(data_type) = rows.find_map(|row| row.content.get(column).and_then(marked_type)) else { continue };
         for value in values.rows.iter_mut().filter_map(|row| row.content.get_mut(column)) {
-            if !gives_json(value) {
+            if marked_type(value).as_ref() != Some(&data_type) {
                 let expr = Box::new(std::mem::replace(value, *super::null()));
-                let data_type = DataType::JSON;
+                let data_type = data_type.clone();
                 *value = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
             }
         }

@@ -25,6 +25,7 @@ mod grouping;
 mod having;
 pub(crate) mod inserts;
 pub(crate) mod json;
+mod lambdas;
 mod laterals;
 pub(crate) mod limits;
 pub(crate) mod lists;
@@ -52,6 +53,7 @@ mod struct_fields;
 pub(crate) mod struct_types;
 mod structs;
 pub(crate) mod summaries;
+mod time_parts;
 pub(crate) mod upkeep;
 mod using;
 mod using_within;
@@ -423,6 +425,12 @@ impl VisitorMut for Words {
                 let is_name = matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
                 in_accesses(access_chain, is_name);
             }
+            Expr::Identifier(name) if name.quote_style.is_none() => {
+                if let Some(time) = time_parts::of_name(&name.value) {
+                    *expr = time;
+                }
+            }
+            Expr::Lambda(lambda) => lambdas::in_lambda(lambda),
             Expr::Interval(_) => times::in_interval(expr),
             Expr::UnaryOp { .. } => times::in_minus(expr),
             Expr::AtTimeZone { timestamp, time_zone } => {
@@ -625,7 +633,13 @@ pub(crate) fn in_type(data_type: &mut DataType) {
             | ArrayElemTypeDef::SquareBracket(inner, _)
             | ArrayElemTypeDef::Parenthesis(inner),
         ) => in_type(inner),
-        DataType::Struct(fields, _) => fields.iter_mut().for_each(|field| in_type(&mut field.field_type)),
+        DataType::Struct(fields, _) | DataType::Tuple(fields) => {
+            fields.iter_mut().for_each(|field| in_type(&mut field.field_type));
+        }
+        DataType::Map(key, value) => {
+            in_type(key);
+            in_type(value);
+        }
         DataType::Custom(name, arguments) if arguments.is_empty() => {
             match name.to_string().to_ascii_uppercase().as_str() {
                 "UINTEGER" => *data_type = DataType::IntUnsigned(None),
@@ -785,7 +799,8 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         return None;
     }
     let other = structs::in_function(&name, function).or_else(|| most::in_function(&name, function));
-    if let Some(other) = other.or_else(|| json::in_function(&name, function)) {
+    let other = other.or_else(|| json::in_function(&name, function));
+    if let Some(other) = other.or_else(|| time_parts::in_function(&name, function)) {
         return Some(other);
     }
     let FunctionArguments::List(list) = &mut function.args else { return None };

@@ -19,7 +19,7 @@ use datafusion::sql::{
 };
 use ogee_functions::{Error, Result};
 
-use crate::visitors;
+use crate::{statements, visitors};
 
 /// Says what of `statement` is not supported, if anything is.
 ///
@@ -111,7 +111,8 @@ impl Visitor for Refusals {
                 unless(owned_by.is_some(), "OWNED BY", "leave it out")
             }
             Statement::CreateDomain(domain) => {
-                let any = domain.default.is_some() || domain.collation.is_some() || !domain.constraints.is_empty();
+                let collates = domain.collation.as_ref().is_some_and(|said| !statements::is_said(said));
+                let any = domain.default.is_some() || collates || !domain.constraints.is_empty();
                 unless(any, "a DEFAULT or CHECK of a type", "write it with the column")
             }
             Statement::CreateType { .. } => refuse(

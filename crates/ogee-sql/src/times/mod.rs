@@ -34,7 +34,7 @@ use crate::visitors;
 pub(crate) use self::{
     literals::{in_interval, in_minus},
     order_rule::{IntervalOrder, IntervalWindows, length_of_text},
-    planner::{TimePlanner, TimeTypes},
+    planner::TimePlanner,
     zone_rule::ZoneRule,
 };
 

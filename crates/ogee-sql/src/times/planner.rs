@@ -1,26 +1,22 @@
-//! Operators and types of times, where a statement becomes a plan: what DataFusion refuses there, or gives another type.
+//! Operators of times, where a statement becomes a plan: what DataFusion refuses there, or gives another type.
 //!
 //! Not here: what depends on the zone of the session (`zone_rule`).
 
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::{DataType, Field, FieldRef, TimeUnit},
+    arrow::datatypes::DataType,
     common::{DFSchema, ExprSchema, Result, plan_err},
     logical_expr::{
         Expr, ExprSchemable, cast,
         expr::ScalarFunction,
-        planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner},
+        planner::{ExprPlanner, PlannerResult, RawBinaryExpr},
     },
-    sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, TimezoneInfo},
+    sql::sqlparser::ast::BinaryOperator,
 };
-use ogee_functions::{
-    json,
-    times::{
-        instants::is_instant,
-        intervals::{INTERVAL, difference, divide, move_time, multiply, scale},
-        parts::date_part,
-    },
+use ogee_functions::times::{
+    intervals::{INTERVAL, difference, divide, move_time, multiply, scale},
+    parts::date_part,
 };
 
 /// Operators of intervals and moments.
@@ -122,27 +118,5 @@ fn product(interval: Expr, count: Expr, count_type: &DataType) -> Expr {
         multiply(interval, cast(count, DataType::Int64))
     } else {
         scale(interval, cast(count, DataType::Float64))
-    }
-}
-
-/// The type of instants, which does not follow the zone of the session: tables outlive it. And that of JSON.
-#[derive(Debug, Default)]
-pub(crate) struct TimeTypes;
-
-impl TypePlanner for TimeTypes {
-    fn plan_type_field(&self, sql_type: &SqlType) -> Result<Option<FieldRef>> {
-        let SqlType::Timestamp(precision, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) = sql_type else {
-            return Ok(matches!(sql_type, SqlType::JSON).then(|| Arc::new(json::field(""))));
-        };
-        let unit = match precision {
-            Some(0) => TimeUnit::Second,
-            Some(1..=3) => TimeUnit::Millisecond,
-            None | Some(4..=6) => TimeUnit::Microsecond,
-            Some(7..=9) => TimeUnit::Nanosecond,
-            Some(more) => return plan_err!("a timestamp has at most 9 digits of a second, not {more}"),
-        };
-        let data_type = DataType::Timestamp(unit, Some("UTC".into()));
-        debug_assert!(is_instant(&data_type));
-        Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
 }

@@ -1,0 +1,138 @@
+//! Expressions that give marked text since they choose among such, or put it into lists and structs: DataFusion knows them by their types, which are those of texts.
+//!
+//! What stands beside JSON, a UUID or bits becomes that. Values of one `ENUM` stay such; beside others they are texts.
+//!
+//! Not here: aggregates, whose outputs are marked where they stand in a plan (`ogee-sql`).
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::datatypes::{DataType, Field, FieldRef, Fields},
+    common::ExprSchema,
+    logical_expr::{Expr, ExprSchemable, expr::ScalarFunction},
+};
+
+use super::{Mark, has_mark, is_same};
+
+/// Functions that give one of their arguments.
+const CHOOSING: &[&str] = &["coalesce", "greatest", "ifnull", "least", "nvl"];
+
+/// Aggregates and functions over windows that give a value of their first argument.
+pub const CHOOSING_AGGREGATES: &[&str] = &[
+    "any_value",
+    "arg_max",
+    "arg_min",
+    "first_value",
+    "lag",
+    "last_value",
+    "lead",
+    "max",
+    "min",
+    "mode",
+    "nth_value",
+    "ordered_mode",
+];
+
+/// Expressions within one another that are looked at, at most.
+const DEPTH_MAX: usize = 8;
+
+/// The field of `expr`, of which `schema` has the columns, with the marks that it keeps.
+pub(crate) fn field_of(expr: &Expr, schema: &dyn ExprSchema) -> Option<Arc<Field>> {
+    field_within(expr, schema, DEPTH_MAX)
+}
+
+/// The field of `expr`, if it keeps marked text that DataFusion does not know of, where it knows what is within.
+pub(super) fn kept(expr: &Expr, schema: &dyn ExprSchema) -> Option<Field> {
+    kept_within(expr, schema, 0)
+}
+
+fn field_within(expr: &Expr, schema: &dyn ExprSchema, depth: usize) -> Option<Arc<Field>> {
+    let known = expr.to_field(schema).ok()?.1;
+    if has_mark(&known) {
+        return Some(known);
+    }
+    let kept = depth.checked_sub(1).and_then(|depth| kept_within(expr, schema, depth));
+    kept.map(Arc::new).or(Some(known))
+}
+
+/// Whether `expr` may have marked text in it, at a glance: most of what statements choose among has none.
+fn may_have_mark(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => may_have_mark(&alias.expr),
+        Expr::Cast(cast) => has_mark(&cast.field),
+        Expr::TryCast(cast) => has_mark(&cast.field),
+        Expr::Literal(_, metadata) => metadata.is_some(),
+        Expr::Column(_)
+        | Expr::OuterReferenceColumn(..)
+        | Expr::ScalarSubquery(_)
+        | Expr::LambdaVariable(_)
+        | Expr::ScalarFunction(_)
+        | Expr::Case(_) => true,
+        _ => false,
+    }
+}
+
+/// The field of what is chosen of `parts`, if it is marked.
+fn chosen<'e>(parts: impl Iterator<Item = &'e Expr> + Clone, schema: &dyn ExprSchema, depth: usize) -> Option<Field> {
+    if !parts.clone().any(may_have_mark) {
+        return None;
+    }
+    let fields = parts.map(|part| field_within(part, schema, depth)).collect::<Option<Vec<FieldRef>>>()?;
+    let marked = |mark: Mark| fields.iter().find(|field| Mark::of(field) == Some(mark));
+    if let Some(field) = [Mark::Json, Mark::Uuid, Mark::Bit].into_iter().find_map(marked) {
+        return Some(plain(field));
+    }
+    let first = marked(Mark::Enum)?;
+    let are_same = fields.iter().all(|field| field.data_type().is_null() || is_same(field, first));
+    are_same.then(|| plain(first))
+}
+
+/// A field like `of` that has no name.
+fn plain(of: &Field) -> Field {
+    of.clone().with_name("").with_data_type(DataType::Utf8View).with_nullable(true)
+}
+
+fn kept_within(expr: &Expr, schema: &dyn ExprSchema, depth: usize) -> Option<Field> {
+    match expr {
+        Expr::Case(case) => {
+            let parts = case.when_then_expr.iter().map(|(_, then)| &**then).chain(case.else_expr.as_deref());
+            chosen(parts, schema, depth)
+        }
+        Expr::ScalarFunction(call) => match call.func.name() {
+            name if CHOOSING.contains(&name) => chosen(call.args.iter(), schema, depth),
+            "nullif" => chosen(call.args.iter().take(1), schema, depth),
+            "make_array" => {
+                let of = chosen(call.args.iter(), schema, depth)?;
+                Some(Field::new("", super::list_of(&Arc::new(of)), true))
+            }
+            "named_struct" => struct_of(call, schema, depth),
+            "array_element" => {
+                let list = call.args.first().filter(|list| may_have_mark(list))?;
+                match field_within(list, schema, depth)?.data_type() {
+                    DataType::List(of) | DataType::LargeList(of) if has_mark(of) => {
+                        Some(of.as_ref().clone().with_name("").with_nullable(true))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn struct_of(call: &ScalarFunction, schema: &dyn ExprSchema, depth: usize) -> Option<Field> {
+    let values = || call.args.iter().skip(1).step_by(2);
+    if !values().any(may_have_mark) {
+        return None;
+    }
+    let values: Vec<_> = values().map(|value| field_within(value, schema, depth)).collect::<Option<_>>()?;
+    if !values.iter().any(|value| has_mark(value)) {
+        return None;
+    }
+    let whole = Expr::ScalarFunction(call.clone()).to_field(schema).ok()?.1;
+    let DataType::Struct(fields) = whole.data_type() else { return None };
+    let named = fields.iter().zip(&values).map(|(field, value)| value.as_ref().clone().with_name(field.name()));
+    let fields: Fields = named.collect();
+    Some(Field::new("", DataType::Struct(fields), true))
+}

@@ -1,0 +1,255 @@
+//! `ENUM` in the order of its type: comparisons of two values of one, orders, `min` and `max`, `greatest` and `least` are of their places.
+//!
+//! Values of an `ENUM` are texts, of which DataFusion knows the order of texts. That is right where one stands beside a text, or beside values of another `ENUM`.
+//!
+//! Not here: equality, groups and joins, for which texts do.
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::datatypes::{Field, FieldRef},
+    common::{
+        Column, DFSchema, Result, not_impl_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    config::ConfigOptions,
+    logical_expr::{
+        Aggregate, Between, BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Projection, SortExpr,
+        Window,
+    },
+    optimizer::AnalyzerRule,
+};
+use ogee_functions::marks::{Casts, Mark, has_enum_within, is_same};
+
+use crate::{kept_names, times::zone_rule::input_schema};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct EnumOrder(pub(crate) Casts);
+
+impl AnalyzerRule for EnumOrder {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_enum(&plan)? {
+            return Ok(plan);
+        }
+        plan.transform_up_with_subqueries(|plan| self.rewrite_plan(plan)).data()
+    }
+
+    fn name(&self) -> &str {
+        "enum_order"
+    }
+}
+
+fn is_any(field: &Field) -> bool {
+    Mark::of(field) == Some(Mark::Enum) || has_enum_within(field)
+}
+
+/// Whether `plan` has values of an `ENUM` anywhere. Most statements have none.
+fn has_enum(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= node.schema().fields().iter().any(|field| is_any(field));
+        if let LogicalPlan::TableScan(scan) = node {
+            found |= scan.source.schema().fields().iter().any(|field| is_any(field));
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                found |= match expr {
+                    Expr::Literal(_, Some(metadata)) => {
+                        is_any(&metadata.add_to_field(Mark::Enum.field("").with_metadata(Default::default())))
+                    }
+                    _ => false,
+                };
+                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Functions that order the elements of a list.
+fn orders_elements(name: &str) -> bool {
+    matches!(
+        name,
+        "array_sort" | "list_sort" | "array_max" | "list_max" | "array_min" | "list_min" | "list_reverse_sort"
+    )
+}
+
+impl EnumOrder {
+    fn rewrite_plan(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let schema = input_schema(&plan)?;
+        let plan = match plan {
+            LogicalPlan::Sort(mut sort) => {
+                let any = self.order(&mut sort.expr, &schema)?;
+                done(LogicalPlan::Sort(sort), any)
+            }
+            LogicalPlan::Distinct(Distinct::On(mut on)) => {
+                let keys = on.sort_expr.iter().flatten();
+                let mut ordered = keys.filter_map(|key| key.expr.to_field(&schema).ok());
+                if ordered.any(|(_, field)| is_any(&field)) {
+                    for key in on.on_expr.iter_mut() {
+                        self.in_place(key, &schema)?;
+                    }
+                    if let Some(order) = &mut on.sort_expr {
+                        self.order(order, &schema)?;
+                    }
+                    Transformed::yes(LogicalPlan::Distinct(Distinct::On(on)))
+                } else {
+                    Transformed::no(LogicalPlan::Distinct(Distinct::On(on)))
+                }
+            }
+            plan => Transformed::no(plan),
+        };
+        plan.transform_data(|plan| {
+            kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| self.rewrite(expr, &schema)))
+        })?
+        .transform_data(|plan| self.extremes(plan, &schema))
+    }
+
+    /// The type of `expr`, if it is a value of an `ENUM`.
+    fn field_of(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+        let (_, field) = expr.to_field(schema).ok()?;
+        (Mark::of(&field) == Some(Mark::Enum)).then_some(field)
+    }
+
+    /// Makes `expr` its place, if it is a value of an `ENUM`; whether it is.
+    fn in_place(&self, expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+        let Ok((_, field)) = expr.to_field(schema) else { return Ok(false) };
+        if has_enum_within(&field) {
+            return not_impl_err!(
+                "lists, structs and maps with values of an ENUM have no order here; cast them to VARCHAR within"
+            );
+        }
+        if Mark::of(&field) != Some(Mark::Enum) {
+            return Ok(false);
+        }
+        *expr = self.0.place(std::mem::take(expr), &field)?;
+        Ok(true)
+    }
+
+    fn order(&self, keys: &mut [SortExpr], schema: &DFSchema) -> Result<bool> {
+        let mut any = false;
+        for key in keys {
+            any |= self.in_place(&mut key.expr, schema)?;
+        }
+        Ok(any)
+    }
+
+    /// Makes the places of all of `sides`, if they are of one `ENUM`; whether they are.
+    fn all_in_place(&self, sides: &mut [&mut Expr], schema: &DFSchema) -> Result<Option<FieldRef>> {
+        let fields: Vec<FieldRef> =
+            sides.iter().filter_map(|side| side.to_field(schema).ok().map(|(_, field)| field)).collect();
+        if fields.len() == sides.len() && fields.iter().any(|field| has_enum_within(field)) {
+            return not_impl_err!(
+                "lists, structs and maps with values of an ENUM have no order here; cast them to VARCHAR within"
+            );
+        }
+        let Some(first) = fields.iter().find(|field| Mark::of(field) == Some(Mark::Enum)).cloned() else {
+            return Ok(None);
+        };
+        let are_same = fields.iter().all(|field| field.data_type().is_null() || is_same(field, &first));
+        if fields.len() != sides.len() || !are_same {
+            return Ok(None);
+        }
+        for side in sides {
+            **side = self.0.place(std::mem::take(*side), &first)?;
+        }
+        Ok(Some(first))
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let is_order = |op: Operator| matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) if is_order(op) => {
+                let any = self.all_in_place(&mut [&mut *left, &mut *right], schema)?.is_some();
+                done(Expr::BinaryExpr(BinaryExpr { left, op, right }), any)
+            }
+            Expr::Between(Between { mut expr, negated, mut low, mut high }) => {
+                let any = self.all_in_place(&mut [&mut *expr, &mut *low, &mut *high], schema)?.is_some();
+                done(Expr::Between(Between { expr, negated, low, high }), any)
+            }
+            Expr::ScalarFunction(mut call) if matches!(call.func.name(), "greatest" | "least") => {
+                let mut sides: Vec<&mut Expr> = call.args.iter_mut().collect();
+                match self.all_in_place(&mut sides, schema)? {
+                    Some(field) => Transformed::yes(self.0.value_at(Expr::ScalarFunction(call), &field)?),
+                    None => Transformed::no(Expr::ScalarFunction(call)),
+                }
+            }
+            Expr::ScalarFunction(call) if orders_elements(call.func.name()) => {
+                let of = call.args.first().and_then(|list| list.to_field(schema).ok());
+                if of.is_some_and(|(_, field)| has_enum_within(&field)) {
+                    return not_impl_err!(
+                        "{} of values of an ENUM is not supported; cast them to VARCHAR[]",
+                        call.func.name()
+                    );
+                }
+                Transformed::no(Expr::ScalarFunction(call))
+            }
+            Expr::AggregateFunction(mut call) => {
+                let mut any = self.order(&mut call.params.order_by, schema)?;
+                if let ("arg_max" | "arg_min", [_, by]) = (call.func.name(), &mut call.params.args[..]) {
+                    any |= self.in_place(by, schema)?;
+                }
+                done(Expr::AggregateFunction(call), any)
+            }
+            Expr::WindowFunction(mut call) => {
+                let mut any = self.order(&mut call.params.order_by, schema)?;
+                if let ("arg_max" | "arg_min", [_, by]) = (call.fun.name(), &mut call.params.args[..]) {
+                    any |= self.in_place(by, schema)?;
+                }
+                done(Expr::WindowFunction(call), any)
+            }
+            other => Transformed::no(other),
+        })
+    }
+
+    /// `plan` with `min` and `max` of places, of which the values are made above it.
+    fn extremes(&self, plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
+        let exprs = match &plan {
+            LogicalPlan::Aggregate(aggregate) => &aggregate.aggr_expr,
+            LogicalPlan::Window(window) => &window.window_expr,
+            _ => return Ok(Transformed::no(plan)),
+        };
+        let first = plan.schema().fields().len() - exprs.len();
+        let mut extremes = Vec::new();
+        let mut rewritten = exprs.clone();
+        for (at, expr) in rewritten.iter_mut().enumerate() {
+            let (qualifier, field) = plan.schema().qualified_field(first + at);
+            let (qualifier, name) = (qualifier.cloned(), field.name().clone());
+            let mut bare = expr.clone().unalias();
+            let arg = match &mut bare {
+                Expr::AggregateFunction(call) if matches!(call.func.name(), "min" | "max") => &mut call.params.args[0],
+                Expr::WindowFunction(call) if matches!(call.fun.name(), "min" | "max") => &mut call.params.args[0],
+                _ => continue,
+            };
+            let Some(of) = Self::field_of(arg, schema) else { continue };
+            self.in_place(arg, schema)?;
+            *expr = bare.alias_qualified(qualifier, name);
+            extremes.push((first + at, of));
+        }
+        if extremes.is_empty() {
+            return Ok(Transformed::no(plan));
+        }
+        let plan = match plan {
+            LogicalPlan::Aggregate(aggregate) => {
+                LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input, aggregate.group_expr, rewritten)?)
+            }
+            LogicalPlan::Window(window) => LogicalPlan::Window(Window::try_new(rewritten, window.input)?),
+            plan => plan,
+        };
+        let mut columns = Vec::with_capacity(plan.schema().fields().len());
+        for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
+            let column = Expr::Column(Column::from((qualifier, field)));
+            columns.push(match extremes.iter().find(|(extreme, _)| *extreme == at) {
+                Some((_, of)) => self.0.value_at(column, of)?.alias_qualified(qualifier.cloned(), field.name()),
+                None => column,
+            });
+        }
+        Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?)))
+    }
+}
+
+fn done<T>(data: T, any: bool) -> Transformed<T> {
+    if any { Transformed::yes(data) } else { Transformed::no(data) }
+}

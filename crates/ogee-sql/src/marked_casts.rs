@@ -1,0 +1,301 @@
+//! Casts to marked text and from it, and of lists, structs and maps, put in the place of DataFusion's, which know text without marks: JSON, `UUID`, `BIT` and `ENUM`.
+//!
+//! What chooses among marked text, or puts it into lists and structs, is marked as what it gives; so are the outputs of aggregates and windows that give a value of their
+//! argument. A text that is compared with a UUID or with bits is one. What a statement writes into a column of a table is cast to what that has, whatever the planner made of it before.
+//!
+//! Not here: what the casts do (`ogee_functions::marks`), and the order of an `ENUM` (`enum_order`).
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::datatypes::{DataType, Field, FieldRef},
+    common::{
+        Column, DFSchema, Result, not_impl_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    config::ConfigOptions,
+    logical_expr::{
+        DmlStatement, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, WriteOp,
+        expr::{Cast, TryCast},
+    },
+    optimizer::AnalyzerRule,
+};
+use ogee_functions::marks::{CHOOSING_AGGREGATES, Casts, Mark, has_mark, is_alike, is_same};
+
+use crate::{kept_names, times::zone_rule::input_schema};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct MarkedCasts {
+    casts: Casts,
+}
+
+impl MarkedCasts {
+    pub(crate) fn new(casts: Casts) -> Self {
+        Self { casts }
+    }
+
+    fn rewrite_plan(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let plan = match plan {
+            LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(_) | WriteOp::Update) => {
+                return self.written(dml);
+            }
+            LogicalPlan::Union(union) => return self.united(union),
+            plan => plan,
+        };
+        if !may_concern(&plan)? {
+            return self.outputs(plan);
+        }
+        let schema = input_schema(&plan)?;
+        let rewritten = kept_names::map_expressions(plan, |expr| {
+            // Lambdas were planned for the fields that arguments had.
+            let has_lambdas = expr.exists(|expr| Ok(matches!(expr, Expr::HigherOrderFunction(_))))?;
+            expr.transform_up(|expr| {
+                let (of, to, tries) = match &expr {
+                    Expr::Cast(Cast { expr, field }) => (expr, field, false),
+                    Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
+                    Expr::Case(_) | Expr::ScalarFunction(_) if !has_lambdas => {
+                        check_length(&expr, &schema)?;
+                        return Ok(match self.casts.kept(&expr, &schema)? {
+                            Some(kept) => Transformed::yes(kept),
+                            None => Transformed::no(expr),
+                        });
+                    }
+                    _ => return self.beside(expr, &schema),
+                };
+                let Ok((_, from)) = of.to_field(&schema) else { return Ok(Transformed::no(expr)) };
+                Ok(match self.casts.cast(of, &from, to, tries)? {
+                    Some(cast) => Transformed::yes(cast),
+                    None => Transformed::no(expr),
+                })
+            })
+        })?;
+        if !rewritten.transformed {
+            return rewritten.transform_data(|plan| self.outputs(plan));
+        }
+        rewritten.map_data(LogicalPlan::recompute_schema)?.transform_data(|plan| self.outputs(plan))
+    }
+
+    /// `expr` with UUIDs and bits made of the texts that stand beside such in a comparison.
+    fn beside(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let mark = |expr: &Expr| may_be_marked(expr).then(|| expr.to_field(schema).ok()).flatten();
+        let cast_all = |sides: &mut [&mut Expr]| -> Result<bool> {
+            let marked = sides.iter().filter_map(|side| mark(side).map(|(_, field)| field));
+            let to = marked.into_iter().find(|field| matches!(Mark::of(field), Some(Mark::Uuid | Mark::Bit)));
+            let Some(to) = to else { return Ok(false) };
+            let mut any = false;
+            for side in sides {
+                let Ok((_, from)) = side.to_field(schema) else { continue };
+                if Mark::of(&from).is_none()
+                    && from.data_type().is_string()
+                    && let Some(cast) = self.casts.cast(side, &from, &to, false)?
+                {
+                    **side = cast;
+                    any = true;
+                }
+            }
+            Ok(any)
+        };
+        let done = |expr: Expr, any: bool| if any { Transformed::yes(expr) } else { Transformed::no(expr) };
+        Ok(match expr {
+            Expr::BinaryExpr(mut binary) if is_comparison(binary.op) => {
+                let any = cast_all(&mut [&mut *binary.left, &mut *binary.right])?;
+                done(Expr::BinaryExpr(binary), any)
+            }
+            Expr::Between(mut between) => {
+                let any = cast_all(&mut [&mut *between.expr, &mut *between.low, &mut *between.high])?;
+                done(Expr::Between(between), any)
+            }
+            Expr::InList(mut list) => {
+                let mut sides: Vec<&mut Expr> = std::iter::once(&mut *list.expr).chain(&mut list.list).collect();
+                let any = cast_all(&mut sides)?;
+                done(Expr::InList(list), any)
+            }
+            other => Transformed::no(other),
+        })
+    }
+
+    /// `plan`, an aggregation or windows, with marks for those of its outputs that are values of a marked argument.
+    fn outputs(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let exprs = match &plan {
+            LogicalPlan::Aggregate(aggregate) => &aggregate.aggr_expr,
+            LogicalPlan::Window(window) => &window.window_expr,
+            _ => return Ok(Transformed::no(plan)),
+        };
+        let first = plan.schema().fields().len() - exprs.len();
+        let schema = input_schema(&plan)?;
+        let mut marked = Vec::new();
+        for (at, expr) in exprs.iter().enumerate() {
+            let Some(to) = given_by(expr, &schema) else { continue };
+            if has_mark(&to) && !is_alike(plan.schema().field(first + at), &to) {
+                marked.push((first + at, to));
+            }
+        }
+        if marked.is_empty() {
+            return Ok(Transformed::no(plan));
+        }
+        let mut columns = Vec::with_capacity(plan.schema().fields().len());
+        for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
+            let column = Expr::Column(Column::from((qualifier, field)));
+            let to = marked.iter().find(|(marked, _)| *marked == at);
+            let cast = match to {
+                Some((_, to)) => self.casts.cast(&column, field, to, false)?,
+                None => None,
+            };
+            columns.push(cast.map_or(column, |cast| cast.alias_qualified(qualifier.cloned(), field.name())));
+        }
+        Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?)))
+    }
+
+    /// `union` with marked text in all rows of a column that has some: what stands beside it is cast. Beside values of an `ENUM` that are of another they are texts.
+    fn united(&self, union: Union) -> Result<Transformed<LogicalPlan>> {
+        let mut wanted = Vec::with_capacity(union.schema.fields().len());
+        for at in 0..union.schema.fields().len() {
+            let fields: Vec<_> = union.inputs.iter().filter_map(|input| input.schema().fields().get(at)).collect();
+            let marked = |mark: Mark| fields.iter().find(|field| Mark::of(field) == Some(mark)).copied();
+            let first = [Mark::Json, Mark::Uuid, Mark::Bit].into_iter().find_map(marked);
+            let text = || Field::new("", DataType::Utf8View, true);
+            wanted.push(match (first, marked(Mark::Enum)) {
+                (Some(first), _) => Some(first.as_ref().clone()),
+                (_, Some(first))
+                    if fields.iter().any(|field| !is_same(field, first) && !field.data_type().is_null()) =>
+                {
+                    Some(text())
+                }
+                (_, Some(first)) => Some(first.as_ref().clone()),
+                _ => fields.iter().find(|field| has_mark(field)).map(|field| field.as_ref().clone()),
+            });
+        }
+        let is_other = |input: &LogicalPlan| {
+            let fields = input.schema().fields().iter().zip(&wanted);
+            fields.into_iter().any(|(field, wanted)| wanted.as_ref().is_some_and(|wanted| !is_alike(field, wanted)))
+        };
+        if !union.inputs.iter().any(|input| is_other(input)) {
+            return Ok(Transformed::no(LogicalPlan::Union(union)));
+        }
+        let mut inputs = Vec::with_capacity(union.inputs.len());
+        for input in union.inputs {
+            let mut exprs = Vec::with_capacity(wanted.len());
+            for ((qualifier, from), to) in input.schema().iter().zip(&wanted) {
+                let column = Expr::Column(Column::from((qualifier, from)));
+                let cast = match to {
+                    Some(to) if !is_alike(from, to) => self.casts.cast(&column, from, to, false)?,
+                    _ => None,
+                };
+                exprs.push(cast.map_or(column, |cast| cast.alias_qualified(qualifier.cloned(), from.name())));
+            }
+            inputs.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, input)?)));
+        }
+        Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+    }
+
+    /// `dml` with what it writes cast where its table has marked text.
+    fn written(&self, dml: DmlStatement) -> Result<Transformed<LogicalPlan>> {
+        let table = dml.target.schema();
+        let written = dml.input.schema();
+        if written.fields().len() != table.fields().len() || !table.fields().iter().any(|field| has_mark(field)) {
+            return Ok(Transformed::no(LogicalPlan::Dml(dml)));
+        }
+        let mut any = false;
+        let mut exprs = Vec::with_capacity(table.fields().len());
+        for ((qualifier, from), to) in written.iter().zip(table.fields()) {
+            let is_known = from.data_type() == to.data_type() && is_alike(from, to);
+            let column = Expr::Column(Column::from((qualifier, from)));
+            exprs.push(match self.casts.cast(&column, from, to, false)?.filter(|_| !is_known) {
+                Some(cast) => {
+                    any = true;
+                    cast.alias(from.name())
+                }
+                None => column,
+            });
+        }
+        if !any {
+            return Ok(Transformed::no(LogicalPlan::Dml(dml)));
+        }
+        let input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(&dml.input))?);
+        Ok(Transformed::yes(LogicalPlan::Dml(DmlStatement { input: Arc::new(input), ..dml })))
+    }
+}
+
+/// The field of what `expr`, an aggregate or a function over a window, gives, if that is a value of its first argument or a list of such.
+pub(crate) fn given_by(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+    let expr = expr.clone().unalias();
+    let (name, args) = match &expr {
+        Expr::AggregateFunction(call) => (call.func.name(), &call.params.args),
+        Expr::WindowFunction(call) => (call.fun.name(), &call.params.args),
+        _ => return None,
+    };
+    let is_list = name == "array_agg";
+    if !is_list && !CHOOSING_AGGREGATES.contains(&name) {
+        return None;
+    }
+    let (_, of) = args.first()?.to_field(schema).ok()?;
+    Some(match is_list {
+        true => {
+            let element = of.as_ref().clone().with_name(Field::LIST_FIELD_DEFAULT_NAME).with_nullable(true);
+            Arc::new(Field::new("", DataType::List(Arc::new(element)), true))
+        }
+        false => of,
+    })
+}
+
+/// # Errors
+/// If `expr` is the length of bits as if they were texts.
+fn check_length(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    let Expr::ScalarFunction(call) = expr else { return Ok(()) };
+    let ("bit_length" | "octet_length", [of]) = (call.func.name(), &call.args[..]) else { return Ok(()) };
+    match of.to_field(schema) {
+        Ok((_, field)) if Mark::of(&field) == Some(Mark::Bit) => {
+            not_impl_err!("{} of a BIT is not supported; length counts its bits", call.func.name())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `op` compares.
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// Whether `expr` may be marked text. Cheaper than its field, which comparisons need not be asked for at each of thousands.
+fn may_be_marked(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_) | Expr::LambdaVariable(_) => true,
+        Expr::Cast(cast) => Mark::of(&cast.field).is_some(),
+        Expr::TryCast(cast) => Mark::of(&cast.field).is_some(),
+        Expr::ScalarFunction(_) | Expr::AggregateFunction(_) | Expr::Case(_) => true,
+        Expr::Alias(alias) => may_be_marked(&alias.expr),
+        _ => false,
+    }
+}
+
+/// Whether `plan` casts, chooses or compares anything. Most nodes of a statement with many tables do not, and have wide schemas.
+fn may_concern(plan: &LogicalPlan) -> Result<bool> {
+    let is_one = |expr: &Expr| match expr {
+        Expr::Cast(_)
+        | Expr::TryCast(_)
+        | Expr::Case(_)
+        | Expr::ScalarFunction(_)
+        | Expr::Between(_)
+        | Expr::InList(_) => true,
+        Expr::BinaryExpr(binary) => is_comparison(binary.op),
+        _ => false,
+    };
+    let mut any = false;
+    plan.apply_expressions(|expr| {
+        any = expr.exists(|expr| Ok(is_one(expr)))?;
+        Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(any)
+}
+
+impl AnalyzerRule for MarkedCasts {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| self.rewrite_plan(plan)).data()
+    }
+
+    fn name(&self) -> &str {
+        "marked_casts"
+    }
+}
