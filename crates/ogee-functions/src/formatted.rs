@@ -723,7 +723,7 @@ mod tests {
             ("{:05}", Value::Double(f64::NEG_INFINITY), " -inf"),
             ("{:e}", Value::Double(1.5), "1.500000e+00"),
             ("{:g}", Value::Double(123_456_789.0), "1.23457e+08"),
-            ("{:.3}", Value::Double(3.14159), "3.14"),
+            ("{:.3}", Value::Double(2.34567), "2.35"),
             ("{:a}", Value::Double(1.5), "0x1.8p+0"),
             ("{:a}", Value::Double(f64::from_bits(1)), "0x0.0000000000001p-1022"),
             ("{}", Value::Double(1e20), "1e+20"),

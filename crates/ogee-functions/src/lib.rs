@@ -56,6 +56,7 @@ mod shapes;
 mod shown;
 mod similarity;
 mod structs;
+pub mod substrings;
 pub mod text_casts;
 pub mod text_parts;
 pub mod times;
@@ -111,7 +112,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(sessions::functions())
         .chain(randoms::functions())
         .chain(list_picks::functions())
-        .chain([globs::function()])
+        .chain([globs::function(), substrings::function()])
         .chain(json::functions(memory))
         .chain(marks::functions(memory))
         .chain(marks::uuids::random_functions())

@@ -11,7 +11,7 @@ use std::{
 };
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgOperator,
+    BinaryOperator, Distinct, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgOperator,
     FunctionArguments, GroupByExpr, Ident, OrderByKind, Query, RenameSelectItem, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableWithJoins, Value, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
@@ -68,7 +68,11 @@ pub(crate) fn is_in(select: &Select) -> bool {
     };
     let others = [&select.selection, &select.having, &select.qualify].into_iter().flatten();
     let is_renamed = !select.from.is_empty() && select.projection.iter().any(renames);
-    is_renamed || select.projection.iter().filter_map(output).chain(others).chain(keys).any(has_star)
+    let distinct = match &select.distinct {
+        Some(Distinct::On(keys)) => &keys[..],
+        _ => &[],
+    };
+    is_renamed || select.projection.iter().filter_map(output).chain(others).chain(keys).chain(distinct).any(has_star)
 }
 
 /// Whether the order of `query` has a star.
@@ -494,6 +498,15 @@ pub(crate) async fn each(expr: &Expr, from: &[TableWithJoins], answers: &Answers
 /// Those of planning what is selected from; stars that stand for nothing, or where they have no meaning.
 pub(crate) async fn in_select(select: &mut Select, answers: &Answers<'_>) -> Result<()> {
     in_filters(select, answers).await?;
+    if let Some(Distinct::On(keys)) = &mut select.distinct
+        && keys.iter().any(has_star)
+    {
+        let mut written = Vec::with_capacity(keys.len());
+        for key in std::mem::take(keys) {
+            written.extend(each(&key, &select.from, answers).await?);
+        }
+        *keys = written;
+    }
     if let GroupByExpr::Expressions(keys, _) = &mut select.group_by
         && keys.iter().any(has_star)
     {

@@ -121,8 +121,10 @@ impl Excluded {
         let rows = batch.num_rows();
         let order: Vec<ArrayRef> =
             self.function.order_by_columns(batch)?.into_iter().map(|column| column.values).collect();
-        let whole = [0..rows];
-        let peers = if order.is_empty() { whole.to_vec() } else { partition(&order)?.ranges() };
+        let peers: Vec<Rows> = match order.is_empty() {
+            true => std::iter::once(0..rows).collect(),
+            false => partition(&order)?.ranges(),
+        };
         let options = self.function.order_by().iter().map(|sort| sort.options).collect();
         let mut frames = WindowFrameContext::new(Arc::clone(self.function.get_window_frame()), options);
         let mut last = 0..0;
@@ -252,7 +254,10 @@ impl<'a> Tree<'a> {
     /// `is_merged`: states can be merged in any order; there are none otherwise.
     fn new(aggregate: &'a AggregateFunctionExpr, args: Vec<ArrayRef>, is_merged: bool) -> Result<Self> {
         let mut tree = Self { aggregate, args, levels: Vec::new() };
-        while is_merged {
+        if !is_merged {
+            return Ok(tree);
+        }
+        loop {
             let below = tree.columns(tree.levels.len());
             let nodes = below.first().map_or(0, |column| column.len());
             if nodes <= FANOUT {

@@ -38,7 +38,7 @@ pub(super) fn in_other_order(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     let Some(Distinct::On(keys)) = &select.distinct else { return };
     let begins = keys.len() <= order.len() && keys.iter().zip(order).all(|(key, by)| *key == by.expr);
-    if begins || select.qualify.is_some() || order.is_empty() {
+    if begins || select.qualify.is_some() || order.is_empty() || keys.iter().any(crate::columns_of::has_star) {
         return;
     }
     let order: Option<Vec<OrderByExpr>> = order

@@ -1,5 +1,7 @@
 //! `LIKE 'a$%' ESCAPE '$'`: a pattern whose signs are taken as they are behind some character, as one with backslashes, which is what the planner knows.
 //!
+//! Without `ESCAPE` nothing is taken so in DuckDB, and a backslash is a letter. What was written out says that a backslash escapes, so that it is not written out twice.
+//!
 //! Not here: patterns that are not written out, for which it knows no other character.
 
 use datafusion::sql::sqlparser::ast::{Expr, Value};
@@ -10,14 +12,24 @@ pub(super) fn in_expr(expr: &mut Expr) {
     else {
         return;
     };
-    let Some(Value::SingleQuotedString(character)) = escape.as_ref().map(|escape| &escape.value) else { return };
-    let mut characters = character.chars();
-    let (character, None) = (characters.next(), characters.next()) else { return };
+    let character = match escape.as_ref().map(|escape| &escape.value) {
+        None => None,
+        Some(Value::SingleQuotedString(character)) => {
+            let mut characters = character.chars();
+            let (character, None) = (characters.next(), characters.next()) else { return };
+            character
+        }
+        Some(_) => return,
+    };
     let Expr::Value(value) = &mut **pattern else { return };
     let Value::SingleQuotedString(text) = &mut value.value else { return };
+    if escape.is_none() && !text.contains('\\') {
+        return;
+    }
     let Some(written) = with_backslashes(text, character) else { return };
+    let escapes = written.contains('\\');
     *text = written;
-    *escape = None;
+    *escape = escapes.then(|| Value::SingleQuotedString("\\".to_owned()).into());
 }
 
 /// `None` if the character stands at the end, where it escapes nothing.

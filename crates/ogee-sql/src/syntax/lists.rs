@@ -36,7 +36,9 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 Some(Token::Number(..) | Token::SingleQuotedString(_) | Token::RParen | Token::RBracket) => true,
                 _ => false,
             };
-        if !is_behind_value {
+        // `position('a' IN s)` looks into a text.
+        let is_position = begin > 2 && parts.is(begin - 2, &Token::LParen) && parts.is_word(begin - 3, &["POSITION"]);
+        if !is_behind_value || is_position {
             continue;
         }
         let (compared, of) = if negates { (Token::Neq, "ALL") } else { (Token::Eq, "ANY") };
@@ -77,6 +79,7 @@ mod tests {
             ("SELECT 2 IN [1, 2]", "SELECT 2 = ANY([1, 2])"),
             ("SELECT a NOT IN t.l FROM t", "SELECT a <> ALL(t.l) FROM t"),
             ("SELECT a IN l FROM t WHERE b IN (1, 2)", "SELECT a = ANY(l) FROM t WHERE b IN (1, 2)"),
+            ("SELECT position('a' IN s) FROM t", "SELECT position('a' IN s) FROM t"),
             ("SELECT a IN split(s, ',')[1:2] AND b FROM t", "SELECT a = ANY(split(s, ',')[1:2]) AND b FROM t"),
         ] {
             let text = |sql: &str| parse(sql).unwrap().pop().unwrap().to_string();

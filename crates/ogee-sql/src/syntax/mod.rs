@@ -388,8 +388,18 @@ impl VisitorMut for Words {
                 let Value::Number(number, _) = &value.value else { unreachable!("matched above") };
                 *expr = to_double(Box::new(text(number)));
             }
-            Expr::Like { escape_char: Some(_), .. } | Expr::ILike { escape_char: Some(_), .. } => {
-                escapes::in_expr(expr)
+            Expr::Like { .. } | Expr::ILike { .. } => escapes::in_expr(expr),
+            Expr::Substring { expr: of, substring_from: Some(from), substring_for, .. }
+                if !is_place(from) || !substring_for.as_deref().is_none_or(is_place) =>
+            {
+                let args = [of, from].map(|arg| *std::mem::replace(arg, null())).into_iter();
+                let args = args.chain(substring_for.take().map(|length| *length)).collect();
+                *expr = call(ogee_functions::substrings::SUBSTRING, args);
+            }
+            // The distance of two lists, where others have an equality.
+            Expr::BinaryOp { left, op: BinaryOperator::Spaceship, right } => {
+                let args = [left, right].map(|side| *std::mem::replace(side, null()));
+                *expr = call("list_cosine_distance", args.into());
             }
             Expr::SimilarTo { negated, expr: text, pattern, escape_char: None } => {
                 let [text, pattern] = [text, pattern].map(|side| std::mem::replace(side, null()));
@@ -575,6 +585,27 @@ fn order_by_all(query: &mut Query) {
 /// The query that `text` is.
 pub(crate) fn query_of(text: &str) -> Option<Query> {
     Parser::new(&OgeeDialect).try_with_sql(text).ok()?.parse_query().ok().map(|query| *query)
+}
+
+/// `substr(s, n)`, where the place is not just a number.
+fn elsewhere(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let args: Option<Vec<Expr>> = list
+        .args
+        .iter()
+        .map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect();
+    let args = args.filter(|args| (2..=3).contains(&args.len()) && !args[1..].iter().all(is_place))?;
+    Some(call(ogee_functions::substrings::SUBSTRING, args))
+}
+
+/// Whether `expr` is a number that is written, and above 0.
+fn is_place(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(number, _)
+        if number.parse::<i64>().is_ok_and(|number| number > 0)))
 }
 
 fn null() -> Box<Expr> {
@@ -793,6 +824,9 @@ fn in_function(function: &mut Function) -> Option<Expr> {
     }
     if let Some(other) = rewordings::in_function(&name, function) {
         return Some(other);
+    }
+    if matches!(name.as_str(), "substr" | "substring") {
+        return elsewhere(function);
     }
     if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == name) {
         function.name = ObjectName::from(vec![Ident::new(*new)]);

@@ -53,6 +53,14 @@ pub(super) struct Renamed {
     column: Ident,
 }
 
+impl Renamed {
+    /// Whether `table.column` is it: `r.range`, or `r.value`, as it was called once.
+    fn is_called(&self, table: &Ident, column: &Ident) -> bool {
+        let column = normal_name(column);
+        self.table == normal_name(table) && (self.function == column || column == "value" && self.function != "unnest")
+    }
+}
+
 fn in_factor(factor: &mut TableFactor, lateral: bool) -> Option<Renamed> {
     let (name, args, alias, is_lateral) = match factor {
         TableFactor::Table { name, args: Some(TableFunctionArgs { args, settings: None }), alias, .. } => {
@@ -179,9 +187,7 @@ impl VisitorMut for Names<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let Expr::CompoundIdentifier(names) = expr else { return ControlFlow::Continue(()) };
         let [table, column] = &mut names[..] else { return ControlFlow::Continue(()) };
-        let is_one =
-            |renamed: &&Renamed| renamed.table == normal_name(table) && renamed.function == normal_name(column);
-        if let Some(renamed) = self.0.iter().find(is_one) {
+        if let Some(renamed) = self.0.iter().find(|renamed| renamed.is_called(table, column)) {
             *column = renamed.column.clone();
         }
         ControlFlow::Continue(())
@@ -194,7 +200,7 @@ fn rename(select: &mut Select, renamed: &[Renamed]) {
         if let SelectItem::UnnamedExpr(expr @ Expr::CompoundIdentifier(_)) = item
             && let Expr::CompoundIdentifier(names) = expr
             && let [table, column] = &names[..]
-            && renamed.iter().any(|of| of.table == normal_name(table) && of.function == normal_name(column))
+            && renamed.iter().any(|of| of.is_called(table, column))
         {
             let alias = column.clone();
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };

@@ -1,5 +1,4 @@
-//! Functions of times in other words: `date_trunc` to parts that DataFusion has by another name or not at all, `date_part` with a list of parts, `make_date` of a number of
-//! days, and the local time.
+//! Functions of times in other words: `date_trunc` to parts that DataFusion has by another name or not at all, `date_part` with a list of parts, and the local time.
 //!
 //! Not here: parts that are functions by themselves, as in `year(d)`.
 
@@ -37,11 +36,6 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
             });
             Some(call("named_struct", fields.collect()))
         }
-        ("make_date", [days]) => Some(Expr::BinaryOp {
-            left: Box::new(cast(text("1970-01-01"), DataType::Date)),
-            op: BinaryOperator::Plus,
-            right: Box::new(Expr::Nested(Box::new((*days).clone()))),
-        }),
         ("current_localtime", []) => Some(local_time()),
         ("current_localtimestamp", []) => Some(local_timestamp()),
         _ => None,
