@@ -105,10 +105,11 @@ fn literal(value: String) -> Value {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut tokens, asof_joins) = asof::tokens(sql)?;
     let quoted = spellings::fold(&mut tokens);
-    let tokens = syntax::lists::in_tokens(syntax::upkeep::in_tokens(syntax::variables::in_tokens(tokens)));
+    let tokens = syntax::upkeep::in_tokens(syntax::variables::in_tokens(tokens));
     let tokens = syntax::macros::in_tokens(syntax::positional::in_tokens(tokens));
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
     let tokens = syntax::columns::in_tokens(syntax::summaries::in_tokens(syntax::pivots::in_tokens(tokens)?));
+    let tokens = syntax::lists::in_tokens(tokens);
     let tokens = syntax::merges::in_tokens(syntax::inserts::in_tokens(syntax::created::in_tokens(tokens)?));
     let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
