@@ -305,7 +305,7 @@ def watched(terminal, statement):
     """Whether progress was shown while a statement ran."""
     seen = []
     terminal.run(
-        statement, lambda: seen.append(any(" rows  memory " in line and line.endswith(" spilled") for line in terminal.lines()))
+        statement, lambda: seen.append(any(" rows" in line and "  memory " in line and line.endswith(" spilled") for line in terminal.lines()))
     )
     expect("spilled" not in terminal.text(), terminal)
     return any(seen)
