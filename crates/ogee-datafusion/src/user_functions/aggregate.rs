@@ -324,6 +324,15 @@ impl Distinct {
     }
 }
 
+/// Hands the rows of each group, of which `states` have a list for each column, to `add`.
+fn each_group(states: &[ArrayRef], mut add: impl FnMut(&[ArrayRef]) -> PlanResult<()>) -> PlanResult<()> {
+    let lists: Vec<_> = states.iter().map(|state| state.as_list::<i32>()).collect();
+    (0..lists.first().map_or(0, |list| list.len())).try_for_each(|group| {
+        let columns: Vec<ArrayRef> = lists.iter().map(|list| list.value(group)).collect();
+        add(&columns)
+    })
+}
+
 impl Accumulator for Distinct {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> PlanResult<()> {
         // What it is ordered by may follow.
@@ -340,12 +349,7 @@ impl Accumulator for Distinct {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let lists: Vec<_> = states.iter().map(|state| state.as_list::<i32>()).collect();
-        for group in 0..lists.first().map_or(0, |list| list.len()) {
-            let columns: Vec<ArrayRef> = lists.iter().map(|list| list.value(group)).collect();
-            self.update_batch(&columns)?;
-        }
-        Ok(())
+        each_group(states, |columns| self.update_batch(columns))
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
@@ -464,12 +468,7 @@ impl Accumulator for Ordered {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let lists: Vec<_> = states.iter().map(|state| state.as_list::<i32>()).collect();
-        for group in 0..lists.first().map_or(0, |list| list.len()) {
-            let columns: Vec<ArrayRef> = lists.iter().map(|list| list.value(group)).collect();
-            self.update_batch(&columns)?;
-        }
-        Ok(())
+        each_group(states, |columns| self.update_batch(columns))
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {

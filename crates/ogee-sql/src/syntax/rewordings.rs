@@ -30,8 +30,6 @@ const SCALARS: &[(&str, usize, &str)] = &[
     ("array_reverse_sort", 2, "array_sort($1, 'DESC', $2)"),
     ("assert_true", 1, "CASE WHEN NOT coalesce($1, false) THEN error('Assertion failed') END"),
     ("assert_true", 2, "CASE WHEN NOT coalesce($1, false) THEN error($2) END"),
-    ("current_localtime", 0, "CAST(CAST(now() AS TIMESTAMP(6)) AS TIME)"),
-    ("current_localtimestamp", 0, "CAST(now() AS TIMESTAMP(6))"),
     ("days_in_month", 1, "date_part('day', last_day($1))"),
     ("generate_subscripts", 2, "unnest(range(1, array_length($1, $2) + 1))"),
     (
