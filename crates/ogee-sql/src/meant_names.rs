@@ -90,9 +90,11 @@ impl Names<'_> {
         if self.name == VALUE {
             return factors.clone().find_map(column_of_series);
         }
-        let mut names = factors.filter_map(syntax::name_of);
-        let table = names.find(|name| normal_name(name).eq_ignore_ascii_case(self.name))?;
-        let star = columns(&format!("{table}.*"), None)?;
+        let mut named = factors.filter_map(|factor| Some((syntax::name_of(factor)?, factor)));
+        let (table, factor) = named.find(|(name, _)| normal_name(name).eq_ignore_ascii_case(self.name))?;
+        // The number of a row is none of its columns.
+        let without = if is_numbered(factor) { format!(" EXCLUDE ({ROWID})") } else { String::new() };
+        let star = columns(&format!("{table}.*{without}"), None)?;
         Some(call("struct_pack", vec![call(UNPACK, vec![star])]))
     }
 }
@@ -218,6 +220,13 @@ fn number_tables(select: &mut Select) -> bool {
         options.opt_exclude = Some(ExcludeSelectItem::Multiple(names));
     }
     true
+}
+
+/// Whether `factor` is a table whose rows are numbered.
+fn is_numbered(factor: &TableFactor) -> bool {
+    let TableFactor::Derived { subquery, .. } = factor else { return false };
+    let SetExpr::Select(select) = &*subquery.body else { return false };
+    matches!(select.projection.last(), Some(SelectItem::ExprWithAlias { alias, .. }) if alias.value == ROWID)
 }
 
 /// Puts `factor`, if it is a table, into a query that numbers its rows, by the name that it has, which is given.
