@@ -22,6 +22,8 @@ use ogee_planner::{
 use ogee_sql::asof::AsofJoin;
 use ogee_vector::{normalize_schema, normalize_type};
 
+use crate::recursion::RecursionPlanner;
+
 /// DataFusion's planner, and what it lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Planner;
@@ -29,7 +31,8 @@ pub(crate) struct Planner;
 #[async_trait]
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AsofPlanner)]);
+        let planner =
+            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AsofPlanner), Arc::new(RecursionPlanner)]);
         planner.create_physical_plan(plan, session).await
     }
 }

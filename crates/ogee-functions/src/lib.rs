@@ -22,6 +22,7 @@ pub mod decimals;
 pub mod error;
 pub mod exclusions;
 mod file_paths;
+pub mod fill;
 pub mod floats;
 mod formatted;
 pub mod function;
@@ -44,6 +45,7 @@ mod moments;
 pub mod nested_text;
 pub mod numbers;
 pub mod ordered_mode;
+pub mod ordered_windows;
 mod pairs;
 mod randoms;
 pub mod ranks;
@@ -80,6 +82,8 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     let aggregates = aggregates.chain(pairs::functions()).chain(shapes::functions()).chain(times::aggregates());
     aggregates.for_each(|function| context.register_udaf(function));
     ranks::functions().for_each(|function| context.register_udwf(function));
+    ordered_windows::functions().for_each(|function| context.register_udwf(function));
+    context.register_udwf(fill::function());
     series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
     let scalars = [
         abs::function(),

@@ -31,6 +31,7 @@ use crate::{
     columns_of, in_full, limits, pivots,
     plan::plan,
     scopes::{Scopes, knowing},
+    short_aliases,
     spellings::spelling_of,
     statement::parse,
     syntax,
@@ -151,6 +152,7 @@ enum Place {
 impl Place {
     async fn write(&mut self, answers: &Answers<'_>) -> Result<()> {
         match self {
+            Self::Select(select) if short_aliases::is_in(select) => short_aliases::write_out(select, answers).await,
             Self::Select(select) if syntax::pivots::marked(select).is_some() => {
                 pivots::write_out(select, answers).await
             }
@@ -198,7 +200,7 @@ impl Visitor for Any {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        if select.projection.iter().any(columns_of::renames) {
+        if select.projection.iter().any(columns_of::renames) || short_aliases::is_in(select) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -249,7 +251,9 @@ impl VisitorMut for Places {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        if syntax::pivots::marked(select).is_none() && !columns_of::is_in(select) {
+        let is_place =
+            syntax::pivots::marked(select).is_some() || columns_of::is_in(select) || short_aliases::is_in(select);
+        if !is_place {
             return ControlFlow::Continue(());
         }
         ControlFlow::Break(match self.written.take() {

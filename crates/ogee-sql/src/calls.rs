@@ -64,7 +64,7 @@ impl Visitor for Calls<'_> {
                     "'{name}' is a scalar function and takes no {clause}, which {kinds}"
                 ));
             }
-        } else if ignores_nulls(function) && function.over.is_some() && !IGNORING_NULLS.contains(&name.as_str()) {
+        } else if ignores_nulls(function) && function.over.is_some() && !ignores_nulls_over_windows(&name) {
             let known = IGNORING_NULLS.join(", ");
             return ControlFlow::Break(format!(
                 "IGNORE NULLS of window '{name}' is not supported; only {known} take it"
@@ -72,6 +72,12 @@ impl Visitor for Calls<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether the window function `name` can ignore NULL.
+fn ignores_nulls_over_windows(name: &str) -> bool {
+    let name = name.strip_prefix("ogee_ordered_").or_else(|| name.strip_prefix("ogee_")).unwrap_or(name);
+    IGNORING_NULLS.contains(&name)
 }
 
 /// The clause of `function` that a scalar function would not have.

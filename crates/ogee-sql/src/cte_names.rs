@@ -1,16 +1,17 @@
-//! Common table expressions within others of their name: `WITH t AS (..), u AS (WITH t AS (..) SELECT * FROM t) ..`.
+//! Common table expressions within others of their name: `WITH t AS (..), u AS (WITH t AS (..) SELECT * FROM t) ..`, and those that nobody reads.
 //!
-//! The inner one hides the outer one. DataFusion takes one name once, so the inner gets another where a statement was refused for that, and is called by its own where it is read.
+//! The inner one hides the outer one. DataFusion takes one name once, so the inner gets another where a statement was refused for that, and is called by its own where it is read. One that is not read is
+//! left out where a statement was refused for what it reads itself.
 //!
 //! Not here: one name twice in a `WITH`, which is an error.
 
-use std::ops::ControlFlow;
+use std::{collections::HashSet, ops::ControlFlow};
 
 use datafusion::{
     error::DataFusionError,
     sql::{
         parser::Statement as Parsed,
-        sqlparser::ast::{Ident, ObjectName, Query, TableAlias, TableFactor, VisitorMut},
+        sqlparser::ast::{Ident, ObjectName, Query, TableAlias, TableFactor, Visitor, VisitorMut},
     },
 };
 
@@ -71,6 +72,63 @@ pub(crate) fn tell_apart(statement: &mut Parsed) -> bool {
     // It never stops.
     let _ = syntax::visit(statement, &mut apart);
     apart.made > 0
+}
+
+/// Whether `error` is that a table is missing.
+pub(crate) fn misses_table(error: &DataFusionError) -> bool {
+    let message = error.to_string();
+    message.contains("table '") && message.contains("' not found")
+}
+
+/// Leaves out expressions that nobody reads; false if there are none.
+pub(crate) fn drop_unread(statement: &mut Parsed) -> bool {
+    struct Read {
+        names: HashSet<String>,
+    }
+
+    impl Visitor for Read {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+            if let [part] = &relation.0[..] {
+                self.names.extend(part.as_ident().map(normal_name));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    struct Unread {
+        names: HashSet<String>,
+        dropped: bool,
+    }
+
+    impl VisitorMut for Unread {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            let Some(with) = &mut query.with else { return ControlFlow::Continue(()) };
+            let all = with.cte_tables.len();
+            with.cte_tables.retain(|cte| self.names.contains(&normal_name(&cte.alias.name)));
+            self.dropped |= with.cte_tables.len() < all;
+            if with.cte_tables.is_empty() {
+                query.with = None;
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut dropped = false;
+    loop {
+        let mut read = Read { names: HashSet::new() };
+        // None of these stops.
+        let _ = syntax::look(statement, &mut read);
+        let mut unread = Unread { names: read.names, dropped: false };
+        let _ = syntax::visit(statement, &mut unread);
+        if !unread.dropped {
+            return dropped;
+        }
+        dropped = true;
+    }
 }
 
 /// Has what reads `name` read `new`, but where another of the name hides it.

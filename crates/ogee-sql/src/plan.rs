@@ -16,7 +16,7 @@ use ogee_functions::{Error, Result};
 use crate::{
     asked, cte_names, implicit_keys, meant_names,
     names::{hides_casts, is_clash, name_all},
-    spellings,
+    short_aliases, spellings,
     statement::parse,
     syntax, times, wide_lists,
 };
@@ -74,11 +74,17 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
         let why = error.as_ref().unwrap_or(&refused);
         if cte_names::is_twice(why) && cte_names::tell_apart(&mut other) {
             // Planned again.
+        } else if cte_names::misses_table(why) && cte_names::drop_unread(&mut other) {
+            // What nobody reads need not be there.
         } else if is_clash(why) && meant_names::tell_stars_apart(&mut other) {
             Box::pin(asked::write_out(state, &mut other)).await?;
         } else if is_clash(why) && !named {
             name_all(&mut other);
             named = true;
+        } else if let Some((columns, names)) = short_aliases::told_of(why)
+            && short_aliases::mark(&mut other, columns, names)
+        {
+            Box::pin(asked::write_out(state, &mut other)).await?;
         } else if is_clash(why) && !queries_named && syntax::name_queries(&mut other) {
             queries_named = true;
         } else if let (true, false, ParsedStatement::Statement(statement)) =

@@ -50,7 +50,7 @@ use crate::{
     quantified,
     quotients::{Division, Quotients},
     range_offsets::RangeOffsets,
-    recursive_reads::RecursiveReads,
+    recursions::{self, Recursions},
     repeated_orders::{RepeatedOrders, with_single_keys},
     set_operations::CountCopies,
     sliding_frames::SlidingFrames,
@@ -83,7 +83,6 @@ pub fn analyzer_rules(
     rules.extend(Analyzer::new().rules);
     let after: [Arc<dyn AnalyzerRule + Send + Sync>; 21] = [
         Arc::new(OuterTypes(Arc::clone(division))),
-        Arc::new(RecursiveReads),
         Arc::new(RepeatedOrders),
         Arc::new(NamedCasts),
         Arc::new(times::ZoneRule),
@@ -91,6 +90,8 @@ pub fn analyzer_rules(
         // As long as set operations are the only joins of their kind.
         Arc::new(CountCopies),
         Arc::new(Subqueries),
+        // Of queries whose subqueries are joins.
+        Arc::new(Recursions),
         Arc::new(FloatOrder),
         Arc::new(CheckedArithmetic(casts)),
         Arc::new(WindowFilters),
@@ -144,7 +145,7 @@ pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
 
 /// Adds the functions to `context` that the text of statements is written with here, and that rules take out of plans again.
 pub fn register_markers(context: &SessionContext) {
-    let own = [asof::marker(), named_cast(), quantified::function()];
+    let own = [asof::marker(), named_cast(), quantified::function(), recursions::marker()];
     for function in own.into_iter().chain(exclusions::functions()) {
         context.register_udf(function);
     }

@@ -113,7 +113,8 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = syntax::merges::in_tokens(syntax::inserts::in_tokens(syntax::created::in_tokens(tokens)?));
     let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
-    let tokens = syntax::exclusions::in_tokens(tokens);
+    let tokens = syntax::using_key::in_tokens(syntax::exclusions::in_tokens(tokens));
+    let tokens = syntax::ordered_windows::in_tokens(tokens);
     let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));
     let tokens = syntax::json::in_tokens(tokens);
     let mut tokens = syntax::samples::in_usual_words(tokens)?;
@@ -121,6 +122,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     depth::check(&tokens)?;
     let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
     let mut statements = parser.build()?.parse_statements()?;
+    statements.iter_mut().try_for_each(syntax::using_key::write_out)?;
     let spellings: Vec<Spellings> = statements.iter_mut().map(|statement| Spellings::of(statement, &quoted)).collect();
     statements.iter_mut().for_each(spellings::name_files);
     statements.iter_mut().try_for_each(syntax::positional::write_out)?;

@@ -18,7 +18,6 @@ use datafusion::{
         limit::{GlobalLimitExec, LocalLimitExec},
         memory::LazyMemoryExec,
         projection::{ProjectionExec, ProjectionExpr},
-        recursive_query::RecursiveQueryExec,
         repartition::RepartitionExec,
         replace_children_if_necessary,
         scalar_subquery::ScalarSubqueryExec,
@@ -44,7 +43,7 @@ use super::{
 use crate::{
     asof::AsofExec,
     engine::Engine,
-    recursion::{Recursion, RecursionExec, WorkScanExec},
+    recursion::{Bound, RecursionExec, RecursionTerms, WorkScanExec},
 };
 
 /// Who relies on the order of rows, if they have one.
@@ -113,13 +112,13 @@ impl OgeeRule {
         as_stored: bool,
         estimates: &Arc<Estimates>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let Some(query) = plan.downcast_ref::<RecursiveQueryExec>()
-            && let Some(recursion) = Recursion::of(query, self.engine.memory())?
-        {
+        if let Some(terms) = plan.downcast_ref::<RecursionTerms>() {
             let used = UseOfRows { to_operator: true, as_stored: false };
-            let first = self.place(&recursion.first, Reliance::Limits, used, estimates)?;
-            let term = self.place(&recursion.term, Reliance::Limits, used, estimates)?;
-            return Ok(Arc::new(RecursionExec::new(Recursion { first, term, ..recursion }, plan.schema())));
+            let mut bound = Bound::of(terms, self.engine.memory())?;
+            for plan in &mut bound.plans {
+                *plan = self.place(plan, Reliance::Limits, used, estimates)?;
+            }
+            return Ok(Arc::new(RecursionExec::new(bound, plan.schema())));
         }
         let requires = plan.required_input_ordering();
         let maintains = plan.maintains_input_order();

@@ -6,15 +6,17 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::DataType,
+    arrow::datatypes::{DataType, Schema},
     common::{
         Column, DFSchema, NullEquality, Result, ScalarValue, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
+    datasource::{cte_worktable::CteWorkTable, provider_as_source, source_as_provider},
     functions::core::expr_fn::coalesce,
     logical_expr::{
         Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, GroupingSet, Join, JoinType, Limit, LogicalPlan,
-        LogicalPlanBuilder, Operator, SortExpr, Subquery, Union, binary_expr, cast, lit, select_expr::SelectExpr,
+        LogicalPlanBuilder, Operator, RecursiveQuery, SortExpr, Subquery, TableScan, Union, binary_expr, cast, lit,
+        select_expr::SelectExpr,
     },
 };
 use ogee_functions::ranks::row_number;
@@ -30,6 +32,8 @@ use crate::sorted_rows;
 pub(super) struct Domain {
     input: LogicalPlan,
     outer: Vec<Column>,
+    /// Recursive queries that the plan is within the term of, whose rows come with the values, in which columns.
+    recursions: Vec<(String, Vec<Column>)>,
 }
 
 /// A plan, and where the outer columns are among its columns.
@@ -40,7 +44,7 @@ impl Domain {
     pub(super) fn of(subquery: &Subquery, input: &LogicalPlan) -> Result<Self> {
         let mut outer = Vec::new();
         collect(&subquery.subquery, input.schema(), &mut outer)?;
-        Ok(Self { input: input.clone(), outer })
+        Ok(Self { input: input.clone(), outer, recursions: Vec::new() })
     }
 
     /// Whether the subquery refers to none of the columns.
@@ -68,7 +72,53 @@ impl Domain {
         let mut found = Vec::new();
         // The visitor never fails.
         let _ = collect(plan, self.input.schema(), &mut found);
-        !found.is_empty()
+        !found.is_empty() || self.reads_recursion(plan)
+    }
+
+    /// Whether `plan` reads rows of a recursive query that it is within the term of.
+    fn reads_recursion(&self, plan: &LogicalPlan) -> bool {
+        let reads = |plan: &LogicalPlan| Ok(self.values_in(plan).is_some());
+        !self.recursions.is_empty() && plan.exists(reads).unwrap_or(false)
+    }
+
+    /// Where the values are if `plan` reads such rows itself.
+    fn values_in(&self, plan: &LogicalPlan) -> Option<&Vec<Column>> {
+        let LogicalPlan::TableScan(scan) = plan else { return None };
+        let name = work_table(scan)?;
+        self.recursions.iter().rev().find(|(of, _)| *of == name).map(|(_, columns)| columns)
+    }
+
+    /// A recursive query for each of the values: its rows carry them from one iteration to the next.
+    fn recursive(&self, query: &RecursiveQuery) -> Result<Unnested> {
+        let (first, columns) = self.unnest(&query.static_term)?;
+        let own = query.static_term.schema();
+        let names: Vec<String> = columns.iter().map(|_| fresh("outer")).collect();
+        let with_values = |plan: LogicalPlan, own: &DFSchema, columns: Vec<Column>| {
+            let values = columns.into_iter().zip(&names).map(|(column, name)| Expr::Column(column).alias(name));
+            let all = own.columns().into_iter().map(Expr::Column).chain(values);
+            LogicalPlanBuilder::from(plan).project(all.collect::<Vec<_>>())
+        };
+        let first = with_values(first, own, columns)?.build()?;
+        let fields: Vec<_> =
+            first.schema().fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        let rows = CteWorkTable::new(&query.name, Arc::new(Schema::new(fields)));
+        let scan = LogicalPlanBuilder::scan(query.name.clone(), provider_as_source(Arc::new(rows)), None)?.build()?;
+        let term = query.recursive_term.as_ref().clone().transform_down(|plan| match &plan {
+            LogicalPlan::TableScan(read) if work_table(read).as_ref() == Some(&query.name) => {
+                Ok(Transformed::yes(scan.clone()))
+            }
+            _ => Ok(Transformed::no(plan)),
+        });
+        let read = scan.schema().columns().split_off(own.fields().len());
+        let mut recursions = self.recursions.clone();
+        recursions.push((query.name.clone(), read));
+        let within = Self { input: self.input.clone(), outer: self.outer.clone(), recursions };
+        let (term, columns) = within.unnest(&term.data()?)?;
+        let term = with_values(term, query.recursive_term.schema(), columns)?.build()?;
+        let rows = LogicalPlanBuilder::from(first).to_recursive_query(query.name.clone(), term, query.is_distinct)?;
+        let rows = rows.build()?;
+        let columns = rows.schema().columns().split_off(own.fields().len());
+        Ok((rows, columns))
     }
 
     /// `expr` with the outer columns where they are in the plan below.
@@ -100,8 +150,12 @@ impl Domain {
             let both = LogicalPlanBuilder::from(plan.clone()).cross_join(values)?.build()?;
             return Ok((both, columns));
         }
+        if let Some(columns) = self.values_in(plan) {
+            return Ok((plan.clone(), columns.clone()));
+        }
         let all = |columns: &[Column]| columns.iter().cloned().map(Expr::Column).collect::<Vec<_>>();
         Ok(match plan {
+            LogicalPlan::RecursiveQuery(query) => return self.recursive(query),
             LogicalPlan::Projection(projection) => {
                 let (input, columns) = self.unnest(&projection.input)?;
                 let names = projection.expr.iter().map(|expr| expr.qualified_name());
@@ -399,10 +453,15 @@ impl Domain {
     }
 }
 
+/// The recursive query whose rows `scan` reads, if it does.
+fn work_table(scan: &TableScan) -> Option<String> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<CteWorkTable>().map(|table| table.name().to_owned())
+}
+
 /// The error of a subquery that `plan` keeps from being evaluated for each outer value.
 fn refused<T>(plan: &LogicalPlan) -> Result<T> {
     let what = match plan {
-        LogicalPlan::RecursiveQuery(_) => "a recursive query".to_owned(),
         LogicalPlan::Extension(extension) => extension.node.name().to_owned(),
         plan => plan.display().to_string().split([':', ' ']).next().unwrap_or_default().to_owned(),
     };

@@ -37,6 +37,8 @@ mod most;
 mod neighbours;
 mod order_names;
 mod ordered;
+pub(crate) mod ordered_windows;
+mod ordinality;
 mod outer_aggregates;
 mod parts;
 pub(crate) mod pivots;
@@ -56,6 +58,7 @@ pub(crate) mod summaries;
 mod time_parts;
 pub(crate) mod upkeep;
 mod using;
+pub(crate) mod using_key;
 mod using_within;
 mod values;
 pub(crate) mod variables;
@@ -222,6 +225,7 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
             pivots::as_queries(&mut select.from);
+            ordinality::in_select(select);
             series::in_select(select);
             using::as_queries(&mut select.from);
             with_rollup(select);
@@ -455,6 +459,14 @@ impl VisitorMut for Words {
             Expr::Subquery(query) => {
                 if let Some(value) = outer_aggregates::value_of(query) {
                     *expr = value;
+                }
+            }
+            Expr::Function(function) if function.over.is_some() => {
+                ordered_windows::in_function(function);
+                if (self.all || !crate::macros::may_call(function))
+                    && let Some(other) = function_in_other_words(function)
+                {
+                    *expr = other;
                 }
             }
             Expr::Function(function) if arrays::is_of_query(function) => {
@@ -721,6 +733,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("nvl", "coalesce"),
     ("prefix", "starts_with"),
     ("quantile", "quantile_disc"),
+    ("rank_dense", "dense_rank"),
     ("suffix", "ends_with"),
     ("sum_no_overflow", "sum"),
     ("transaction_timestamp", "now"),

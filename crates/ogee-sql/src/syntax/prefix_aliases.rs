@@ -1,4 +1,4 @@
-//! Names before what they name: `SELECT a: x + 1` is `SELECT x + 1 AS a`.
+//! Names before what they name: `SELECT a: x + 1 FROM t: some_table` is `SELECT x + 1 AS a FROM some_table AS t`.
 //!
 //! Not here: fields of structs in braces, and parameters of lambdas, which have colons too.
 
@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::{Token, TokenWithSpan, Whitespace},
 };
 
-/// What an item of a list is that such a name may begin.
+/// Where an item of a list is that such a name may begin.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     /// Where an output begins.
@@ -21,21 +21,23 @@ enum Place {
 /// One pair of brackets, or the statement.
 struct Level {
     place: Place,
-    /// The name of the output that the place is in.
+    /// The name of the output or table that the place is in.
     name: Option<TokenWithSpan>,
+    /// Whether what is named are tables.
+    from: bool,
 }
 
 /// `tokens`, in which outputs have their names behind them.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     use Keyword::{
-        ALL, DISTINCT, EXCEPT, FROM, GROUP, HAVING, INTERSECT, INTO, LIMIT, OFFSET, ORDER, QUALIFY, SELECT, UNION,
-        WHERE, WINDOW,
+        ALL, ANTI, ASOF, CROSS, DISTINCT, EXCEPT, FROM, FULL, GROUP, HAVING, INNER, INTERSECT, INTO, JOIN, LEFT, LIMIT,
+        NATURAL, OFFSET, ON, ORDER, QUALIFY, RIGHT, SELECT, SEMI, TABLESAMPLE, UNION, USING, WHERE, WINDOW,
     };
     if !tokens.iter().any(|token| token.token == Token::Colon) {
         return tokens;
     }
     let mut all: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
-    let mut levels = vec![Level { place: Place::Outside, name: None }];
+    let mut levels = vec![Level { place: Place::Outside, name: None, from: false }];
     let mut rest = tokens.into_iter().peekable();
     // The word before, if it is one.
     let mut before = Keyword::NoKeyword;
@@ -51,7 +53,7 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 if level.place == Place::Begin {
                     level.place = Place::Within;
                 }
-                levels.push(Level { place: Place::Outside, name: None });
+                levels.push(Level { place: Place::Outside, name: None, from: false });
             }
             Token::RParen | Token::RBracket | Token::RBrace => {
                 name_behind(&mut all, level);
@@ -67,13 +69,36 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 name_behind(&mut all, level);
                 level.place = Place::Outside;
             }
+            Token::SingleQuotedString(name) if level.place == Place::Begin && level.from => {
+                level.place = Place::Within;
+                let mut ahead = rest.clone().skip_while(|next| matches!(next.token, Token::Whitespace(_)));
+                if ahead.next().is_some_and(|next| next.token == Token::Colon) {
+                    let name = TokenWithSpan::new(Token::make_word(name, Some('"')), token.span);
+                    rest.by_ref().find(|next| next.token == Token::Colon);
+                    level.name = Some(name);
+                    continue;
+                }
+            }
             Token::Word(_) => match super::keyword(&token.token) {
-                SELECT => level.place = Place::Begin,
+                SELECT => (level.place, level.from) = (Place::Begin, false),
                 ALL | DISTINCT if level.place == Place::Begin => {}
                 // An operator.
                 FROM if last == DISTINCT => {}
-                FROM | WHERE | GROUP | HAVING | ORDER | LIMIT | OFFSET | UNION | EXCEPT | INTERSECT | QUALIFY
-                | WINDOW | INTO
+                FROM => {
+                    name_behind(&mut all, level);
+                    (level.place, level.from) = (Place::Begin, true);
+                }
+                JOIN if level.from => {
+                    name_behind(&mut all, level);
+                    level.place = Place::Begin;
+                }
+                INNER | LEFT | RIGHT | FULL | CROSS | NATURAL | ASOF | SEMI | ANTI | ON | USING | TABLESAMPLE
+                    if level.from =>
+                {
+                    name_behind(&mut all, level);
+                }
+                WHERE | GROUP | HAVING | ORDER | LIMIT | OFFSET | UNION | EXCEPT | INTERSECT | QUALIFY | WINDOW
+                | INTO
                     if level.place != Place::Outside =>
                 {
                     name_behind(&mut all, level);

@@ -353,7 +353,7 @@ fn in_table_factor(factor: &TableFactor) -> Flow {
         } => {
             unless(!with_hints.is_empty(), "a table hint such as WITH (NOLOCK)", "leave it out")?;
             unless(version.is_some(), "a version of a table, such as FOR SYSTEM_TIME,", "tables keep no old versions")?;
-            unless(*with_ordinality, "WITH ORDINALITY", "use row_number() OVER ()")?;
+            unless(*with_ordinality, "WITH ORDINALITY of a table", "use row_number() OVER ()")?;
             unless(!partitions.is_empty(), "PARTITION (..) of a table", "use WHERE")?;
             unless(json_path.is_some(), "a path behind the name of a table", "use unnest() or get_field()")?;
             unless(!index_hints.is_empty(), "an index hint", "leave it out: there are no indexes")?;
@@ -366,7 +366,8 @@ fn in_table_factor(factor: &TableFactor) -> Flow {
             alias
         }
         TableFactor::UNNEST { with_ordinality, with_offset, alias, .. } => {
-            unless(*with_ordinality || *with_offset, "unnest() WITH ORDINALITY or OFFSET", "use row_number() OVER ()")?;
+            unless(*with_ordinality, "WITH ORDINALITY of several lists", "unnest them in SELECT")?;
+            unless(*with_offset, "unnest() WITH OFFSET", "use WITH ORDINALITY, which counts from 1")?;
             alias
         }
         TableFactor::NestedJoin { table_with_joins, alias } => {
@@ -518,7 +519,8 @@ mod tests {
             ("SELECT k, sum(v) FROM t GROUP BY ALL WITH ROLLUP", "ALL WITH ROLLUP"),
             ("SELECT * FROM t WITH (NOLOCK)", "NOLOCK"),
             ("SELECT * FROM t WITH ORDINALITY", "ORDINALITY"),
-            ("SELECT * FROM unnest([1]) WITH ORDINALITY", "ORDINALITY"),
+            ("SELECT * FROM unnest([1], [2]) WITH ORDINALITY", "ORDINALITY"),
+            ("SELECT * FROM unnest([1]) WITH OFFSET", "OFFSET"),
             ("SELECT * FROM a CROSS APPLY b", "APPLY"),
             ("SELECT * FROM a GLOBAL JOIN b ON true", "GLOBAL"),
             ("SELECT * FROM t AS x(a INT)", "type in the column list"),

@@ -151,7 +151,7 @@ fn name_column(alias: &mut Option<TableAlias>, function: &str) -> Option<Renamed
     }
 }
 
-fn has_column(arg: &FunctionArg) -> bool {
+pub(super) fn has_column(arg: &FunctionArg) -> bool {
     struct Columns;
 
     impl Visitor for Columns {
