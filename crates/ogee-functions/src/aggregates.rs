@@ -1,5 +1,4 @@
-//! Aggregate functions that users of other engines expect and DataFusion does not bring: `arg_min`, `arg_max`, `mode`, `histogram`,
-//! `quantile_disc`, and `quantile_cont` as a name of `percentile_cont`.
+//! Aggregate functions that users of other engines expect and DataFusion does not bring: `arg_min`, `arg_max`, `mode`, `histogram`.
 //!
 //! They are ordinary DataFusion functions: the engine collects their arguments and hands them over by group.
 
@@ -9,22 +8,16 @@ use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, MapArray, StructArray, UInt64Array},
         buffer::{NullBuffer, OffsetBuffer},
-        compute::{SortOptions, and, concat, filter, is_not_null, sort_to_indices},
-        datatypes::{DataType, Field, FieldRef, Fields, Float64Type, UInt64Type},
+        compute::{SortOptions, and, filter, is_not_null, sort_to_indices},
+        datatypes::{DataType, Field, FieldRef, Fields, UInt64Type},
     },
-    common::{
-        Result, ScalarValue, exec_err, internal_err, plan_err,
-        utils::{SingleRowListArrayBuilder, get_row_at_idx},
-    },
-    functions_aggregate::percentile_cont::percentile_cont_udaf,
+    common::{Result, ScalarValue, plan_err, utils::SingleRowListArrayBuilder},
     logical_expr::{
         Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
         function::{AccumulatorArgs, StateFieldsArgs},
         utils::AggregateOrderSensitivity,
     },
 };
-use ogee_exec::aggregate::DiscreteFraction;
-
 /// The functions to register in a session.
 pub fn functions() -> Vec<AggregateUDF> {
     let arg = |name, aliases: &[&str], most| {
@@ -39,8 +32,6 @@ pub fn functions() -> Vec<AggregateUDF> {
         arg("arg_max", &["argmax", "max_by"], true),
         counting(OfCounts::Histogram),
         counting(OfCounts::Mode),
-        AggregateUDF::new_from_impl(QuantileDisc { signature: Signature::user_defined(Volatility::Immutable) }),
-        percentile_cont_udaf().as_ref().clone().with_aliases(["quantile_cont"]),
     ]
 }
 
@@ -203,7 +194,7 @@ impl AggregateUDFImpl for Counting {
     }
 }
 
-fn entry_fields(value: &DataType) -> Fields {
+pub(crate) fn entry_fields(value: &DataType) -> Fields {
     Fields::from(vec![Field::new("key", value.clone(), false), Field::new("value", DataType::UInt64, true)])
 }
 
@@ -293,121 +284,6 @@ impl Accumulator for ValueCounts {
                 self.add(ScalarValue::try_from_array(&values, row)?, counts.value(row));
             }
         }
-        Ok(())
-    }
-}
-
-/// `quantile_disc(value, fraction)`: the first value in order that at least this fraction of the values does not exceed.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct QuantileDisc {
-    signature: Signature,
-}
-
-impl AggregateUDFImpl for QuantileDisc {
-    fn name(&self) -> &str {
-        "quantile_disc"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        match arg_types {
-            [value, fraction] if fraction.is_numeric() => Ok(vec![value.clone(), DataType::Float64]),
-            _ => plan_err!("quantile_disc takes a value and a fraction between 0 and 1"),
-        }
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(arg_types[0].clone())
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        Ok(vec![
-            state_list("values", args.input_fields[0].data_type()),
-            Arc::new(Field::new("fraction", DataType::Float64, true)),
-        ])
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let data_type = args.return_field.data_type().clone();
-        let descending = args.order_bys.first().is_some_and(|by| by.options.descending);
-        Ok(Box::new(QuantileDiscState { data_type, values: Vec::new(), fraction: None, descending }))
-    }
-
-    /// Whether it descends is told only to a function that an order matters to; it sorts by itself.
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Beneficial
-    }
-
-    fn with_beneficial_ordering(self: Arc<Self>, _beneficial: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        Ok(Some(self))
-    }
-}
-
-#[derive(Debug)]
-struct QuantileDiscState {
-    data_type: DataType,
-    values: Vec<ArrayRef>,
-    fraction: Option<f64>,
-    descending: bool,
-}
-
-impl QuantileDiscState {
-    fn set_fraction(&mut self, fractions: &ArrayRef) -> Result<()> {
-        let fractions = fractions.as_primitive::<Float64Type>();
-        for fraction in fractions.iter().flatten() {
-            if !(0.0..=1.0).contains(&fraction) {
-                return exec_err!("quantile_disc takes a fraction between 0 and 1, not {fraction}");
-            }
-            if *self.fraction.get_or_insert(fraction) != fraction {
-                return exec_err!("quantile_disc takes the same fraction for all rows of a group");
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Accumulator for QuantileDiscState {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.set_fraction(&values[1])?;
-        let valid = filter(&values[0], &is_not_null(&values[0])?)?;
-        if !valid.is_empty() {
-            self.values.push(valid);
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let (Some(share), false) = (self.fraction, self.values.is_empty()) else {
-            return ScalarValue::try_from(&self.data_type);
-        };
-        let all = concat(&self.values.iter().map(|array| array.as_ref()).collect::<Vec<_>>())?;
-        let rank = DiscreteFraction { share, descending: self.descending }.rank(all.len() as u64) as usize;
-        let options = SortOptions { descending: false, nulls_first: false };
-        let sorted = sort_to_indices(&all, Some(options), Some(rank + 1))?;
-        match get_row_at_idx(&[all], sorted.value(rank) as usize)?.pop() {
-            Some(value) => Ok(value),
-            None => internal_err!("a row has a value"),
-        }
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.values.iter().map(|array| array.get_array_memory_size()).sum::<usize>()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let all = match self.values.is_empty() {
-            true => datafusion::arrow::array::new_empty_array(&self.data_type),
-            false => concat(&self.values.iter().map(|array| array.as_ref()).collect::<Vec<_>>())?,
-        };
-        Ok(vec![SingleRowListArrayBuilder::new(all).build_list_scalar(), ScalarValue::Float64(self.fraction)])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.set_fraction(&states[1])?;
-        self.values.extend(elements(&states[0]).into_iter().filter(|values| !values.is_empty()));
         Ok(())
     }
 }

@@ -13,14 +13,19 @@ pub mod aggregates;
 mod arguments;
 pub mod arithmetic;
 mod averages;
+mod bins;
+pub mod bins_found;
 pub mod bits;
+mod bitstrings;
 mod blobs;
 mod checked_sum;
 mod choices;
 pub mod codes;
+mod decimal_average;
 pub mod decimals;
 pub mod error;
 pub mod exclusions;
+pub mod exported;
 mod file_paths;
 pub mod fill;
 pub mod floats;
@@ -29,6 +34,7 @@ pub mod function;
 pub mod globs;
 pub mod growing;
 mod hashes;
+pub mod histograms;
 pub mod json;
 pub mod letters;
 mod list_aggregates;
@@ -37,6 +43,7 @@ mod list_orders;
 mod list_picks;
 mod list_reductions;
 pub mod lists;
+mod lttb;
 pub mod maps;
 pub mod marks;
 pub mod math;
@@ -47,6 +54,8 @@ pub mod numbers;
 pub mod ordered_mode;
 pub mod ordered_windows;
 mod pairs;
+mod places;
+mod quantiles;
 mod randoms;
 pub mod ranks;
 mod regexes;
@@ -62,6 +71,7 @@ pub mod substrings;
 pub mod text_casts;
 pub mod text_parts;
 pub mod times;
+mod tops;
 pub mod type_names;
 mod vectors;
 
@@ -80,6 +90,13 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     let aggregates = [Arc::unwrap_or_clone(checked_sum::checked_sum()), averages::average(), median::function()];
     let aggregates = aggregates.into_iter().chain(aggregates::functions()).chain([ordered_mode::function()]);
     let aggregates = aggregates.chain(pairs::functions()).chain(shapes::functions()).chain(times::aggregates());
+    let aggregates = aggregates.chain(quantiles::functions()).chain(tops::functions()).chain(histograms::functions());
+    let aggregates = aggregates.chain([
+        bitstrings::function(memory),
+        lttb::function(),
+        bins_found::function(),
+        decimal_average::function(),
+    ]);
     aggregates.for_each(|function| context.register_udaf(function));
     ranks::functions().for_each(|function| context.register_udwf(function));
     ordered_windows::functions().for_each(|function| context.register_udwf(function));
@@ -116,6 +133,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(sessions::functions())
         .chain(randoms::functions())
         .chain(list_picks::functions())
+        .chain(bins::functions(memory))
         .chain([globs::function(), substrings::function()])
         .chain(json::functions(memory))
         .chain(marks::functions(memory))
@@ -125,7 +143,17 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     scalars.for_each(|function| context.register_udf(function));
     context.register_higher_order_function(list_reductions::function());
     list_aggregates::register(context)?;
+    exported::register(context);
     growing::register(context, memory)
+}
+
+/// The names of the aggregates that [`register`] adds.
+pub fn aggregate_names() -> Vec<String> {
+    let functions = aggregates::functions().into_iter().chain(pairs::functions()).chain(shapes::functions());
+    let functions = functions.chain(quantiles::functions()).chain(tops::functions()).chain(histograms::functions());
+    let functions = functions.chain([lttb::function(), bins_found::function(), decimal_average::function()]);
+    let names = functions.flat_map(|function| [function.aliases(), &[function.name().to_owned()]].concat());
+    names.chain(["bitstring_agg", "combine_aggr"].map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Moments {
 }
 
 /// The whole number next to `sum / count`, of two the even one.
-fn nearest(sum: i128, count: u64) -> i64 {
+pub(crate) fn nearest(sum: i128, count: u64) -> i128 {
     let count = i128::from(count);
     let (down, rest) = (sum.div_euclid(count), sum.rem_euclid(count));
     let up = match (2 * rest).cmp(&count) {
@@ -77,8 +77,7 @@ fn nearest(sum: i128, count: u64) -> i64 {
         std::cmp::Ordering::Equal => down & 1,
         std::cmp::Ordering::Greater => 1,
     };
-    // The mean of numbers of 64 bits is one.
-    (down + up) as i64
+    down + up
 }
 
 impl Accumulator for Moments {
@@ -102,7 +101,8 @@ impl Accumulator for Moments {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let mean = (self.count > 0).then(|| nearest(self.sum, self.count));
+        // The mean of numbers of 64 bits is one.
+        let mean = (self.count > 0).then(|| nearest(self.sum, self.count) as i64);
         ScalarValue::Int64(mean).cast_to(&self.data_type)
     }
 

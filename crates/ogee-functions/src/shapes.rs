@@ -1,8 +1,8 @@
-//! What a group of numbers is like beyond its mean: `product`, `sem`, `skewness`, `kurtosis`, `entropy`, `mad`.
+//! What a group of numbers is like beyond its mean: `product`, `sem`, `skewness`, `kurtosis`, `entropy`.
 //!
 //! All but `entropy`, which is of values of any type, take numbers as doubles. `approx_top_k(x, k)` is the list of the most frequent values, here exactly.
 //!
-//! Not here: variances and what two columns have in common, which the engine computes.
+//! Not here: variances and what two columns have in common, which the engine computes; how far values are from their median (`quantiles`).
 
 use std::{collections::HashMap, mem::size_of_val, sync::Arc};
 
@@ -33,7 +33,6 @@ pub fn functions() -> Vec<AggregateUDF> {
         ("skewness", Shape::Skewness),
         ("kurtosis", Shape::Kurtosis),
         ("kurtosis_pop", Shape::PopulationKurtosis),
-        ("mad", Shape::Deviation),
         ("entropy", Shape::Entropy),
     ];
     let function = |(name, shape)| {
@@ -52,8 +51,6 @@ enum Shape {
     /// Of a sample.
     Kurtosis,
     PopulationKurtosis,
-    /// The median of how far values are from their median.
-    Deviation,
     /// How many bits a value takes.
     Entropy,
 }
@@ -86,7 +83,6 @@ impl AggregateUDFImpl for OfShape {
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let name = |part| format_state_name(args.name, part);
         Ok(match self.shape {
-            Shape::Deviation => vec![state_list(&name("values"), &DataType::Float64)],
             Shape::Entropy => vec![
                 state_list(&name("values"), args.input_fields[0].data_type()),
                 state_list(&name("counts"), &DataType::UInt64),
@@ -103,7 +99,6 @@ impl AggregateUDFImpl for OfShape {
                 let data_type = args.exprs[0].data_type(args.schema)?;
                 Box::new(Counts { data_type, counts: HashMap::new(), bytes: 0, is_distinct: args.is_distinct })
             }
-            Shape::Deviation => Box::new(Values { values: Vec::new(), is_distinct: args.is_distinct }),
             shape => Box::new(Sums { shape, sums: Moments::default(), seen }),
         })
     }
@@ -256,60 +251,6 @@ impl Accumulator for Sums {
     }
 }
 
-/// The values of a group.
-#[derive(Debug)]
-struct Values {
-    values: Vec<f64>,
-    is_distinct: bool,
-}
-
-/// Of two in the middle the mean.
-fn median(values: &mut [f64]) -> Option<f64> {
-    let half = values.len().checked_sub(1)? / 2;
-    let (_, middle, above) = values.select_nth_unstable_by(half, f64::total_cmp);
-    let middle = *middle;
-    let is_odd = above.len() == half;
-    let next = above.iter().copied().min_by(f64::total_cmp);
-    Some(match next.filter(|_| !is_odd) {
-        Some(next) => middle + (next - middle) / 2.0,
-        None => middle,
-    })
-}
-
-impl Accumulator for Values {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values.extend(doubles(&values[0])?.iter().flatten());
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let mut values = self.values.clone();
-        if self.is_distinct {
-            values.sort_unstable_by(f64::total_cmp);
-            values.dedup_by_key(|value| bits(*value));
-        }
-        let middle = median(&mut values);
-        let far = middle.and_then(|middle| {
-            values.iter_mut().for_each(|value| *value = (*value - middle).abs());
-            median(&mut values)
-        });
-        Ok(ScalarValue::Float64(far))
-    }
-
-    /// Twice: they are copied where they are sorted.
-    fn size(&self) -> usize {
-        size_of_val(self) + 2 * self.values.capacity() * size_of::<f64>()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![list(std::mem::take(&mut self.values))])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        elements(&states[0]).iter().try_for_each(|values| self.update_batch(std::slice::from_ref(values)))
-    }
-}
-
 /// How often each value of a group occurs.
 #[derive(Debug)]
 struct Counts {
@@ -412,8 +353,7 @@ impl AggregateUDFImpl for TopK {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let data_type = args.exprs[0].data_type(args.schema)?;
-        let counts = Counts { data_type, counts: HashMap::new(), bytes: 0, is_distinct: args.is_distinct };
-        Ok(Box::new(Top { counts, k: None }))
+        Ok(Box::new(Top::new(&data_type, args.is_distinct)))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -421,15 +361,23 @@ impl AggregateUDFImpl for TopK {
     }
 }
 
+/// The most frequent values of a group.
 #[derive(Debug)]
-struct Top {
+pub(crate) struct Top {
     counts: Counts,
     k: Option<i64>,
 }
 
 impl Top {
+    /// Of none, of type `data_type`.
+    pub(crate) fn new(data_type: &DataType, is_distinct: bool) -> Self {
+        let counts = Counts { data_type: data_type.clone(), counts: HashMap::new(), bytes: 0, is_distinct };
+        Self { counts, k: None }
+    }
+
     fn set_k(&mut self, ks: &ArrayRef) -> Result<()> {
-        for k in ks.as_primitive::<Int64Type>().iter().flatten() {
+        for k in ks.as_primitive::<Int64Type>() {
+            let Some(k) = k else { return exec_err!("approx_top_k gives 1 to {TOP_MAX} values, not NULL") };
             if !(1..=TOP_MAX).contains(&k) {
                 return exec_err!("approx_top_k gives 1 to {TOP_MAX} values, not {k}");
             }
@@ -469,7 +417,8 @@ impl Accumulator for Top {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.set_k(&states[2])?;
+        let known = states[2].as_primitive::<Int64Type>().iter().flatten();
+        self.set_k(&(Arc::new(known.map(Some).collect::<datafusion::arrow::array::Int64Array>()) as ArrayRef))?;
         self.counts.merge_batch(&states[..2])
     }
 }
@@ -490,15 +439,6 @@ mod tests {
                     assert!((part - all).abs() < 1e-9 * all.abs().max(1.0), "{cut}: {parts:?}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn medians_are_in_the_middle() {
-        for (values, expected) in
-            [(&[][..], None), (&[3.0], Some(3.0)), (&[4.0, 1.0], Some(2.5)), (&[9.0, 1.0, 2.0], Some(2.0))]
-        {
-            assert_eq!(median(&mut values.to_vec()), expected);
         }
     }
 }

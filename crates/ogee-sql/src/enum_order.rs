@@ -76,6 +76,13 @@ fn orders_elements(name: &str) -> bool {
     )
 }
 
+/// By which of `args` the aggregate `name` chooses among its first, if it does.
+fn chooses_by<'a>(name: &str, args: &'a mut [Expr]) -> Option<&'a mut Expr> {
+    let name = name.trim_start_matches("ogee_");
+    let chooses = name.starts_with("arg_max") || name.starts_with("arg_min");
+    args.get_mut(1).filter(|_| chooses)
+}
+
 impl EnumOrder {
     fn rewrite_plan(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let schema = input_schema(&plan)?;
@@ -188,14 +195,14 @@ impl EnumOrder {
             }
             Expr::AggregateFunction(mut call) => {
                 let mut any = self.order(&mut call.params.order_by, schema)?;
-                if let ("arg_max" | "arg_min", [_, by]) = (call.func.name(), &mut call.params.args[..]) {
+                if let Some(by) = chooses_by(call.func.name(), &mut call.params.args) {
                     any |= self.in_place(by, schema)?;
                 }
                 done(Expr::AggregateFunction(call), any)
             }
             Expr::WindowFunction(mut call) => {
                 let mut any = self.order(&mut call.params.order_by, schema)?;
-                if let ("arg_max" | "arg_min", [_, by]) = (call.fun.name(), &mut call.params.args[..]) {
+                if let Some(by) = chooses_by(call.fun.name(), &mut call.params.args) {
                     any |= self.in_place(by, schema)?;
                 }
                 done(Expr::WindowFunction(call), any)

@@ -3,6 +3,8 @@
 //! What chooses among marked text, or puts it into lists and structs, is marked as what it gives; so are the outputs of aggregates and windows that give a value of their
 //! argument. A text that is compared with a UUID or with bits is one. What a statement writes into a column of a table is cast to what that has, whatever the planner made of it before.
 //!
+//! States of aggregates stand beside states of the same aggregate only, in unions and in columns of tables: their types may be the same where they mean something else.
+//!
 //! Not here: what the casts do (`ogee_functions::marks`), and the order of an `ENUM` (`enum_order`).
 
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef},
     common::{
-        Column, DFSchema, Result, not_impl_err,
+        Column, DFSchema, Result, not_impl_err, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
@@ -20,7 +22,11 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::marks::{CHOOSING_AGGREGATES, Casts, Mark, has_mark, is_alike, is_same};
+use ogee_functions::{
+    exported::{is_same_state, is_state},
+    marks::{CHOOSING_AGGREGATES, Casts, Mark, has_mark, is_alike, is_same},
+    type_names::sql_name_of,
+};
 
 use crate::{kept_names, times::zone_rule::input_schema};
 
@@ -149,6 +155,12 @@ impl MarkedCasts {
 
     /// `union` with marked text in all rows of a column that has some: what stands beside it is cast. Beside values of an `ENUM` that are of another they are texts.
     fn united(&self, union: Union) -> Result<Transformed<LogicalPlan>> {
+        for at in 0..union.schema.fields().len() {
+            let mut fields = union.inputs.iter().filter_map(|input| source(input, at));
+            if let Some(state) = fields.clone().find(|field| is_state(field)) {
+                fields.try_for_each(|field| check_state(&field, &state))?;
+            }
+        }
         let mut wanted = Vec::with_capacity(union.schema.fields().len());
         for at in 0..union.schema.fields().len() {
             let fields: Vec<_> = union.inputs.iter().filter_map(|input| input.schema().fields().get(at)).collect();
@@ -193,6 +205,11 @@ impl MarkedCasts {
     fn written(&self, dml: DmlStatement) -> Result<Transformed<LogicalPlan>> {
         let table = dml.target.schema();
         let written = dml.input.schema();
+        for (at, to) in table.fields().iter().enumerate().filter(|(_, to)| is_state(to)) {
+            if let Some(from) = source(&dml.input, at) {
+                check_state(&from, to)?;
+            }
+        }
         if written.fields().len() != table.fields().len() || !table.fields().iter().any(|field| has_mark(field)) {
             return Ok(Transformed::no(LogicalPlan::Dml(dml)));
         }
@@ -214,6 +231,36 @@ impl MarkedCasts {
         }
         let input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(&dml.input))?);
         Ok(Transformed::yes(LogicalPlan::Dml(DmlStatement { input: Arc::new(input), ..dml })))
+    }
+}
+
+/// The field of column `at` of `plan`, before the planner cast it.
+fn source(plan: &LogicalPlan, at: usize) -> Option<FieldRef> {
+    let known = plan.schema().fields().get(at)?;
+    let LogicalPlan::Projection(projection) = plan else { return Some(Arc::clone(known)) };
+    let mut expr = projection.expr.get(at)?;
+    loop {
+        expr = match expr {
+            Expr::Alias(alias) => &alias.expr,
+            Expr::Cast(cast) => &cast.expr,
+            Expr::Column(column) => {
+                let below = projection.input.schema().index_of_column(column).ok()?;
+                return source(&projection.input, below);
+            }
+            expr => return Some(expr.to_field(projection.input.schema()).ok()?.1),
+        };
+    }
+}
+
+/// # Errors
+/// If a value of `from` is no state as those of `state`, nor NULL.
+fn check_state(from: &Field, state: &Field) -> Result<()> {
+    if from.data_type().is_null() || is_same_state(from, state) {
+        return Ok(());
+    }
+    match is_state(from) {
+        true => plan_err!("a state of one aggregate does not stand among those of another"),
+        false => plan_err!("values of type {} are no states of aggregates", sql_name_of(from)),
     }
 }
 

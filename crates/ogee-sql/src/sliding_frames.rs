@@ -88,8 +88,7 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
             let in_order = is_kept.then_some(Way::InOrder);
             let way = Way::of(function.name()).filter(|_| leaves_rows).or(in_order);
             // Of values that differ, nothing can be taken out of these.
-            let is_distinct =
-                call.params.distinct && leaves_rows && matches!(function.name(), "avg" | "median" | "percentile_cont");
+            let is_distinct = call.params.distinct && leaves_rows && function.name() == "avg";
             let way = way.or(is_distinct.then_some(Way::Frame));
             let way = if excludes { Some(Way::InOrder) } else { way };
             let Some(way) = way else { return Transformed::no(Expr::WindowFunction(call)) };
@@ -107,6 +106,8 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
 enum Way {
     Stacks,
     Frame,
+    /// From all rows, unless the aggregate says that rows can be taken out of it.
+    Unless,
     /// As the aggregate does it, from the first row to the last.
     InOrder,
 }
@@ -119,7 +120,11 @@ impl Way {
             | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" | "nested_min" | "nested_max" => {
                 Self::Stacks
             }
-            name if name.starts_with("regr_") => Self::Stacks,
+            "product" | "sem" | "skewness" | "kurtosis" | "kurtosis_pop" | "decimal_average" | "bitstring_agg" => {
+                Self::Stacks
+            }
+            name if name.starts_with("regr_") || name.contains("arg_max_") || name.contains("arg_min_") => Self::Stacks,
+            "ogee_max_n" | "ogee_min_n" | "ogee_histogram" | "histogram_exact" => Self::Stacks,
             name if name.starts_with(distinct_arguments::PREFIX) => Self::Frame,
             "arg_min"
             | "arg_max"
@@ -128,12 +133,18 @@ impl Way {
             | "mode"
             | "histogram"
             | "quantile_disc"
+            | "percentile_cont"
+            | "mad"
             | "string_agg"
             | "any_value"
             | "approx_distinct"
             | "approx_median"
             | "approx_percentile_cont" => Self::Frame,
-            _ => return None,
+            // DataFusion takes rows out of these, or looks at all of them.
+            "count" | "sum" | "avg" | "first_value" | "last_value" | "nth_value" | "array_agg" => {
+                return None;
+            }
+            _ => Self::Unless,
         })
     }
 }
@@ -240,6 +251,13 @@ impl AggregateUDFImpl for Anew {
             return self.inner.create_sliding_accumulator(args);
         }
         let maker = Maker::new(&self.inner, &self.statement, &args);
+        if self.way == Way::Unless
+            && !args.is_distinct
+            && let Ok(sliding) = self.inner.create_sliding_accumulator(args.clone())
+            && sliding.supports_retract_batch()
+        {
+            return Ok(sliding);
+        }
         Ok(match self.way {
             Way::Stacks if !args.is_distinct => {
                 let last = maker.make()?;

@@ -23,6 +23,7 @@ use ogee_memory::BufferManager;
 
 pub(crate) use self::keeping::field_of;
 pub use self::{casting::Casts, keeping::CHOOSING_AGGREGATES};
+use crate::exported;
 
 /// Where a field says what its values are, beyond their type.
 const EXTENSION: &str = "ARROW:extension:name";
@@ -135,9 +136,10 @@ pub fn is_alike(left: &Field, right: &Field) -> bool {
         }
 }
 
-/// Writes the name that SQL has for the type of `field`, if that is marked text. Gives whether it is.
+/// Writes the name that SQL has for the type of `field`, if that is marked text, or a state of an aggregate. Gives whether it is.
 pub(crate) fn write_name(field: &Field, name: &mut String) -> Result<bool, std::fmt::Error> {
     match Mark::of(field) {
+        None if exported::is_state(field) => name.push_str("AGGREGATE_STATE"),
         None => return Ok(false),
         Some(Mark::Json) => name.push_str("JSON"),
         Some(Mark::Uuid) => name.push_str("UUID"),

@@ -264,6 +264,14 @@ pub fn length(interval: IntervalMonthDayNano) -> i128 {
     days * i128::from(NANOS_OF_DAY) + i128::from(interval.nanoseconds)
 }
 
+/// The interval of so many nanoseconds, in days and a time; `None` if it has more days than intervals count.
+pub fn of_length(nanoseconds: i128) -> Option<IntervalMonthDayNano> {
+    let day = i128::from(NANOS_OF_DAY);
+    let days = i32::try_from(nanoseconds / day).ok()?;
+    // Less than a day.
+    Some(IntervalMonthDayNano::new(0, days, (nanoseconds % day) as i64))
+}
+
 /// `interval` times `factor`: parts of months become days, parts of days a time.
 fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDayNano> {
     if !factor.is_finite() {

@@ -24,7 +24,7 @@ use ogee_exec::{
         Quantile, QuantileKind, is_storable,
     },
 };
-use ogee_functions::error::to_exec;
+use ogee_functions::{error::to_exec, exported::EXPORT};
 use ogee_vector::{normalize_array, normalize_type};
 
 use super::{first_by, float_extremum};
@@ -67,23 +67,31 @@ impl Holistic {
         };
         let fraction = || match args.get(1)? {
             Argument::Constant(value) => match value.cast_to(&DataType::Float64).ok()? {
-                ScalarValue::Float64(Some(fraction)) if (0.0..=1.0).contains(&fraction) => Some(fraction),
+                ScalarValue::Float64(Some(fraction)) if (-1.0..=1.0).contains(&fraction) => Some(fraction),
                 _ => None,
             },
             Argument::Column(..) => None,
         };
-        let descending = expr.order_bys().first().is_some_and(|by| by.options.descending);
+        // Below 0 it counts from the greatest.
+        let descends = expr.order_bys().first().is_some_and(|by| by.options.descending);
+        let fraction = || fraction().map(|fraction| (fraction.abs(), descends != (fraction < 0.0)));
+        // These are ordered by their length.
+        if matches!(value, DataType::Interval(_)) && matches!(expr.fun().name(), "median" | "quantile_disc") {
+            return None;
+        }
         Some(match expr.fun().name() {
             "median" if value.is_string() || matches!(value, DataType::Boolean | DataType::BinaryView) => {
                 Self::sorted(OfSorted::Quantile(DiscreteFraction { share: 0.5, descending: false }), value)?
             }
             "median" => Self::Quantile(Quantile::new(QuantileKind::Median, value)?),
             "percentile_cont" => {
-                let fraction = if descending { 1.0 - fraction()? } else { fraction()? };
+                let (fraction, descending) = fraction()?;
+                let fraction = if descending { 1.0 - fraction } else { fraction };
                 Self::Quantile(Quantile::new(QuantileKind::Continuous(fraction), value)?)
             }
             "quantile_disc" => {
-                let fraction = DiscreteFraction { share: fraction()?, descending };
+                let (share, descending) = fraction()?;
+                let fraction = DiscreteFraction { share, descending };
                 match Quantile::new(QuantileKind::Discrete(fraction), value.clone()) {
                     Some(quantile) => Self::Quantile(quantile),
                     None => Self::sorted(OfSorted::Quantile(fraction), value)?,
@@ -173,11 +181,16 @@ fn in_its_own_order(expr: &Arc<AggregateFunctionExpr>) -> Option<Arc<AggregateFu
 }
 
 /// Aggregates whose value depends on which row of a group comes first.
-const IN_ORDER: [&str; 5] = ["array_agg", "first_value", "last_value", "nth_value", "string_agg"];
+const IN_ORDER: [&str; 6] = ["array_agg", "first_value", "last_value", "lttb", "nth_value", "string_agg"];
+
+/// Whether the value, or the state, of the aggregate `name` depends on that.
+fn is_in_order(name: &str) -> bool {
+    IN_ORDER.contains(&name.trim_start_matches(EXPORT))
+}
 
 /// Whether one of the aggregates of `node` depends on the order of rows and asks for none, where all that ask for one can sort by themselves.
 fn takes_rows_as_they_lie(node: &AggregateExec) -> bool {
-    let is_in_order = |expr: &AggregateFunctionExpr| IN_ORDER.contains(&expr.fun().name());
+    let is_in_order = |expr: &AggregateFunctionExpr| is_in_order(expr.fun().name());
     let has_none =
         |expr: &AggregateFunctionExpr| is_in_order(expr) && expr.order_bys().is_empty() && !expr.is_distinct();
     let sorts = |expr: &Arc<AggregateFunctionExpr>| {
@@ -260,7 +273,7 @@ impl CollectedAggregates for Functions {
     fn depends_on_order(&self) -> bool {
         self.0.iter().any(|function| match &function.holistic {
             Some(holistic) => matches!(holistic, Holistic::Gather(_)),
-            None => IN_ORDER.contains(&function.expr.fun().name()),
+            None => is_in_order(function.expr.fun().name()),
         })
     }
 

@@ -10,9 +10,50 @@ use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, Select, SelectItem, Value, ValueWithSpan,
 };
 
-use super::for_each_outside_queries;
+use datafusion::sql::sqlparser::{
+    keywords::Keyword,
+    tokenizer::{Token, TokenWithSpan},
+};
 
+use super::{for_each_outside_queries, keyword, significant};
 use crate::names::call_star;
+
+/// `tokens` in which `GROUPING SETS` that are among others are just those: the parser knows none within.
+pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let places = significant(&tokens);
+    let token = |nth: usize| &tokens[places[nth]].token;
+    let mut dropped = vec![false; tokens.len()];
+    // Of the parentheses around a place: whether they are those of sets, and of sets that are dropped.
+    let mut around: Vec<(bool, bool)> = Vec::new();
+    let mut nth = 0;
+    while nth < places.len() {
+        let begins = nth + 2 < places.len()
+            && keyword(token(nth)) == Keyword::GROUPING
+            && keyword(token(nth + 1)) == Keyword::SETS
+            && *token(nth + 2) == Token::LParen;
+        if begins {
+            let is_empty = nth + 3 < places.len() && *token(nth + 3) == Token::RParen;
+            let is_within = around.last().is_some_and(|(of_sets, _)| *of_sets) && !is_empty;
+            if is_within {
+                (nth..nth + 3).for_each(|nth| dropped[places[nth]] = true);
+            }
+            around.push((true, is_within));
+            nth += 3;
+            continue;
+        }
+        match token(nth) {
+            Token::LParen => around.push((false, false)),
+            Token::RParen => {
+                if let Some((_, true)) = around.pop() {
+                    dropped[places[nth]] = true;
+                }
+            }
+            _ => {}
+        }
+        nth += 1;
+    }
+    tokens.into_iter().zip(dropped).filter_map(|(token, dropped)| (!dropped).then_some(token)).collect()
+}
 
 /// Has `ROLLUP (..)` and `CUBE (..)` that are one of `GROUPING SETS` stand for sets: the parser takes them for calls.
 pub(super) fn tidy(select: &mut Select) {

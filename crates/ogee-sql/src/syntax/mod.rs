@@ -17,12 +17,14 @@ mod distinct_on;
 mod escapes;
 mod excluded;
 pub(crate) mod exclusions;
+pub(crate) mod exported;
 pub(crate) mod fields;
 pub(crate) mod filters;
 mod firsts;
 pub(crate) mod from_first;
-mod grouping;
+pub(crate) mod grouping;
 mod having;
+mod histograms;
 pub(crate) mod inserts;
 pub(crate) mod json;
 mod lambdas;
@@ -231,6 +233,7 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
             with_rollup(select);
             grouping::tidy(select);
             let tidied = samples::in_select(select).and_then(|()| excluded::in_select(select));
+            let tidied = tidied.and_then(|()| histograms::in_select(select));
             match tidied.and_then(|()| Ok(distinct_on::in_select(select)?)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(error),
@@ -825,6 +828,10 @@ fn between_texts(function: &mut Function) {
 fn in_function(function: &mut Function) -> Option<Expr> {
     let [name] = function.name.0.as_slice() else { return None };
     let name = name.as_ident().filter(|name| name.quote_style.is_none())?.value.to_ascii_lowercase();
+    if let Some(aggregate) = exported::aggregate(&name) {
+        return exported::in_function(aggregate, function);
+    }
+    let name = ordered::within_group(name, function);
     ordered::in_function(&name, function);
     if matches!(name.as_str(), "string_agg" | "listagg" | "group_concat") {
         between_texts(function);
@@ -906,6 +913,15 @@ fn in_function(function: &mut Function) -> Option<Expr> {
             *arg = call("ln", vec![arg.clone()]);
             function.name = ObjectName::from(vec![Ident::new("avg")]);
             Some(call("exp", vec![Expr::Function(function.clone())]))
+        }
+        ("count_star", 0) => {
+            list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Wildcard));
+            function.name = ObjectName::from(vec![Ident::new("count")]);
+            None
+        }
+        ("histogram", 2) => {
+            function.name = ObjectName::from(vec![Ident::new(histograms::OF_BINS)]);
+            None
         }
         ("list_unique" | "array_unique", 1) => {
             Some(call("length", vec![call("list_distinct", vec![args.next()??.clone()])]))

@@ -1,9 +1,11 @@
 //! The greatest or least few values: `max(x, 3)`, `arg_min(x, y, 3)` are the first elements of a list in order.
 //!
+//! Over windows, and where the number is no constant, they are functions of their own (`ogee_functions`, `tops`).
+//!
 //! Not here: one value.
 
 use datafusion::sql::sqlparser::{
-    ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value},
+    ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value},
     parser::Parser,
 };
 
@@ -11,19 +13,28 @@ use crate::{dialect::OgeeDialect, names::call};
 
 /// What `function`, which is called `name`, is in other words, if it is such a one, of a group.
 pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
-    let (descends, args) = match name {
-        "max" => (true, 2),
-        "min" => (false, 2),
-        "arg_max" | "argmax" | "max_by" => (true, 3),
-        "arg_min" | "argmin" | "min_by" => (false, 3),
+    let (descends, args, several) = match name {
+        "max" => (true, 2, "ogee_max_n"),
+        "min" => (false, 2, "ogee_min_n"),
+        "arg_max" | "argmax" | "max_by" => (true, 3, "ogee_arg_max_n"),
+        "arg_min" | "argmin" | "min_by" => (false, 3, "ogee_arg_min_n"),
+        "arg_max_nulls_last" => (true, 3, "ogee_arg_max_nulls_last_n"),
+        "arg_min_nulls_last" => (false, 3, "ogee_arg_min_nulls_last_n"),
         _ => return None,
     };
     let FunctionArguments::List(list) = &function.args else { return None };
-    if list.args.len() != args
-        || function.over.is_some()
-        || !list.clauses.is_empty()
-        || list.duplicate_treatment.is_some()
-    {
+    if list.args.len() != args {
+        return None;
+    }
+    let sorted = if name.ends_with("nulls_last") { None } else { in_order(function, descends) };
+    let named = || Function { name: ObjectName::from(vec![Ident::new(several)]), ..function.clone() };
+    Some(sorted.unwrap_or_else(|| Expr::Function(named())))
+}
+
+/// The first elements of a list in order, if `function` asks for a constant number of values of a group.
+fn in_order(function: &Function, descends: bool) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    if function.over.is_some() || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
         return None;
     }
     let expr = |arg: &FunctionArg| match arg {
@@ -32,7 +43,6 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
     };
     let args = list.args.iter().map(expr).collect::<Option<Vec<_>>>()?;
     let [value, .., count] = args.as_slice() else { return None };
-    // Others are refused where the function is looked up.
     let is_count =
         |value: &Value| matches!(value, Value::Number(number, _) if number.parse::<u32>().is_ok_and(|n| n > 0));
     if !matches!(count, Expr::Value(value) if is_count(&value.value)) {

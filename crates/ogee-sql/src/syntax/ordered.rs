@@ -13,6 +13,26 @@ use datafusion::sql::sqlparser::ast::{
     NullTreatment, ObjectName, OrderByExpr, OrderByOptions,
 };
 
+/// Puts `percentile_cont(f) WITHIN GROUP (ORDER BY x)` and its kin in the words of aggregates with arguments, and gives the name of what it is then.
+pub(super) fn within_group(name: String, function: &mut Function) -> String {
+    let [by] = function.within_group.as_slice() else { return name };
+    let FunctionArguments::List(list) = &mut function.args else { return name };
+    let (known, arguments) = match name.as_str() {
+        "percentile_cont" => ("quantile_cont", 1),
+        "percentile_disc" => ("quantile_disc", 1),
+        "mode" => ("mode", 0),
+        _ => return name,
+    };
+    if list.args.len() != arguments || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
+        return name;
+    }
+    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(by.expr.clone())));
+    list.clauses.push(FunctionArgumentClause::OrderBy(vec![by.clone()]));
+    function.within_group.clear();
+    function.name = named(known);
+    known.to_owned()
+}
+
 /// Puts the call of the aggregate `name` in words that keep its order, if it has one.
 pub(super) fn in_function(name: &str, function: &mut Function) {
     let Function { args: FunctionArguments::List(list), over: None, .. } = function else { return };
@@ -41,7 +61,7 @@ pub(super) fn in_function(name: &str, function: &mut Function) {
             }));
             function.name = named("first_value");
         }
-        "quantile_cont" | "percentile_cont" | "quantile_disc" => {
+        "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile" | "approx_quantile" => {
             let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(value))) = list.args.first() else { return };
             match order.as_mut_slice() {
                 [only] => only.expr = value.clone(),

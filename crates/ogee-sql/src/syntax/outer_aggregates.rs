@@ -15,11 +15,19 @@ use crate::visitors;
 /// Names of aggregate functions.
 static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let theirs = all_default_aggregate_functions().into_iter();
-    let ours = ogee_functions::aggregates::functions().into_iter();
     let names = theirs.map(|function| (function.name().to_owned(), function.aliases().to_vec()));
-    let names = names.chain(ours.map(|function| (function.name().to_owned(), function.aliases().to_vec())));
-    names.flat_map(|(name, aliases)| aliases.into_iter().chain([name])).collect()
+    let names = names.flat_map(|(name, aliases)| aliases.into_iter().chain([name]));
+    names.chain(ogee_functions::aggregate_names()).collect()
 });
+
+/// Whether `name`, in small letters, is that of an aggregate function, as statements call it.
+pub(super) fn is_aggregate_name(name: &str) -> bool {
+    /// Names that become those of others.
+    const OTHERS: [&str; 4] = ["count_star", "fsum", "kahan_sum", "sumkahan"];
+    AGGREGATES.contains(name)
+        || OTHERS.contains(&name)
+        || super::RENAMED.iter().any(|(known, of)| *known == name && AGGREGATES.contains(*of))
+}
 
 /// The value that `query` is, if that is an expression with aggregates of outer columns only.
 pub(super) fn value_of(query: &Query) -> Option<Expr> {
@@ -79,7 +87,10 @@ impl Visitor for Aggregates {
 /// Whether `function` is a call of an aggregate function, or of a window function of that name.
 pub(crate) fn is_aggregate(function: &Function) -> bool {
     let [name] = function.name.0.as_slice() else { return false };
-    name.as_ident().is_some_and(|name| AGGREGATES.contains(&name.value.to_lowercase()))
+    name.as_ident().is_some_and(|name| {
+        let name = name.value.to_lowercase();
+        AGGREGATES.contains(super::exported::aggregate(&name).unwrap_or(&name))
+    })
 }
 
 /// Whether `expr` calls an aggregate function, or a window function of that name; queries within it may.

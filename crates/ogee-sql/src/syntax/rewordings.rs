@@ -50,10 +50,6 @@ const SCALARS: &[(&str, usize, &str)] = &[
 
 /// As [`SCALARS`], of aggregates, whose clauses go to those that they are made of.
 const AGGREGATES: &[(&str, usize, &str)] = &[
-    ("arg_max_null", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
-    ("arg_max_nulls_last", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
-    ("arg_min_null", 2, "first_value($1 ORDER BY $2 ASC NULLS LAST)"),
-    ("arg_min_nulls_last", 2, "first_value($1 ORDER BY $2 ASC NULLS LAST)"),
     ("reservoir_quantile", 2, "quantile_disc($1, $2)"),
     ("reservoir_quantile", 3, "quantile_disc($1, $2)"),
     ("wavg", 2, "sum(CAST($1 AS DOUBLE) * ($2)) / sum(CASE WHEN ($1) IS NOT NULL THEN $2 END)"),
@@ -61,7 +57,8 @@ const AGGREGATES: &[(&str, usize, &str)] = &[
 ];
 
 /// Aggregates that take a list of fractions for a list of quantiles.
-const QUANTILES: &[&str] = &["approx_quantile", "quantile", "quantile_cont", "quantile_disc", "reservoir_quantile"];
+const QUANTILES: &[&str] =
+    &["approx_quantile", "percentile_cont", "quantile", "quantile_cont", "quantile_disc", "reservoir_quantile"];
 
 /// What `function`, which is called `name`, is in other words, if it is such a one.
 pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
@@ -183,16 +180,22 @@ fn with_clauses(mut expr: Expr, function: &Function) -> Option<Expr> {
 
 /// The list of the quantiles of `value` at `fractions`, NULL where there are no values.
 fn quantiles(function: &Function, value: &Expr, fractions: &[Expr]) -> Expr {
-    let of = |name: &str, args: Vec<Expr>| {
+    let (duplicates, clauses) = match &function.args {
+        FunctionArguments::List(list) => (list.duplicate_treatment, list.clauses.clone()),
+        _ => (None, Vec::new()),
+    };
+    let of = |name: &str, args: Vec<Expr>, duplicate_treatment, clauses| {
         let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-        let clauses = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+        let list = FunctionArgumentList { duplicate_treatment, args, clauses };
         let name = ObjectName::from(vec![Ident::new(name)]);
-        Expr::Function(Function { name, args: FunctionArguments::List(clauses), ..function.clone() })
+        Expr::Function(Function { name, args: FunctionArguments::List(list), ..function.clone() })
     };
     let name = function.name.to_string().to_ascii_lowercase();
-    let name = if name == "quantile_cont" { "quantile_cont" } else { "quantile_disc" };
-    let each = fractions.iter().map(|fraction| of(name, vec![value.clone(), fraction.clone()])).collect();
-    let args = [of("count", vec![value.clone()]), call("make_array", each)];
+    let name =
+        if matches!(name.as_str(), "quantile_cont" | "percentile_cont") { "quantile_cont" } else { "quantile_disc" };
+    let quantile = |fraction: &Expr| of(name, vec![value.clone(), fraction.clone()], duplicates, clauses.clone());
+    let each = fractions.iter().map(quantile).collect();
+    let args = [of("count", vec![value.clone()], None, Vec::new()), call("make_array", each)];
     let list = filled("CASE WHEN ($1) > 0 THEN $2 END", &args);
     list.unwrap_or_else(|| args[1].clone())
 }

@@ -476,9 +476,14 @@ fn in_arguments(
     schema: &DFSchema,
 ) -> Result<bool> {
     match function.name() {
-        "min" | "max" | "mode" | "histogram" | "quantile_disc" | "approx_distinct" => refuse_nested(&*args, schema)?,
+        "min" | "max" | "mode" | "histogram" | "quantile_disc" | "median" | "approx_distinct" | "ogee_max_n"
+        | "ogee_min_n" => {
+            refuse_nested(&*args, schema)?;
+        }
         _ if distinct => refuse_nested(&*args, schema)?,
-        "arg_min" | "arg_max" => refuse_nested(args.iter().skip(1), schema)?,
+        name if name.contains("arg_min") || name.contains("arg_max") => {
+            refuse_nested(args.iter().skip(1), schema)?;
+        }
         _ => {}
     }
     if !args.iter().any(|arg| of_interval(arg, schema)) {
@@ -493,7 +498,7 @@ fn in_arguments(
         "approx_distinct" => measure_all(args, schema),
         // By which is measured; what is given stays.
         "arg_min" | "arg_max" => measure_all(args.iter_mut().skip(1), schema),
-        name @ ("mode" | "histogram" | "median" | "quantile_disc" | "percentile_cont" | "approx_percentile_cont") => {
+        name @ ("mode" | "histogram" | "percentile_cont" | "approx_percentile_cont") => {
             return not_impl_err!("{name} of intervals is not implemented; take it of extract(epoch FROM ..)");
         }
         name if distinct => {
