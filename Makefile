@@ -116,6 +116,7 @@ differential: $(VENV)/.done ## Random queries of one seed against DuckDB (SEED="
 	$(VENV)/bin/python tests/differential/grids.py --shell target/debug/ogee --seed $(SEED) --queries 60
 	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seed $(SEED) --seconds 45 $(SMALL)
 	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seed $(SEED) --seconds 15 --judge sqlite $(SMALL)
+	$(VENV)/bin/python tests/differential/files.py --shell target/debug/ogee
 
 .PHONY: differential-long
 differential-long: $(VENV)/.done ## 200,000 random queries of a release build, all differences listed; QUERIES, SMALL="--seed N" to repeat

@@ -12,7 +12,7 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{AsArray, RecordBatch, RecordBatchOptions},
+        array::{ArrayRef, AsArray, Int64Array, ListBuilder, RecordBatch, RecordBatchOptions, StringViewBuilder},
         datatypes::{Field, Schema, SchemaRef, UInt64Type},
     },
     catalog::{CatalogProviderList, DynamicFileCatalog},
@@ -30,7 +30,7 @@ use datafusion::{
     physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec, execute_stream,
-        stream::RecordBatchStreamAdapter,
+        memory::MemoryStream, stream::RecordBatchStreamAdapter,
     },
     prelude::{SessionConfig, SessionContext},
     sql::{
@@ -42,7 +42,8 @@ use datafusion::{
 use futures::{StreamExt, TryStreamExt};
 use ogee_files::{
     ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, FileTables, JsonFormats,
-    copy::{in_plain_types, into_own_directory, within_limit},
+    copy::{in_plain_types, within_limit},
+    copy_target::staged,
 };
 use ogee_functions::{
     Error, Result,
@@ -620,11 +621,18 @@ impl Session {
                 Ok(Outcome::Rows(self.start(&state, plan).await?))
             }
             LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => {
-                let settings = &state.config().options().execution.parquet;
                 let limit = self.engine.memory().limit();
-                let plan = into_own_directory(in_plain_types(plan)?)?;
-                let plan = within_limit(plan, settings, ROW_GROUP_ROWS, limit);
-                Ok(Outcome::Done(affected(&drain(self.start(&state, &plan).await?).await?)))
+                let (plan, target) = staged(in_plain_types(plan)?)?;
+                let plan = within_limit(plan, &state.config().options().execution.parquet, ROW_GROUP_ROWS, limit);
+                let mut state = state;
+                if let Some(target) = &target {
+                    target.set_in(state.config_mut().options_mut());
+                }
+                let rows = affected(&drain(self.start(&state, &plan).await?).await?);
+                let Some(target) = target else { return Ok(Outcome::Done(rows)) };
+                let lists_files = target.lists_files;
+                let files = target.place()?;
+                Ok(if lists_files { Outcome::Rows(written(rows, files)?) } else { Outcome::Done(rows) })
             }
             plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),
         }
@@ -805,6 +813,18 @@ fn shown(rows: SendableRecordBatchStream, spellings: &Spellings) -> SendableReco
         Ok(RecordBatch::try_new_with_options(Arc::clone(&named), columns, &options)?)
     });
     Box::pin(RecordBatchStreamAdapter::new(shown, rows))
+}
+
+/// How many rows a copy wrote, and into which files.
+fn written(rows: Option<u64>, files: Vec<String>) -> Result<SendableRecordBatchStream> {
+    let mut lists = ListBuilder::new(StringViewBuilder::new());
+    files.iter().for_each(|file| lists.values().append_value(file));
+    lists.append(true);
+    let count = Int64Array::from(vec![rows.and_then(|rows| i64::try_from(rows).ok())]);
+    let columns: [(&str, ArrayRef); 2] = [("Count", Arc::new(count)), ("Files", Arc::new(lists.finish()))];
+    let batch = RecordBatch::try_from_iter(columns).map_err(datafusion::error::DataFusionError::from)?;
+    let schema = batch.schema();
+    Ok(Box::pin(MemoryStream::try_new(vec![batch], schema, None)?))
 }
 
 async fn drain(rows: SendableRecordBatchStream) -> Result<Vec<RecordBatch>> {

@@ -53,6 +53,18 @@ impl Cells {
         self.cells.push(begin as Cell | Cell::from(end) << 32);
     }
 
+    /// Takes back the value that was pushed last.
+    pub(crate) fn pop(&mut self) {
+        self.cells.pop();
+    }
+
+    /// Takes back the record that ended last, if it begins at `begin`.
+    pub(crate) fn drop_last(&mut self, begin: usize) {
+        if self.records.pop_if(|last| *last as usize == begin).is_some() {
+            self.drop_record();
+        }
+    }
+
     /// Whether value `nth` of the record at hand has nothing in it.
     pub(crate) fn is_empty(&self, nth: usize) -> bool {
         let cell = self.cells[self.records.len() * self.width + nth];

@@ -8,13 +8,13 @@
 //! DataFusion's writer takes the NULL of a column that names directories for 0 or an empty text; it gets a name of its
 //! own here.
 //!
-//! Not here: writing.
+//! Not here: writing, and where to (`copy_target`).
 
 use std::sync::Arc;
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit},
-    common::{Column, config::ParquetOptions, plan_err},
+    common::{Column, config::ParquetOptions},
     error::Result,
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when},
 };
@@ -49,28 +49,6 @@ pub fn in_plain_types(plan: LogicalPlan) -> Result<LogicalPlan> {
     let columns = columns.collect::<Result<Vec<Expr>>>()?;
     let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(copy.input)).project(columns)?.build()?;
     copy.input = Arc::new(input);
-    Ok(LogicalPlan::Copy(copy))
-}
-
-/// The option of a copy that goes beside what is in its directory.
-pub const BESIDE: &str = "format.ogee_beside";
-
-/// `plan`, which writes directories for the values of columns only where there is nothing yet, unless it says [`BESIDE`]: files of an earlier copy would be read with its own.
-///
-/// # Errors
-/// There is something.
-pub fn into_own_directory(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let LogicalPlan::Copy(mut copy) = plan else { return Ok(plan) };
-    let goes_beside = copy.options.remove(BESIDE).is_some();
-    if !copy.partition_by.is_empty() && !goes_beside {
-        let path = copy.output_url.strip_prefix("file://").unwrap_or(&copy.output_url);
-        let has_files = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-        if has_files {
-            return plan_err!(
-                "directory '{path}' is not empty; write to another, or use OVERWRITE_OR_IGNORE to write beside what is there"
-            );
-        }
-    }
     Ok(LogicalPlan::Copy(copy))
 }
 

@@ -8,6 +8,7 @@
 mod arrow_ipc;
 mod cells;
 pub mod copy;
+pub mod copy_target;
 mod csv;
 mod json;
 mod pieces;
@@ -21,5 +22,7 @@ mod text_sink;
 pub use arrow_ipc::ArrowFormats;
 pub use csv::CsvFormats;
 pub use json::JsonFormats;
-pub use tables::{CaughtFormats, CheckedTables, FileTable, FileTables, Read, is_file_name, reads_files};
+pub use tables::{
+    CaughtFormats, CheckedTables, FileTable, FileTables, Read, is_file_name, reads_files, reads_files_apart,
+};
 pub use text_scan::TextFiles;

@@ -26,13 +26,18 @@ use datafusion::{
     physical_expr::LexRequirement,
     physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, stream::RecordBatchStreamAdapter},
 };
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future, stream};
 use ogee_functions::Error;
 
 /// How rows are written.
 pub(crate) trait RowText: fmt::Debug + Send + Sync + 'static {
     /// What the format is called.
     fn name(&self) -> &'static str;
+
+    /// Whether the batch that begins a file has rows, if the file has any.
+    fn begins_with_rows(&self) -> bool {
+        false
+    }
 
     /// Writes the rows of `batch`, before which comes what begins a file if it is the `first`.
     fn write(&self, batch: &RecordBatch, first: bool, text: &mut Vec<u8>) -> Result<()>;
@@ -100,12 +105,15 @@ impl DataSink for TextSink {
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
         // A file without rows has what begins one, too.
+        let none = RecordBatch::new_empty(data.schema());
+        let schema = data.schema();
         let data: SendableRecordBatchStream = match self.config.table_partition_cols.is_empty() {
-            true => {
-                let none = RecordBatch::new_empty(data.schema());
-                let schema = data.schema();
-                Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter([Ok(none)]).chain(data)))
+            true if self.rows.begins_with_rows() => {
+                let mut rows = Box::pin(data.try_filter(|batch| future::ready(batch.num_rows() > 0)));
+                let first = rows.next().await.unwrap_or(Ok(none));
+                Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter([first]).chain(rows)))
             }
+            true => Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter([Ok(none)]).chain(data))),
             false => data,
         };
         FileSink::write_all(self, data, context).await

@@ -9,12 +9,17 @@ use datafusion::arrow::{
         Array, ArrayRef, ArrowPrimitiveType, BooleanBuilder, NullBufferBuilder, PrimitiveArray, StringViewArray,
         StringViewBuilder, new_null_array,
     },
-    compute::{CastOptions, cast_with_options},
+    compute::concat,
     datatypes::{
-        DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
-        TimestampNanosecondType,
+        DataType, Date32Type, Decimal128Type, FieldRef, Float64Type, Int64Type, Time64MicrosecondType,
+        TimestampMicrosecondType, TimestampNanosecondType,
     },
 };
+use ogee_functions::{
+    marks::{has_mark, of_texts},
+    times::Zone,
+};
+use ogee_memory::BufferManager;
 
 use super::{
     fields::texts,
@@ -24,15 +29,29 @@ use super::{
 };
 use crate::cells::Cells;
 
+/// The number of a column that a file does not have.
+pub(super) const MISSING: usize = usize::MAX;
+
 /// How a column of the table comes from a file.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    /// Its number in the file.
+    /// Its number in the file, or [`MISSING`].
     pub(super) index: usize,
     pub(super) name: String,
     /// What its texts stand for; `None`: what a cast makes of them.
     pub(super) kind: Option<Kind>,
-    pub(super) data_type: DataType,
+    /// The type was found in the files, and not declared.
+    pub(super) is_found: bool,
+    /// That of the table.
+    pub(super) field: FieldRef,
+    /// No text stands for NULL.
+    pub(super) is_never_null: bool,
+}
+
+impl Column {
+    pub(super) fn data_type(&self) -> &DataType {
+        self.field.data_type()
+    }
 }
 
 /// Records of a text, of which columns are made.
@@ -47,6 +66,9 @@ pub(super) struct Records<'r> {
     pub(super) given: &'r Given,
     /// Bytes of a piece of long texts.
     pub(super) block: u32,
+    /// That of times without a zone, where instants are wanted.
+    pub(super) zone: &'r Zone,
+    pub(super) memory: &'r Arc<BufferManager>,
 }
 
 /// Those rows that have a text which is none of the column's, of which the first counts; or all of them, where they are passed over.
@@ -84,8 +106,21 @@ impl<'m> Misfits<'m> {
 impl Records<'_> {
     /// The texts of `column`, without those that stand for NULL.
     fn texts(&self, column: &Column) -> impl Iterator<Item = Option<Cow<'_, [u8]>>> {
-        let fields = texts(self.cells, self.text, column.index, self.marks);
-        fields.map(|field| field.filter(|field| !self.given.is_null(field)))
+        self.cells.column(column.index).map(|place| {
+            let (range, is_escaped) = place?;
+            let begin = range.start;
+            let text = match is_escaped {
+                true => Cow::Owned(unescaped(&self.text[range], self.marks)),
+                false => Cow::Borrowed(&self.text[range]),
+            };
+            (!self.is_null(column, begin, &text)).then_some(text)
+        })
+    }
+
+    /// Whether `text`, which begins at `begin`, stands for NULL.
+    fn is_null(&self, column: &Column, begin: usize, text: &[u8]) -> bool {
+        let is_quoted = || begin > 0 && self.text[begin - 1] == self.marks.quote;
+        self.given.is_null(text) && !column.is_never_null && !(self.given.has_quoted_texts && is_quoted())
     }
 
     /// What is written in `row` of `column`.
@@ -95,11 +130,28 @@ impl Records<'_> {
 
     /// The array of `column`; where `misfits` have an error, it says nothing.
     pub(super) fn array(&self, column: &Column, misfits: &mut Misfits<'_>) -> ArrayRef {
+        if column.index == MISSING {
+            return new_null_array(column.data_type(), self.cells.rows());
+        }
         let Some(kind) = column.kind else { return self.cast(column, misfits) };
+        let manner = &self.given.manner;
         match kind {
+            Kind::Integer if manner.has_numbers() => {
+                self.values::<Int64Type>(column, misfits, |text| values::integer(&manner.number(text)?))
+            }
+            Kind::Double if manner.has_numbers() => {
+                self.values::<Float64Type>(column, misfits, |text| values::double(&manner.number(text)?))
+            }
+            Kind::LargeInteger if manner.has_numbers() => {
+                self.values::<Decimal128Type>(column, misfits, |text| values::large_integer(&manner.number(text)?))
+            }
             Kind::Integer => self.values::<Int64Type>(column, misfits, values::integer),
             Kind::Double => self.values::<Float64Type>(column, misfits, values::double),
             Kind::LargeInteger => self.values::<Decimal128Type>(column, misfits, values::large_integer),
+            Kind::FormattedDate => self.values::<Date32Type>(column, misfits, |text| manner.formatted_date(text)),
+            Kind::FormattedTimestamp => {
+                self.values::<TimestampMicrosecondType>(column, misfits, |text| manner.formatted_timestamp(text))
+            }
             Kind::Date(order) => self.values::<Date32Type>(column, misfits, |text| values::date(text, order)),
             Kind::Time => self.values::<Time64MicrosecondType>(column, misfits, values::time),
             Kind::Timestamp(order, false) => self.values::<TimestampMicrosecondType>(column, misfits, |text| {
@@ -136,7 +188,7 @@ impl Records<'_> {
             valid.append(value.is_some());
             values.push(value.unwrap_or_default());
         }
-        Arc::new(PrimitiveArray::<T>::new(values.into(), valid.finish()).with_data_type(column.data_type.clone()))
+        Arc::new(PrimitiveArray::<T>::new(values.into(), valid.finish()).with_data_type(column.data_type().clone()))
     }
 
     fn booleans(&self, column: &Column, misfits: &mut Misfits<'_>) -> ArrayRef {
@@ -161,7 +213,7 @@ impl Records<'_> {
             };
             let owned = is_escaped.then(|| unescaped(&self.text[range.clone()], self.marks));
             let text = owned.as_deref().unwrap_or(&self.text[range.clone()]);
-            if self.given.is_null(text) {
+            if self.is_null(column, range.start, text) {
                 builder.append_null();
                 continue;
             }
@@ -185,19 +237,54 @@ impl Records<'_> {
         if misfits.first().is_some() {
             return Arc::new(texts);
         }
-        if column.data_type == DataType::Null && texts.null_count() == texts.len() {
-            return new_null_array(&column.data_type, texts.len());
+        let data_type = column.data_type();
+        if *data_type == DataType::Null && texts.null_count() == texts.len() {
+            return new_null_array(data_type, texts.len());
         }
-        let options = CastOptions { safe: true, ..CastOptions::default() };
-        let Ok(array) = cast_with_options(&texts, &column.data_type, &options) else {
+        let texts = match self.given.manner.has_numbers() && data_type.is_numeric() {
+            true => self.numbers(&texts, misfits),
+            false => texts,
+        };
+        let cast = |texts: &StringViewArray, tries| of_texts(texts, &column.field, tries, self.zone, self.memory);
+        // What a list has that is none of its items would be NULL there, if it was tried.
+        if data_type.is_nested() || has_mark(&column.field) {
+            if let Ok(array) = cast(&texts, false) {
+                return array;
+            }
+            let mut parts = Vec::with_capacity(texts.len());
+            for row in 0..texts.len() {
+                match cast(&texts.slice(row, 1), false) {
+                    Ok(part) => parts.push(part),
+                    Err(_) if misfits.add(row) => parts.push(new_null_array(data_type, 1)),
+                    Err(_) => return new_null_array(data_type, texts.len()),
+                }
+            }
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            return concat(&parts).unwrap_or_else(|_| new_null_array(data_type, texts.len()));
+        }
+        let Ok(array) = cast(&texts, true) else {
             // There is no such cast: the first text says so.
             misfits.add((0..texts.len()).find(|&row| texts.is_valid(row)).unwrap_or(0));
-            return new_null_array(&column.data_type, texts.len());
+            return new_null_array(data_type, texts.len());
         };
         if array.null_count() > texts.null_count() {
             let mut rows = (0..texts.len()).filter(|&row| texts.is_valid(row) && array.is_null(row));
             let _ = rows.all(|row| misfits.add(row));
         }
         array
+    }
+
+    /// Numbers as they are written everywhere, of `texts` that are written otherwise.
+    fn numbers(&self, texts: &StringViewArray, misfits: &mut Misfits<'_>) -> StringViewArray {
+        let mut numbers = StringViewBuilder::with_capacity(texts.len());
+        for (row, text) in texts.iter().enumerate() {
+            let number = text.map(|text| self.given.manner.number(text.as_bytes()));
+            match &number {
+                Some(None) if !misfits.add(row) => return texts.clone(),
+                Some(Some(number)) => numbers.append_option(std::str::from_utf8(number).ok()),
+                _ => numbers.append_null(),
+            }
+        }
+        numbers.finish()
     }
 }

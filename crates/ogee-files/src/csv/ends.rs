@@ -36,7 +36,8 @@ impl Ends for RecordEnds {
         let skip = if is_first { self.look.skip } else { 0 };
         let Some(records) = text.get(skip..).filter(|records| !records.is_empty()) else { return 0 };
         let marks = &self.look.marks;
-        let whole = match marks.escape.is_some() || self.has_comments {
+        let is_special = marks.escape.is_some() || !marks.tail.is_empty() || marks.is_lenient;
+        let whole = match is_special || self.has_comments {
             true => self.one_by_one(records),
             false => last_end(records, marks),
         };
@@ -128,7 +129,7 @@ fn last_end_within(text: &[u8], begin: usize, end: usize, marks: &Marks) -> Opti
 mod tests {
     use super::*;
 
-    const MARKS: Marks = Marks { delimiter: b',', quote: b'"', escape: None, terminator: None };
+    use super::super::records::PLAIN as MARKS;
 
     /// By reading the records.
     fn by_records(text: &[u8], marks: &Marks) -> usize {

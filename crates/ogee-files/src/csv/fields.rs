@@ -23,6 +23,8 @@ pub(super) enum Wrong {
     Record(Incomplete),
     /// It has so many fields.
     Width(usize),
+    /// It has so many bytes.
+    Long(usize),
 }
 
 /// How much is read at once.
@@ -65,12 +67,22 @@ pub(super) fn read(
     while at < text.len() && cells.rows() < most.rows && at - begin < most.bytes {
         let record = at;
         if given.comment.is_some() && is_comment(&text[at..], given.comment) {
-            at = end_of_comment(text, at, marks);
+            at = end_of_line(text, at, marks);
             found.seek(at);
             continue;
         }
         let fields;
-        (at, fields) = record_at(cells, text, at, marks, &mut found).map_err(|why| (record, Wrong::Record(why)))?;
+        match record_at(cells, text, at, marks, &mut found) {
+            Ok(read) => (at, fields) = read,
+            // A record that something follows a quote in ends with its line.
+            Err(Incomplete::AfterQuote) if given.ignores_errors => {
+                cells.drop_record();
+                at = end_of_line(text, at, marks);
+                found.seek(at);
+                continue;
+            }
+            Err(why) => return Err((record, Wrong::Record(why))),
+        }
         if fields == width {
             cells.end_record(record);
         } else if fields == 1 && cells.is_empty(0) {
@@ -82,6 +94,14 @@ pub(super) fn read(
             cells.drop_record();
         } else {
             return Err((record, Wrong::Width(fields)));
+        }
+        if let Some(most) = given.line_max
+            && at - record > most
+        {
+            if !given.ignores_errors {
+                return Err((record, Wrong::Long(at - record)));
+            }
+            cells.drop_last(record);
         }
     }
     Ok(at)
@@ -105,15 +125,34 @@ fn record_at(
                 // Not at the beginning of a field, it is a character as others are.
                 continue;
             }
+            let opening = mark - begin;
             let (close, is_escaped) = closing(text, mark + 1, marks).ok_or(Incomplete::Open)?;
             cells.push(mark + 1, close, is_escaped);
             let spaces = text[close + 1..].iter().take_while(|byte| **byte == b' ').count();
             found.seek(close + 1 + spaces);
             mark = found.next_mark();
             byte = text.get(mark).copied();
-            if mark != close + 1 + spaces || byte == Some(marks.quote) {
+            let is_closed = mark == close + 1 + spaces
+                && byte != Some(marks.quote)
+                && (byte != Some(marks.delimiter) || marks.behind_delimiter(text, mark).is_some());
+            if !is_closed && !marks.is_lenient {
                 return Err(Incomplete::AfterQuote);
             }
+            if !is_closed {
+                // What follows belongs to the field.
+                while byte == Some(marks.quote)
+                    || byte == Some(marks.delimiter) && marks.behind_delimiter(text, mark).is_none()
+                {
+                    mark = found.next_mark();
+                    byte = text.get(mark).copied();
+                }
+                let end = mark.min(text.len());
+                let end = end - usize::from(text[end - 1] == marks.quote);
+                cells.pop();
+                cells.push(begin + opening + 1, end, is_escaped);
+            }
+        } else if byte == Some(marks.delimiter) && marks.behind_delimiter(text, mark).is_none() {
+            continue;
         } else {
             cells.push(begin, mark, false);
         }
@@ -122,7 +161,11 @@ fn record_at(
             return Err(Incomplete::Wide);
         }
         match byte {
-            Some(byte) if byte == marks.delimiter => begin = mark + 1,
+            Some(byte) if byte == marks.delimiter && marks.tail.is_empty() => begin = mark + 1,
+            Some(byte) if byte == marks.delimiter => {
+                begin = mark + 1 + marks.tail.bytes().len();
+                found.seek(begin);
+            }
             Some(b'\r') if marks.terminator.is_none() && text.get(mark + 1) == Some(&b'\n') => {
                 found.seek(mark + 2);
                 return Ok((mark + 2, fields));
@@ -155,7 +198,7 @@ fn closing(text: &[u8], mut at: usize, marks: &Marks) -> Option<(usize, bool)> {
 }
 
 /// Where the line ends, whatever is in it.
-fn end_of_comment(text: &[u8], at: usize, marks: &Marks) -> usize {
+fn end_of_line(text: &[u8], at: usize, marks: &Marks) -> usize {
     let rest = &text[at..];
     let end = match marks.terminator {
         Some(terminator) => memchr(terminator, rest),
@@ -172,9 +215,11 @@ fn end_of_comment(text: &[u8], at: usize, marks: &Marks) -> usize {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use super::{super::records::Record, *};
+    use super::{
+        super::records::{PLAIN as MARKS, Record},
+        *,
+    };
 
-    const MARKS: Marks = Marks { delimiter: b',', quote: b'"', escape: None, terminator: None };
     const ALL: Most = Most { rows: usize::MAX, bytes: usize::MAX };
 
     fn all(

@@ -2,10 +2,16 @@
 //!
 //! Not here: reading (`source`).
 
-use std::{borrow::Cow, collections::HashMap, fmt, io::Read, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    fmt,
+    io::Read,
+    sync::Arc,
+};
 
 use datafusion::{
-    arrow::datatypes::{Field, Schema, SchemaRef},
+    arrow::datatypes::{DataType, Field, Schema, SchemaRef},
     catalog::Session,
     common::{
         GetExt,
@@ -19,14 +25,20 @@ use datafusion::{
     error::Result,
     object_store::{ObjectMeta, ObjectStore, path::Path},
 };
-use ogee_functions::Error;
+use ogee_functions::{
+    Error,
+    times::{Zone, formats::MomentFormat},
+};
 use ogee_memory::BufferManager;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
+    compression::is_compressed,
+    encoding::decoded,
+    records::{NO_DELIMITER, NO_QUOTE, Tail},
     sniff::{Given, Look, SAMPLE_BYTES, SAMPLE_ROWS, look},
-    values::{Kind, Kinds},
-    writer::CsvRows,
+    values::{Kind, Kinds, Order},
+    writer::{CsvManner, CsvRows},
 };
 use crate::{
     read_through::{Format, Writing, known_zone, shown, text},
@@ -35,11 +47,11 @@ use crate::{
     text_sink::RowText,
 };
 
-/// What options begin with that DataFusion's CSV has not: `skip` (lines), `nulls` (texts), `ignore_errors`; of what is written `force_quote` (columns).
+/// What options begin with that DataFusion's CSV has not (`own`).
 pub(crate) const OWN_OPTION: &str = "ogee_";
 
 /// The name of an option of ours that `key` is.
-fn own_name(key: &str) -> Option<&str> {
+pub(crate) fn own_name(key: &str) -> Option<&str> {
     key.strip_prefix("format.")?.strip_prefix(OWN_OPTION)
 }
 
@@ -74,59 +86,134 @@ impl CsvFormats {
         Self { looks: Arc::default(), memory: Arc::clone(memory) }
     }
 
-    fn format(&self, options: CsvOptions, given: Given, quoted: Vec<String>) -> Format<Reading, CsvFiles> {
+    fn format(&self, options: CsvOptions, given: Given, manner: CsvManner, zone: Zone) -> Format<Reading, CsvFiles> {
         let reading = Reading {
             given,
             compression: options.compression,
             found: Arc::default(),
             looks: Arc::clone(&self.looks),
-            memory: Arc::clone(&self.memory),
             has_null_regex: options.null_regex.is_some(),
+            zone,
+            manager: Arc::clone(&self.memory),
         };
-        Format { reading, writer: CsvFiles { plain: CsvWriter::default().with_options(options), quoted } }
+        Format { reading, writer: CsvFiles { plain: CsvWriter::default().with_options(options), manner } }
     }
 }
 
-impl FileFormatFactory for CsvFormats {
-    fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+impl CsvFormats {
+    /// How files are read with these options.
+    pub(crate) fn reading(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Reading> {
+        Ok(self.made(state, options)?.reading)
+    }
+
+    fn made(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Format<Reading, CsvFiles>> {
         let mut table_options = state.default_table_options();
         table_options.set_config_format(ConfigFileType::CSV);
         let (own, others) = options.iter().partition::<HashMap<_, _>, _>(|(key, _)| own_name(key).is_some());
         let others = others.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         table_options.alter_with_string_hash_map(&others)?;
-        let own = |name: &str| own.iter().find(|(key, _)| own_name(key) == Some(name)).map(|(_, value)| value.as_str());
+        let own: HashMap<&str, &str> =
+            own.iter().filter_map(|(key, value)| Some((own_name(key)?, value.as_str()))).collect();
         let csv = table_options.csv;
         let is_given =
             |name: &str| options.keys().any(|key| key.trim_start_matches("format.").trim_start_matches("csv.") == name);
         let given = Given {
-            delimiter: (is_given("delimiter") || csv.delimiter != b',').then_some(csv.delimiter),
+            delimiter: (is_given("delimiter") || csv.delimiter != b',').then_some((csv.delimiter, Tail::default())),
             quote: (is_given("quote") || csv.quote != b'"').then_some(csv.quote),
-            escape: csv.escape,
+            escape: csv.escape.map(Some),
             terminator: csv.terminator,
             comment: csv.comment,
             has_header: csv.has_header,
             truncated: csv.truncated_rows == Some(true),
             rows: csv.schema_infer_max_rec,
-            skip: own("skip").and_then(|lines| lines.parse().ok()).unwrap_or(0),
-            nulls: own("nulls").map(|nulls| nulls.split(BETWEEN_NULLS).map(ToOwned::to_owned).collect()),
-            ignores_errors: own("ignore_errors").is_some(),
+            ..Given::default()
         };
-        let quoted = own("force_quote").map(|names| names.split(BETWEEN_NULLS).map(ToOwned::to_owned).collect());
-        Ok(Arc::new(self.format(csv, given, quoted.unwrap_or_default())))
+        let given = own_options(given, &own)?;
+        let manner = CsvManner {
+            quoted: own.get("force_quote").map(|names| names_in(names)).unwrap_or_default(),
+            date: given.manner.date.clone(),
+            timestamp: given.manner.timestamp.clone(),
+            prefix: own.get("prefix").map(|&prefix| prefix.to_owned()),
+        };
+        let zone = known_zone(state.config_options())?;
+        Ok(self.format(csv, given, manner, zone))
+    }
+}
+
+impl FileFormatFactory for CsvFormats {
+    fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(self.made(state, options)?))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(self.format(CsvOptions::default(), Given::default(), Vec::new()))
+        Arc::new(self.format(CsvOptions::default(), Given::default(), CsvManner::default(), Zone::UTC))
     }
+}
+
+/// The texts in an option that has several.
+fn names_in(names: &str) -> Vec<String> {
+    names.split(BETWEEN_NULLS).map(ToOwned::to_owned).collect()
+}
+
+/// `given` with the options that DataFusion's CSV has not, by their names.
+fn own_options(mut given: Given, own: &HashMap<&str, &str>) -> Result<Given> {
+    let text = |name: &str| own.get(name).copied();
+    let has = |name: &str| own.contains_key(name);
+    if let Some([first, tail @ ..]) = text("delimiter").map(str::as_bytes) {
+        given.delimiter = Some((*first, Tail::of(tail)));
+    }
+    if has("no_delimiter") {
+        given.delimiter = Some((NO_DELIMITER, Tail::default()));
+    }
+    if has("no_quote") {
+        given.quote = Some(NO_QUOTE);
+    }
+    if has("no_escape") {
+        given.escape = Some(None);
+    }
+    given.skip = text("skip").and_then(|lines| lines.parse().ok()).unwrap_or(0);
+    given.nulls = text("nulls").map(names_in);
+    given.has_quoted_texts = has("quoted_texts");
+    given.never_null = text("never_null").map(names_in).unwrap_or_default();
+    given.ignores_errors = has("ignore_errors");
+    given.is_lenient = has("lenient");
+    given.line_max = text("line_max").and_then(|bytes| bytes.parse().ok());
+    given.has_plain_names = has("plain_names");
+    given.is_union = has("union");
+    given.by_place = has("by_place");
+    given.encoding = text("encoding").map(str::to_owned);
+    given.manner.date = text("date_format").map(MomentFormat::of).transpose()?;
+    given.manner.timestamp = text("timestamp_format").map(MomentFormat::of).transpose()?;
+    given.manner.has_decimal_comma = has("decimal_comma");
+    given.manner.thousands = text("thousands").and_then(|mark| mark.bytes().next());
+    given.manner.candidates =
+        text("candidates").map(|names| names_in(names).iter().filter_map(|of| candidate(of)).collect());
+    Ok(given)
+}
+
+/// The type of a column that is called `name`, if a column may be found to have it.
+pub(crate) fn candidate(name: &str) -> Option<DataType> {
+    let kind = match name.to_ascii_uppercase().as_str() {
+        "BOOLEAN" | "BOOL" | "LOGICAL" => Kind::Boolean,
+        "TIME" => Kind::Time,
+        "DATE" => Kind::Date(Order::YearMonthDay),
+        "TIMESTAMP" | "DATETIME" => Kind::Timestamp(Order::YearMonthDay, false),
+        "TIMESTAMPTZ" | "TIMESTAMP WITH TIME ZONE" => Kind::Instant,
+        "BIGINT" | "INT8" | "LONG" => Kind::Integer,
+        "HUGEINT" | "INT128" => Kind::LargeInteger,
+        "DOUBLE" | "FLOAT8" => Kind::Double,
+        "VARCHAR" | "TEXT" | "STRING" | "NULL" => Kind::Text,
+        _ => return None,
+    };
+    Some(kind.data_type())
 }
 
 /// CSV files that are written.
 #[derive(Debug)]
 struct CsvFiles {
+    manner: CsvManner,
     /// What else is known of the format.
     plain: CsvWriter,
-    /// Columns whose values are in quotes whatever they are.
-    quoted: Vec<String>,
 }
 
 impl Writing for CsvFiles {
@@ -138,7 +225,7 @@ impl Writing for CsvFiles {
         let options = state.config_options();
         let zone = known_zone(options)?;
         let plain = self.plain.options();
-        let rows = CsvRows::new(plain, options.catalog.has_header, self.quoted.clone(), zone);
+        let rows = CsvRows::new(plain, options.catalog.has_header, self.manner.clone(), zone);
         Ok(Some((Arc::new(rows), plain.compression)))
     }
 }
@@ -174,7 +261,9 @@ pub(crate) struct Reading {
     /// Names and kinds of the columns, if they were found out: otherwise the table was declared.
     pub(super) found: Arc<RwLock<Option<Found>>>,
     looks: Arc<Looks>,
-    memory: Arc<BufferManager>,
+    /// The zone of the session.
+    pub(super) zone: Zone,
+    pub(super) manager: Arc<BufferManager>,
     /// Asked for, and not supported.
     pub(super) has_null_regex: bool,
 }
@@ -182,7 +271,16 @@ pub(crate) struct Reading {
 impl Reading {
     /// Memory of a reader.
     pub(super) fn memory(&self) -> TextMemory {
-        TextMemory::new(&self.memory, "CSV reader")
+        TextMemory::new(&self.manager, "CSV reader")
+    }
+
+    /// The text of `file`, in UTF-8 if its encoding is said.
+    pub(super) async fn input(&self, store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Box<dyn Read + Send>> {
+        let input = text(store, &file.location, self.compression).await?;
+        Ok(match &self.given.encoding {
+            Some(encoding) => decoded(input, encoding)?,
+            None => input,
+        })
     }
 
     /// What `file` looks like; `is_short`: but for the kinds of its columns.
@@ -211,16 +309,16 @@ impl Reading {
         for bytes in [if is_short { SHORT_BYTES } else { SAMPLE_BYTES }, SAMPLE_BYTES_MAX] {
             let failed =
                 |why: &dyn fmt::Display| Error::Source(format!("cannot read '{}': {why}", shown(&file.location)));
-            let is_plain = self.compression == CompressionTypeVariant::UNCOMPRESSED;
+            let is_plain = !is_compressed(&file.location, self.compression) && self.given.encoding.is_none();
             let most = if is_plain { (bytes as u64).min(file.size) as usize } else { bytes } + 1;
             // Columns are told apart in the sample: it is here with the first record's fields.
             memory.set(Part::Text, most).map_err(|error| failed(&error))?;
             let mut sample = Vec::with_capacity(most);
-            let mut input = text(store, &file.location, self.compression).await?.take(bytes as u64 + 1);
+            let mut input = self.input(store, file).await?.take(bytes as u64 + 1);
             input.read_to_end(&mut sample).map_err(|error| failed(&error))?;
             if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
                 let file = shown(&file.location);
-                let what = "is UTF-16, which is not supported; convert it to UTF-8, e.g. with iconv";
+                let what = "is UTF-16; read it with read_csv(.., encoding = 'utf-16')";
                 return Err(Error::Source(format!("'{file}' {what}")).into());
             }
             let is_all = sample.len() <= bytes;
@@ -248,12 +346,14 @@ impl Reading {
         // Files with nothing in them say nothing of the others.
         let mut empty = None;
         let mut looked_at = 0;
-        for file in files.into_iter().take(FILES_LOOKED_AT) {
-            if looked_at >= TABLE_BYTES {
+        // The columns of all are those of the table where files may have others.
+        let most = if self.given.is_union { usize::MAX } else { FILES_LOOKED_AT };
+        for file in files.into_iter().take(most) {
+            if looked_at >= TABLE_BYTES && !self.given.is_union {
                 break;
             }
             looked_at += file.size.min(SAMPLE_BYTES as u64);
-            let look = self.look(store, file, false).await?;
+            let look = self.look(store, file, looked_at > TABLE_BYTES).await?;
             if look.is_empty {
                 empty = Some(look);
                 continue;
@@ -266,10 +366,17 @@ impl Reading {
             let places: HashMap<Cow<'_, str>, usize> =
                 look.names.iter().enumerate().map(|(index, name)| (folded(name), index)).collect();
             for (name, kinds) in &mut columns {
-                let Some(&index) = places.get(&folded(name)) else {
-                    return Err(missing(name, &shown(&file.location), Some(&shown(&first.location))).into());
-                };
-                *kinds = kinds.and(look.kinds[index]);
+                match places.get(&folded(name)) {
+                    Some(&index) => *kinds = kinds.and(look.kinds[index]),
+                    None if self.given.is_union => {}
+                    None => return Err(missing(name, &shown(&file.location), Some(&shown(&first.location))).into()),
+                }
+            }
+            if self.given.is_union {
+                let known: HashSet<Cow<'_, str>> = columns.iter().map(|(name, _)| folded(name)).collect();
+                let others = look.names.iter().zip(&look.kinds).filter(|(name, _)| !known.contains(&folded(name)));
+                let others: Vec<(String, Kinds)> = others.map(|(name, kinds)| (name.clone(), *kinds)).collect();
+                columns.extend(others);
             }
         }
         if let (None, Some(look)) = (first, empty) {

@@ -18,16 +18,20 @@
 
 mod columns;
 pub(crate) mod compression;
+mod encoding;
 mod ends;
 mod fields;
 mod format;
 mod reader;
 mod records;
 mod sniff;
+mod sniffed;
 mod source;
 pub(crate) mod values;
 mod writer;
 
 pub use format::CsvFormats;
 pub(crate) use format::Reading as Csv;
-pub(crate) use format::{BETWEEN_NULLS, OWN_OPTION};
+pub(crate) use format::{BETWEEN_NULLS, OWN_OPTION, candidate, own_name};
+pub(crate) use records::DELIMITER_MAX;
+pub(crate) use sniffed::Sniffed;

@@ -12,7 +12,8 @@ use datafusion::{
     },
     error::Result,
 };
-use ogee_functions::{Error, error::to_datafusion};
+use ogee_functions::{Error, error::to_datafusion, times::Zone};
+use ogee_memory::BufferManager;
 use ogee_vector::gather_array;
 
 use super::{
@@ -63,6 +64,9 @@ pub(super) struct Plan {
     pub(super) schema: SchemaRef,
     pub(super) batch_rows: usize,
     pub(super) given: Given,
+    /// That of the session.
+    pub(super) zone: Zone,
+    pub(super) manager: Arc<BufferManager>,
 }
 
 impl Reader {
@@ -117,6 +121,10 @@ impl Reader {
             Wrong::Record(Incomplete::AfterQuote) => {
                 let what = "something follows a closing quote; quotes within quotes are written twice";
                 self.error(at, what)
+            }
+            Wrong::Long(bytes) => {
+                let most = self.plan.given.line_max.unwrap_or_default();
+                self.error(at, format!("a record of {bytes} bytes, and max_line_size is {most}"))
             }
             Wrong::Width(fields) => {
                 let width = self.plan.look.names.len();
@@ -203,6 +211,8 @@ impl Reader {
             marks: &look.marks,
             given,
             block: text_block_bytes(self.plan.columns.len()),
+            zone: &self.plan.zone,
+            memory: &self.plan.manager,
         };
         let mut kept = given.ignores_errors.then(|| vec![true; self.cells.rows()]);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
@@ -247,10 +257,10 @@ fn not_taken(column: &Column, field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
     let shown: String = text.chars().take(60).collect();
     let more = if shown.len() < text.len() { "..." } else { "" };
-    let kind = type_name(&column.data_type);
-    let why = match column.kind {
-        Some(_) => format!("column '{}' is {kind} by what comes before", column.name),
-        None => format!("column '{}' is declared as {kind}", column.name),
+    let kind = type_name(column.data_type());
+    let why = match column.is_found {
+        true => format!("column '{}' is {kind} by what comes before", column.name),
+        false => format!("column '{}' is declared as {kind}", column.name),
     };
     format!(
         "{why}, and '{shown}{more}' is not; \

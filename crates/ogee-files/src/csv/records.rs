@@ -13,17 +13,72 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr2, memchr3};
 
+/// Bytes that no text has in it, in the place of marks that there are not.
+pub(super) const NO_QUOTE: u8 = 0xff;
+pub(super) const NO_DELIMITER: u8 = 0xfe;
+
+/// Bytes of a delimiter, at most.
+pub(crate) const DELIMITER_MAX: usize = 4;
+
+/// What follows the first byte of a delimiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Tail {
+    bytes: [u8; DELIMITER_MAX - 1],
+    len: u8,
+}
+
+impl Tail {
+    /// `bytes`, of which there are three at most.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let mut tail = Self { len: bytes.len() as u8, ..Self::default() };
+        tail.bytes[..bytes.len()].copy_from_slice(bytes);
+        tail
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
 /// How records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// Between fields.
+    /// Between fields: the first byte, and what follows it.
     pub(super) delimiter: u8,
+    pub(super) tail: Tail,
     /// Around fields that have delimiters, ends of lines or quotes in them.
     pub(super) quote: u8,
     /// In front of a quote within quotes, unless it is the quote itself.
     pub(super) escape: Option<u8>,
     /// The end of records, if they do not end with lines.
     pub(super) terminator: Option<u8>,
+    /// What follows a closing quote belongs to the field.
+    pub(super) is_lenient: bool,
+}
+
+/// Those of most files.
+#[cfg(test)]
+pub(super) const PLAIN: Marks = Marks {
+    delimiter: b',',
+    tail: Tail { bytes: [0; 3], len: 0 },
+    quote: b'"',
+    escape: None,
+    terminator: None,
+    is_lenient: false,
+};
+
+impl Marks {
+    /// Where the delimiter ends that begins at `at`, if one does.
+    #[inline]
+    pub(super) fn behind_delimiter(&self, text: &[u8], at: usize) -> Option<usize> {
+        let behind = at + 1 + self.tail.bytes().len();
+        let is_one = text.get(at) == Some(&self.delimiter) && text[at + 1..].starts_with(self.tail.bytes());
+        is_one.then_some(behind)
+    }
 }
 
 /// A field: a range of the buffer.
@@ -79,6 +134,17 @@ impl Record {
         if field.is_escaped { Cow::Owned(unescaped(raw, marks)) } else { Cow::Borrowed(raw) }
     }
 
+    /// How many fields are in quotes.
+    pub(super) fn quoted_fields(&self, buffer: &[u8], marks: &Marks) -> usize {
+        (0..self.len()).filter(|index| self.is_quoted(buffer, *index, marks)).count()
+    }
+
+    /// Whether field `index` is in quotes.
+    pub(super) fn is_quoted(&self, buffer: &[u8], index: usize, marks: &Marks) -> bool {
+        let begin = self.fields[index].begin;
+        begin > 0 && buffer[begin - 1] == marks.quote
+    }
+
     /// Reads the record that begins at `buffer`; `is_last`: nothing comes behind it.
     pub(super) fn read(&mut self, buffer: &[u8], marks: &Marks, is_last: bool) -> Result<(), Incomplete> {
         self.fields.clear();
@@ -96,13 +162,26 @@ impl Record {
                 let (field, behind) = self.quoted(buffer, quoted + 1, marks).ok_or(more_of(&more))?;
                 self.fields.push(field);
                 let spaces = buffer[behind..].iter().take_while(|byte| **byte == b' ').count();
-                behind + spaces
-            } else {
-                let end = match marks.terminator {
-                    None => memchr3(marks.delimiter, b'\n', b'\r', &buffer[at..]),
-                    Some(terminator) => memchr2(marks.delimiter, terminator, &buffer[at..]),
+                let end = behind + spaces;
+                let is_end = |byte: &u8| match marks.terminator {
+                    None => matches!(byte, b'\n' | b'\r'),
+                    Some(terminator) => *byte == terminator,
                 };
-                let end = end.map_or(buffer.len(), |end| at + end);
+                let is_closed = match buffer.get(end) {
+                    None => true,
+                    Some(byte) => is_end(byte) || marks.behind_delimiter(buffer, end).is_some(),
+                };
+                if is_closed || !marks.is_lenient {
+                    end
+                } else {
+                    let end = end_of_field(buffer, behind, marks);
+                    if let Some(field) = self.fields.last_mut() {
+                        field.end = end - usize::from(buffer[end - 1] == marks.quote);
+                    }
+                    end
+                }
+            } else {
+                let end = end_of_field(buffer, at, marks);
                 self.fields.push(Field { begin, end, is_escaped: false });
                 end
             };
@@ -113,10 +192,11 @@ impl Record {
                 self.bytes = end;
                 return Ok(());
             };
-            at = end + 1;
-            if mark == marks.delimiter {
+            if let Some(behind) = marks.behind_delimiter(buffer, end) {
+                at = behind;
                 continue;
             }
+            at = end + 1;
             match marks.terminator {
                 Some(terminator) if mark == terminator => self.bytes = at,
                 None if mark == b'\n' => (self.bytes, self.lines) = (at, self.lines + 1),
@@ -158,6 +238,22 @@ impl Record {
     }
 }
 
+/// Where the field ends that begins at `at`, whatever is in it but delimiters and ends of records.
+fn end_of_field(buffer: &[u8], mut at: usize, marks: &Marks) -> usize {
+    loop {
+        let found = match marks.terminator {
+            None => memchr3(marks.delimiter, b'\n', b'\r', &buffer[at..]),
+            Some(terminator) => memchr2(marks.delimiter, terminator, &buffer[at..]),
+        };
+        let Some(found) = found else { return buffer.len() };
+        at += found;
+        if buffer[at] != marks.delimiter || marks.behind_delimiter(buffer, at).is_some() {
+            return at;
+        }
+        at += 1;
+    }
+}
+
 /// What is written as `raw` within quotes.
 pub(super) fn unescaped(raw: &[u8], marks: &Marks) -> Vec<u8> {
     let escape = marks.escape.unwrap_or(marks.quote);
@@ -185,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    const MARKS: Marks = Marks { delimiter: b',', quote: b'"', escape: None, terminator: None };
+    use super::PLAIN as MARKS;
 
     fn all(text: &str, marks: &Marks) -> Result<Vec<Vec<String>>, Incomplete> {
         let (mut rest, mut record, mut records) = (text.as_bytes(), Record::default(), Vec::new());
@@ -206,6 +302,19 @@ mod tests {
         assert_eq!(all("\"a \\\"q\\\\\",b\\n\n", &backslash).unwrap(), [["a \"q\\", "b\\n"]]);
         assert_eq!(all("\"a\"b,c", &MARKS), Err(Incomplete::AfterQuote));
         assert_eq!(all("\"a\nb", &MARKS), Err(Incomplete::Open));
+    }
+
+    #[test]
+    fn delimiters_may_be_long() {
+        let marks = Marks { delimiter: b'|', tail: Tail::of(b"|"), ..MARKS };
+        assert_eq!(all("a||b|c||\"d||\"\n||e\n", &marks).unwrap(), [vec!["a", "b|c", "d||"], vec!["", "e"]]);
+    }
+
+    #[test]
+    fn what_follows_a_quote_may_belong_to_the_field() {
+        let marks = Marks { is_lenient: true, ..MARKS };
+        let records = all("1,\"x \"y\" z\",2\n3,\"x\"yz\n", &marks).unwrap();
+        assert_eq!(records, [vec!["1", "x \"y\" z", "2"], vec!["3", "x\"yz"]]);
     }
 
     #[test]

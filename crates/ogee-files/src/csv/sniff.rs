@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 
 use super::{
-    records::{Incomplete, Marks, Record},
-    values::{Kind, Kinds},
+    records::{Incomplete, Marks, NO_QUOTE, Record, Tail},
+    values::{Kind, Kinds, Manner},
 };
 
 /// Records looked at, at least, if there are as many (DuckDB's number).
@@ -18,15 +18,19 @@ pub(super) const SAMPLE_ROWS: usize = 20_480;
 /// Bytes looked at, at least, if there are as many: a file of this size has the types of all its values.
 pub(super) const SAMPLE_BYTES: usize = 8 << 20;
 
+/// Bytes of an example, at most.
+const EXAMPLE_BYTES: usize = 64;
+
 /// Records by which marks are told apart.
 const MARKS_ROWS: usize = 1000;
 
 /// What is known before the file is looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Given {
-    pub(super) delimiter: Option<u8>,
+    pub(super) delimiter: Option<(u8, Tail)>,
     pub(super) quote: Option<u8>,
-    pub(super) escape: Option<u8>,
+    /// `Some(None)`: there is none but the quote itself.
+    pub(super) escape: Option<Option<u8>>,
     pub(super) terminator: Option<u8>,
     pub(super) comment: Option<u8>,
     pub(super) has_header: Option<bool>,
@@ -38,8 +42,24 @@ pub(super) struct Given {
     pub(super) skip: usize,
     /// Texts that stand for NULL, if not the empty one.
     pub(super) nulls: Option<Vec<String>>,
+    /// In quotes they do not.
+    pub(super) has_quoted_texts: bool,
+    /// Columns in which they do not, by names in small letters.
+    pub(super) never_null: Vec<String>,
     /// Records that are wrong are passed over.
     pub(super) ignores_errors: bool,
+    /// What follows a closing quote belongs to the field.
+    pub(super) is_lenient: bool,
+    /// Bytes of a record, at most.
+    pub(super) line_max: Option<usize>,
+    /// Names have letters, digits and underscores alone.
+    pub(super) has_plain_names: bool,
+    /// Files have other columns than the first has.
+    pub(super) is_union: bool,
+    /// Declared columns are those of the file by their places, whatever its header says.
+    pub(super) by_place: bool,
+    pub(super) encoding: Option<String>,
+    pub(super) manner: Manner,
 }
 
 impl Given {
@@ -49,6 +69,11 @@ impl Given {
             None => field.is_empty(),
             Some(nulls) => nulls.iter().any(|null| null.as_bytes() == field),
         }
+    }
+
+    /// Whether no value of the column of this name is NULL.
+    pub(super) fn is_never_null(&self, name: &str) -> bool {
+        self.never_null.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name))
     }
 }
 
@@ -62,6 +87,8 @@ pub(super) struct Look {
     /// Distinct names of columns.
     pub(super) names: Vec<String>,
     pub(super) kinds: Vec<Kinds>,
+    /// The first value of each column that is not NULL.
+    pub(super) examples: Vec<Option<Vec<u8>>>,
     /// The file has nothing in it.
     pub(super) is_empty: bool,
 }
@@ -78,6 +105,7 @@ pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) 
         has_header: false,
         names: Vec::new(),
         kinds: Vec::new(),
+        examples: Vec::new(),
         is_empty: sample_of_records.is_empty(),
     };
     let mut first: Option<Vec<Vec<u8>>> = None;
@@ -98,18 +126,35 @@ pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) 
         if record.is_blank() && (first.is_none() || kinds.len() != 1) || is_comment(buffer, given.comment) {
             continue;
         }
-        let fields = (0..record.len()).map(|index| record.field(buffer, index, &marks));
-        let Some(first) = &first else {
-            let fields: Vec<Vec<u8>> = fields.map(std::borrow::Cow::into_owned).collect();
-            first_kinds = fields.iter().map(|field| kind_of(field, given)).collect();
-            kinds = vec![Kinds::any(); fields.len()];
-            first = Some(fields);
+        let fields = (0..record.len()).map(|index| {
+            let is_text = given.has_quoted_texts && record.is_quoted(buffer, index, &marks);
+            (record.field(buffer, index, &marks), is_text)
+        });
+        let Some(first) = &mut first else {
+            let fields: Vec<(Vec<u8>, bool)> = fields.map(|(field, is_text)| (field.into_owned(), is_text)).collect();
+            first_kinds = fields.iter().map(|(field, is_text)| kind_of(field, *is_text, given)).collect();
+            kinds = vec![given.manner.kinds(); fields.len()];
+            first = Some(fields.into_iter().map(|(field, _)| field).collect());
             continue;
         };
+        // What is passed over says nothing of types.
+        if given.ignores_errors && record.len() != first.len() && !given.truncated {
+            continue;
+        }
         rows += 1;
-        for (kinds, field) in kinds.iter_mut().zip(fields).take(first.len()) {
-            if !given.is_null(&field) {
-                kinds.narrow(&field);
+        // Where records may be shorter than the longest, that has all columns.
+        if given.truncated && record.len() > first.len() {
+            first.resize(record.len(), Vec::new());
+            first_kinds.resize(record.len(), given.manner.kinds());
+            kinds.resize(record.len(), given.manner.kinds());
+        }
+        look.examples.resize(first.len(), None);
+        for ((kinds, example), (field, is_text)) in
+            kinds.iter_mut().zip(&mut look.examples).zip(fields).take(first.len())
+        {
+            if is_text || !given.is_null(&field) {
+                kinds.narrow_as(&field, &given.manner);
+                example.get_or_insert_with(|| field[..field.len().min(EXAMPLE_BYTES)].to_vec());
             }
         }
     }
@@ -118,7 +163,7 @@ pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) 
         look.kinds = vec![Kinds::any()];
         return (look, 0);
     };
-    let has_header = given.has_header.unwrap_or_else(|| is_header(&first, &first_kinds, &kinds, rows));
+    let has_header = given.has_header.unwrap_or_else(|| is_header(&first, &first_kinds, &kinds, rows, given));
     look.has_header = has_header;
     if !has_header {
         kinds = kinds.into_iter().zip(first_kinds).map(|(kinds, first)| kinds.and(first)).collect();
@@ -128,6 +173,7 @@ pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) 
         kinds = vec![Kinds::any(); kinds.len()];
     }
     let name = |index: usize| match has_header {
+        true if given.has_plain_names => plain_name(&String::from_utf8_lossy(&first[index])),
         true => String::from_utf8_lossy(&first[index]).trim().to_owned(),
         false => String::new(),
     };
@@ -137,10 +183,10 @@ pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) 
 }
 
 /// Those of a column that has nothing but `field`.
-fn kind_of(field: &[u8], given: &Given) -> Kinds {
-    let mut kinds = Kinds::any();
-    if !given.is_null(field) {
-        kinds.narrow(field);
+fn kind_of(field: &[u8], is_text: bool, given: &Given) -> Kinds {
+    let mut kinds = given.manner.kinds();
+    if is_text || !given.is_null(field) {
+        kinds.narrow_as(field, &given.manner);
     }
     kinds
 }
@@ -152,13 +198,15 @@ pub(super) fn is_comment(line: &[u8], mark: Option<u8>) -> bool {
 
 /// A header is not what the columns below it are; where all are texts, or nothing is below it, a record of texts is
 /// one.
-fn is_header(first: &[Vec<u8>], first_kinds: &[Kinds], kinds: &[Kinds], rows: usize) -> bool {
+fn is_header(first: &[Vec<u8>], first_kinds: &[Kinds], kinds: &[Kinds], rows: usize, given: &Given) -> bool {
     let text = |kinds: &Kinds| kinds.kind() == Kind::Text;
     if rows == 0 {
         return first_kinds.iter().all(text) && first.iter().any(|field| !field.is_empty());
     }
-    let strange =
-        first.iter().zip(kinds).any(|(field, kinds)| !field.is_empty() && !text(kinds) && !kinds.takes(field));
+    let strange = first
+        .iter()
+        .zip(kinds)
+        .any(|(field, kinds)| !field.is_empty() && !text(kinds) && !kinds.takes(field, &given.manner));
     let texts = kinds.iter().all(text);
     strange || texts && first.iter().any(|field| !field.is_empty())
 }
@@ -211,34 +259,60 @@ fn comments(sample: &[u8], from: usize, is_all: bool, given: &Given) -> usize {
     if is_table && is_other { at } else { from }
 }
 
-/// The marks by which all records have as many fields, and most of them.
+/// The marks by which all records have as many fields, and most of them; of several those by which most are in quotes.
 fn marks(sample: &[u8], is_all: bool, given: &Given) -> Marks {
-    let plain = |delimiter: u8| Marks {
-        delimiter,
-        quote: given.quote.unwrap_or(b'"'),
-        escape: given.escape,
-        terminator: given.terminator,
-    };
-    let escaped = |marks: Marks| Marks { escape: given.escape.or(Some(b'\\')), ..marks };
-    let candidates: Vec<u8> = match given.delimiter {
+    let candidates: Vec<(u8, Tail)> = match given.delimiter {
         Some(delimiter) => vec![delimiter],
-        None => vec![b',', b';', b'\t', b'|'],
+        None => [b',', b';', b'\t', b'|'].map(|delimiter| (delimiter, Tail::default())).to_vec(),
     };
-    let mut best: Option<(usize, Marks)> = None;
-    for marks in candidates.iter().map(|delimiter| plain(*delimiter)) {
-        for marks in [marks, escaped(marks)] {
-            let Some(fields) = regular(sample, is_all, &marks, given) else { continue };
-            if best.is_none_or(|(most, _)| fields > most) {
-                best = Some((fields, marks));
+    let quotes: Vec<u8> = given.quote.map_or_else(|| vec![b'"', b'\'', NO_QUOTE], |quote| vec![quote]);
+    let of = |(delimiter, tail): (u8, Tail), quote: u8| Marks {
+        delimiter,
+        tail,
+        quote,
+        escape: given.escape.flatten().filter(|escape| *escape != quote),
+        terminator: given.terminator,
+        is_lenient: given.is_lenient,
+    };
+    let plain = |delimiter: (u8, Tail)| of(delimiter, quotes[0]);
+    // The marks of a delimiter and a quote by which records have most fields, how many, and how many are in quotes.
+    let found = |delimiter: (u8, Tail), quote: u8| {
+        let marks = of(delimiter, quote);
+        let escaped = Marks { escape: Some(b'\\'), ..marks };
+        let with_escapes = (given.escape.is_none() && quote != NO_QUOTE).then_some(escaped);
+        let mut best: Option<((usize, usize), Marks)> = None;
+        for marks in [Some(marks), with_escapes].into_iter().flatten() {
+            let Some(found) = regular(sample, is_all, &marks, given) else { continue };
+            if best.is_none_or(|((most, _), _)| found.0 > most) {
+                best = Some((found, marks));
             }
+        }
+        best
+    };
+    let mut best: Option<((usize, usize), Marks)> = None;
+    for delimiter in candidates.iter().copied() {
+        let mut of_delimiter: Option<((usize, usize), Marks)> = None;
+        for quote in quotes.iter().copied() {
+            // Without quotes only what no quotes fit.
+            if quote == NO_QUOTE && of_delimiter.is_some() {
+                continue;
+            }
+            let Some(found) = found(delimiter, quote) else { continue };
+            if of_delimiter.is_none_or(|((_, quoted), _)| found.0.1 > quoted) {
+                of_delimiter = Some(found);
+            }
+        }
+        let Some(found) = of_delimiter else { continue };
+        if best.is_none_or(|((most, _), _)| found.0.0 > most) {
+            best = Some(found);
         }
     }
     let default = plain(candidates[0]);
     match best {
-        Some((1, _)) | None if given.delimiter.is_none() => {
+        Some(((1, _), _)) | None if given.delimiter.is_none() => {
             // Records of several lengths are no table of one column, if the first of them has columns.
             let mut header = Record::default();
-            let several = |delimiter: &u8| {
+            let several = |delimiter: &(u8, Tail)| {
                 let marks = plain(*delimiter);
                 match header.read(sample, &marks, is_all) {
                     Ok(()) => header.len() > 1,
@@ -256,9 +330,9 @@ fn marks(sample: &[u8], is_all: bool, given: &Given) -> Marks {
     }
 }
 
-/// The number of fields of each record at the beginning, if it is the same.
-fn regular(sample: &[u8], is_all: bool, marks: &Marks, given: &Given) -> Option<usize> {
-    let (mut rest, mut record, mut fields) = (sample, Record::default(), None);
+/// The number of fields of each record at the beginning, if it is the same, and how many are in quotes.
+fn regular(sample: &[u8], is_all: bool, marks: &Marks, given: &Given) -> Option<(usize, usize)> {
+    let (mut rest, mut record, mut fields, mut quoted) = (sample, Record::default(), None, 0);
     for _ in 0..MARKS_ROWS {
         if rest.is_empty() {
             break;
@@ -270,19 +344,114 @@ fn regular(sample: &[u8], is_all: bool, marks: &Marks, given: &Given) -> Option<
         }
         let is_blank = record.is_blank() || is_comment(rest, given.comment);
         let empty_end = record.field(rest, record.len() - 1, marks).is_empty();
+        let in_quotes = record.quoted_fields(rest, marks);
         rest = &rest[record.bytes..];
         if is_blank {
             continue;
         }
+        quoted += in_quotes;
         let expected = *fields.get_or_insert(record.len());
         let fits = record.len() == expected
             || record.len() == expected + 1 && empty_end
-            || record.len() < expected && given.truncated;
+            || record.len() < expected && given.truncated
+            || given.truncated && record.len() > 1 && expected > 1;
         if !fits {
             return None;
         }
     }
-    fields
+    fields.map(|fields| (fields, quoted))
+}
+
+/// Words that names of columns are not.
+const RESERVED: &[&str] = &[
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "collate",
+    "column",
+    "constraint",
+    "create",
+    "default",
+    "deferrable",
+    "desc",
+    "describe",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "false",
+    "fetch",
+    "for",
+    "foreign",
+    "from",
+    "group",
+    "having",
+    "in",
+    "initially",
+    "intersect",
+    "into",
+    "lambda",
+    "lateral",
+    "leading",
+    "limit",
+    "not",
+    "null",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "pivot",
+    "pivot_longer",
+    "pivot_wider",
+    "placing",
+    "primary",
+    "qualify",
+    "references",
+    "returning",
+    "select",
+    "show",
+    "some",
+    "summarize",
+    "symmetric",
+    "table",
+    "then",
+    "to",
+    "trailing",
+    "true",
+    "union",
+    "unique",
+    "unpivot",
+    "using",
+    "variadic",
+    "when",
+    "where",
+    "window",
+    "with",
+];
+
+/// `name` in small letters without accents, with digits and underscores, and with an underscore before what is no name.
+fn plain_name(name: &str) -> String {
+    use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+
+    let letters = name.trim().nfd().filter(|char| !is_combining_mark(*char));
+    let letters = letters.map(|char| if char == ' ' { '_' } else { char.to_ascii_lowercase() });
+    let name: String = letters.filter(|char| char.is_ascii_alphanumeric() || *char == '_').collect();
+    match name.starts_with(|char: char| char.is_ascii_digit()) || RESERVED.contains(&name.as_str()) {
+        true => format!("_{name}"),
+        false => name,
+    }
 }
 
 #[cfg(test)]
@@ -319,6 +488,24 @@ mod tests {
         assert_eq!(shape("bob,1\nal,2\n"), named(&["column0", "column1"], false, b','));
         assert_eq!(shape("2023,2024\n1,2\n"), named(&["column0", "column1"], false, b','));
         assert!(of("").is_empty);
+    }
+
+    #[test]
+    fn quotes_are_found() {
+        let quote = |text: &str| of(text).marks.quote;
+        assert_eq!(quote("a,b\n1,'x,y'\n2,'z'\n"), b'\'');
+        assert_eq!(quote("a,b\n1,'x'\n"), b'\'');
+        assert_eq!(quote("a,b\n1,it's\n"), b'"');
+        assert_eq!(quote("1,\"x, y\"\n2,\"z, w\"\n"), b'"');
+        assert_eq!(quote("a,b\n1,\"x\"y\n"), NO_QUOTE);
+        let given = Given { quote: Some(b'"'), ..Given::default() };
+        assert_eq!(look(b"a,b\n1,'x'\n", true, &given).0.marks.quote, b'"');
+    }
+
+    #[test]
+    fn names_may_be_made_plain() {
+        let names = ["A b", "select", "1x", "\u{fc} y!", "", "__x", "a--b"].map(plain_name);
+        assert_eq!(names, ["a_b", "_select", "_1x", "u_y", "", "__x", "ab"]);
     }
 
     #[test]

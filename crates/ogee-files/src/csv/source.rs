@@ -6,15 +6,15 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::datatypes::SchemaRef,
+    arrow::datatypes::{DataType, SchemaRef, TimeUnit},
     common::parsers::CompressionTypeVariant,
     error::Result,
     object_store::{ObjectMeta, ObjectStore},
 };
-use ogee_functions::Error;
+use ogee_functions::{Error, marks::has_mark};
 
 use super::{
-    columns::Column,
+    columns::{Column, MISSING},
     ends::RecordEnds,
     format::{Reading, missing},
     reader::{Plan, Reader},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     pieces::{CutFile, Cutter, InOrder, Pieces},
-    read_through::{InPieces, ReadThrough, Scan, shown, text},
+    read_through::{InPieces, ReadThrough, Scan, shown},
     spelling::folded,
 };
 
@@ -32,7 +32,8 @@ impl Reading {
     fn plan(&self, scan: &Scan, look: Arc<Look>, name: String) -> Result<Plan> {
         let columns = self.columns(scan, &look, &name)?;
         let schema = scan.batch_schema()?;
-        Ok(Plan { name, look, columns, schema, batch_rows: scan.batch_rows, given: self.given.clone() })
+        let (given, zone, memory) = (self.given.clone(), self.zone, Arc::clone(&self.manager));
+        Ok(Plan { name, look, columns, schema, batch_rows: scan.batch_rows, given, zone, manager: memory })
     }
 
     /// Where the columns that are read come from in a file that looks like `look`.
@@ -46,7 +47,9 @@ impl Reading {
         let kinds: HashMap<&str, Kind> = found.iter().flatten().map(|(name, kind)| (name.as_str(), *kind)).collect();
         // A declared table may name the columns otherwise than the file does.
         let by_position = found.is_none()
-            && (!look.has_header || !schema.fields().iter().all(|field| by_name(field.name()).is_some()));
+            && (self.given.by_place
+                || !look.has_header
+                || !schema.fields().iter().all(|field| by_name(field.name()).is_some()));
         if by_position && look.names.len() != schema.fields().len() && !self.given.truncated {
             return Err(Error::Source(format!(
                 "'{file}' has {} columns, and its table is declared with {}",
@@ -58,13 +61,33 @@ impl Reading {
         let column = |&column: &usize| {
             let field = schema.field(column);
             let index = if by_position { Some(column) } else { by_name(field.name()) };
-            let index = index.ok_or_else(|| missing(field.name(), file, None))?;
-            let kind = kinds.get(field.name().as_str()).copied().unwrap_or(Kind::Text);
+            let index = match index {
+                Some(index) => index,
+                None if self.given.is_union => MISSING,
+                None => return Err(missing(field.name(), file, None).into()),
+            };
+            let found = kinds.get(field.name().as_str()).copied();
+            let manner = &self.given.manner;
+            let kind = match (found, field.data_type()) {
+                (Some(kind), _) => kind,
+                (None, DataType::Date32) if manner.date.is_some() => Kind::FormattedDate,
+                (None, DataType::Timestamp(TimeUnit::Microsecond, None)) if manner.timestamp.is_some() => {
+                    Kind::FormattedTimestamp
+                }
+                // As the file looks, where other columns were given.
+                (None, of_table) => {
+                    let of_file = look.kinds.get(index).map(|kinds| kinds.kind());
+                    of_file.filter(|kind| kind.data_type() == *of_table).unwrap_or(Kind::Text)
+                }
+            };
+            let is_plain = kind.data_type() == *field.data_type() && !has_mark(field);
             Ok(Column {
                 index,
                 name: field.name().clone(),
-                kind: (kind.data_type() == *field.data_type()).then_some(kind),
-                data_type: field.data_type().clone(),
+                kind: is_plain.then_some(kind),
+                is_found: found.is_some() && is_plain,
+                field: Arc::new(field.clone()),
+                is_never_null: self.given.is_never_null(field.name()),
             })
         };
         scan.columns().iter().map(column).collect()
@@ -112,7 +135,7 @@ impl InPieces for Reading {
         }
         let ends = RecordEnds::new(&look, &self.given);
         let plan = self.plan(scan, look, name.clone())?;
-        let input = text(store, &file.location, self.compression).await?;
+        let input = self.input(store, file).await?;
         let (cutter, reading) = (Cutter::new(input, name, ends, self.memory()), self.clone());
         Ok(Some(CutFile::boxed(cutter, move || Ok(Reader::new(plan.clone(), reading.memory())))))
     }

@@ -7,7 +7,10 @@
 //!
 //! Not here: arrays.
 
+use std::borrow::Cow;
+
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use ogee_functions::times::formats::MomentFormat;
 
 /// The zone of columns whose values have one.
 pub(crate) const UTC: &str = "+00:00";
@@ -18,6 +21,9 @@ pub(crate) enum Kind {
     Boolean,
     Time,
     Date(Order),
+    /// In the format that is said, and so below.
+    FormattedDate,
+    FormattedTimestamp,
     /// A date and a time of day, and whether it needs more than microseconds.
     Timestamp(Order, bool),
     /// With a zone.
@@ -36,6 +42,91 @@ pub(crate) enum Order {
     YearMonthDay,
     DayMonthYear,
     MonthDayYear,
+    /// Years of two digits, and so below.
+    ShortYearMonthDay,
+    DayMonthShortYear,
+    MonthDayShortYear,
+}
+
+impl Order {
+    fn has_short_year(self) -> bool {
+        matches!(self, Self::ShortYearMonthDay | Self::DayMonthShortYear | Self::MonthDayShortYear)
+    }
+
+    /// In DuckDB's letters, `separator` between the parts.
+    pub(crate) fn format(self, separator: char) -> String {
+        let parts = match self {
+            Self::YearMonthDay => ["%Y", "%m", "%d"],
+            Self::DayMonthYear => ["%d", "%m", "%Y"],
+            Self::MonthDayYear => ["%m", "%d", "%Y"],
+            Self::ShortYearMonthDay => ["%y", "%m", "%d"],
+            Self::DayMonthShortYear => ["%d", "%m", "%y"],
+            Self::MonthDayShortYear => ["%m", "%d", "%y"],
+        };
+        parts.join(&separator.to_string())
+    }
+}
+
+/// How numbers and moments are written, where that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Manner {
+    pub(crate) date: Option<MomentFormat>,
+    pub(crate) timestamp: Option<MomentFormat>,
+    /// A comma is before the fraction of a number.
+    pub(crate) has_decimal_comma: bool,
+    /// Between the digits of a number.
+    pub(crate) thousands: Option<u8>,
+    /// The kinds that a column may have, besides text; all, if nothing is said.
+    pub(crate) candidates: Option<Vec<DataType>>,
+}
+
+impl Manner {
+    /// Whether numbers are not written as everywhere.
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.has_decimal_comma || self.thousands.is_some()
+    }
+
+    /// `value`, as a number is written everywhere; `None` if it is written as none is here.
+    pub(crate) fn number<'a>(&self, value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        if !self.has_numbers() {
+            return Some(Cow::Borrowed(value));
+        }
+        let is_between = |byte: u8| self.thousands == Some(byte);
+        let trimmed = trim(value);
+        if is_between(*trimmed.first()?) || self.has_decimal_comma && trimmed.contains(&b'.') && !is_between(b'.') {
+            return None;
+        }
+        let digits = trimmed.iter().copied().filter(|byte| !is_between(*byte));
+        let digits = digits.map(|byte| if byte == b',' && self.has_decimal_comma { b'.' } else { byte });
+        Some(Cow::Owned(digits.collect()))
+    }
+
+    /// The kinds of a column without values.
+    pub(crate) fn kinds(&self) -> Kinds {
+        let mut kinds = Kinds::any();
+        kinds.keep(|kind| match kind {
+            Kind::Date(_) => self.date.is_none(),
+            Kind::FormattedDate => self.date.is_some(),
+            Kind::Timestamp(..) => self.timestamp.is_none(),
+            Kind::FormattedTimestamp => self.timestamp.is_some(),
+            _ => true,
+        });
+        if let Some(candidates) = &self.candidates {
+            kinds.keep(|kind| candidates.contains(&kind.data_type()));
+        }
+        kinds
+    }
+
+    /// Days since 1970-01-01 of a date in the format that is said.
+    pub(crate) fn formatted_date(&self, value: &[u8]) -> Option<i32> {
+        let moment = self.date.as_ref()?.read(std::str::from_utf8(value).ok()?)?;
+        i32::try_from(moment.div_euclid(86_400_000_000)).ok()
+    }
+
+    /// Microseconds since 1970-01-01 of a timestamp in the format that is said.
+    pub(crate) fn formatted_timestamp(&self, value: &[u8]) -> Option<i64> {
+        self.timestamp.as_ref()?.read(std::str::from_utf8(value).ok()?)
+    }
 }
 
 impl Kind {
@@ -44,8 +135,8 @@ impl Kind {
         match self {
             Self::Boolean => DataType::Boolean,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
-            Self::Date(_) => DataType::Date32,
-            Self::Timestamp(_, false) => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Date(_) | Self::FormattedDate => DataType::Date32,
+            Self::Timestamp(_, false) | Self::FormattedTimestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::Timestamp(_, true) => DataType::Timestamp(TimeUnit::Nanosecond, None),
             Self::Instant => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
             Self::Integer => DataType::Int64,
@@ -58,19 +149,27 @@ impl Kind {
 
 /// The kinds that a column can still be, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kinds(u16);
+pub(crate) struct Kinds(u32);
 
 /// In the order of preference. That a day comes before the month where a date can be read in both ways is DuckDB's
 /// choice.
-const PREFERENCE: [Kind; 12] = [
+const PREFERENCE: [Kind; 20] = [
     Kind::Boolean,
     Kind::Time,
+    Kind::FormattedDate,
     Kind::Date(Order::YearMonthDay),
     Kind::Date(Order::DayMonthYear),
     Kind::Date(Order::MonthDayYear),
+    Kind::Date(Order::ShortYearMonthDay),
+    Kind::Date(Order::DayMonthShortYear),
+    Kind::Date(Order::MonthDayShortYear),
+    Kind::FormattedTimestamp,
     Kind::Timestamp(Order::YearMonthDay, false),
     Kind::Timestamp(Order::DayMonthYear, false),
     Kind::Timestamp(Order::MonthDayYear, false),
+    Kind::Timestamp(Order::ShortYearMonthDay, false),
+    Kind::Timestamp(Order::DayMonthShortYear, false),
+    Kind::Timestamp(Order::MonthDayShortYear, false),
     Kind::Instant,
     Kind::Integer,
     Kind::LargeInteger,
@@ -78,15 +177,20 @@ const PREFERENCE: [Kind; 12] = [
 ];
 
 /// Set where a timestamp has more than six digits behind the second.
-const NANOSECONDS: u16 = 1 << 15;
+const NANOSECONDS: u32 = 1 << 31;
 
 /// Set where there was a value.
-const SEEN: u16 = 1 << 14;
+const SEEN: u32 = 1 << 30;
 
 impl Kinds {
     /// Those of a column without values.
     pub(crate) fn any() -> Self {
         Self((1 << PREFERENCE.len()) - 1)
+    }
+
+    /// Text and nothing else.
+    pub(crate) fn none() -> Self {
+        Self(0)
     }
 
     /// Dates and times, and nothing else but text.
@@ -100,15 +204,23 @@ impl Kinds {
         kinds
     }
 
-    /// Takes away what `value` is not.
+    /// Takes away what `value` is not, which is written as everywhere.
     pub(crate) fn narrow(&mut self, value: &[u8]) {
+        self.narrow_as(value, &Manner::default());
+    }
+
+    /// Takes away what `value` is not.
+    pub(crate) fn narrow_as(&mut self, value: &[u8], manner: &Manner) {
         self.0 |= SEEN;
         let left = self.0 & ((1 << PREFERENCE.len()) - 1);
         if left == 0 {
             return;
         }
-        // Integers are most frequent, and nothing but numbers.
-        if integer(value).is_some() {
+        let number = manner.number(value);
+        let number = number.as_deref();
+        let is_formatted = manner.date.is_some() || manner.timestamp.is_some();
+        // Integers are most frequent, and nothing but numbers, unless a format says otherwise.
+        if !is_formatted && number.and_then(integer).is_some() {
             self.keep(|kind| matches!(kind, Kind::Integer | Kind::LargeInteger | Kind::Double));
             return;
         }
@@ -117,14 +229,16 @@ impl Kinds {
             Kind::Boolean => boolean(value).is_some(),
             Kind::Time => time(value).is_some(),
             Kind::Date(order) => date(value, order).is_some(),
+            Kind::FormattedDate => manner.formatted_date(value).is_some(),
+            Kind::FormattedTimestamp => manner.formatted_timestamp(value).is_some(),
             Kind::Timestamp(order, _) => timestamp(value, order).is_some_and(|found| {
                 nanoseconds |= found.1 % 1000 != 0;
                 true
             }),
             Kind::Instant => instant(value).is_some(),
-            Kind::Integer => false,
-            Kind::LargeInteger => large_integer(value).is_some(),
-            Kind::Double => double(value).is_some(),
+            Kind::Integer => number.and_then(integer).is_some(),
+            Kind::LargeInteger => number.and_then(large_integer).is_some(),
+            Kind::Double => number.and_then(double).is_some(),
             Kind::Text => true,
         });
         if nanoseconds {
@@ -160,9 +274,9 @@ impl Kinds {
     }
 
     /// Whether `value` is what the column is.
-    pub(crate) fn takes(self, value: &[u8]) -> bool {
+    pub(crate) fn takes(self, value: &[u8], manner: &Manner) -> bool {
         let mut narrowed = self;
-        narrowed.narrow(value);
+        narrowed.narrow_as(value, manner);
         narrowed.kind() == self.kind()
     }
 }
@@ -317,22 +431,31 @@ fn days(year: u32, month: u32, day: u32) -> Option<i32> {
 fn date_part(value: &[u8], order: Order) -> Option<(i32, &[u8])> {
     let separated = |rest: &'_ [u8], by: u8| rest.first() == Some(&by);
     let first = digits(value, 4)?;
-    let by = *first.2.first().filter(|by| matches!(by, b'-' | b'/'))?;
+    let by = *first.2.first().filter(|by| SEPARATORS.contains(by))?;
     let second = digits(&first.2[1..], 2)?;
     if !separated(second.2, by) {
         return None;
     }
     let third = digits(&second.2[1..], 4)?;
     let (year, month, day) = match order {
-        Order::YearMonthDay => (&first, second.0, &third),
-        Order::DayMonthYear => (&third, second.0, &first),
-        Order::MonthDayYear => (&third, first.0, &second),
+        Order::YearMonthDay | Order::ShortYearMonthDay => (&first, &second, &third),
+        Order::DayMonthYear | Order::DayMonthShortYear => (&third, &second, &first),
+        Order::MonthDayYear | Order::MonthDayShortYear => (&third, &first, &second),
     };
-    if year.1 != 4 || day.1 > 2 || order == Order::MonthDayYear && first.1 > 2 {
+    let (year, digits_of_year) = (year.0, year.1);
+    if month.1 > 2 || day.1 > 2 || digits_of_year != if order.has_short_year() { 2 } else { 4 } {
         return None;
     }
-    Some((days(year.0, month, day.0)?, third.2))
+    let year = match (order.has_short_year(), year) {
+        (false, year) => year,
+        (true, year @ 0..69) => 2000 + year,
+        (true, year) => 1900 + year,
+    };
+    Some((days(year, month.0, day.0)?, third.2))
 }
+
+/// What stands between the parts of a date.
+pub(crate) const SEPARATORS: [u8; 5] = *b"-/.\\ ";
 
 /// A time of day at the front of `value`, in nanoseconds, and what comes behind it. `seconds`: they may not be left
 /// out.
@@ -369,11 +492,26 @@ pub(crate) fn time(value: &[u8]) -> Option<i64> {
     time_part(trim(value), false).filter(|(_, rest)| rest.is_empty()).map(|(nanoseconds, _)| nanoseconds / 1000)
 }
 
+/// Nanoseconds of an hour.
+const HOUR: i64 = 3600 * 1_000_000_000;
+
 /// Days since 1970-01-01 and nanoseconds since midnight, and what comes behind.
 fn timestamp_part(value: &[u8], order: Order) -> Option<((i32, i64), &[u8])> {
     let (days, rest) = date_part(value, order)?;
     let rest = rest.strip_prefix(b" ").or_else(|| rest.strip_prefix(b"T"))?;
     let (nanoseconds, rest) = time_part(rest, order != Order::YearMonthDay)?;
+    let is_half = |half: &[u8]| matches!(half, [b' ', a, b'M' | b'm'] if matches!(a, b'A' | b'a' | b'P' | b'p'));
+    if matches!(order, Order::MonthDayYear | Order::MonthDayShortYear) && is_half(rest) {
+        let hour = nanoseconds / HOUR;
+        let is_afternoon = rest[1].eq_ignore_ascii_case(&b'p');
+        let moved = match (hour, is_afternoon) {
+            (0 | 13.., _) => return None,
+            (12, false) => nanoseconds - 12 * HOUR,
+            (1..12, true) => nanoseconds + 12 * HOUR,
+            _ => nanoseconds,
+        };
+        return Some(((days, moved), b""));
+    }
     Some(((days, nanoseconds), rest))
 }
 
@@ -440,6 +578,11 @@ mod tests {
         assert_eq!(kind(&["25/12/2024", "01/02/2024"]), Kind::Date(Order::DayMonthYear));
         assert_eq!(kind(&["12/25/2024", "01/02/2024"]), Kind::Date(Order::MonthDayYear));
         assert_eq!(kind(&["01/02/2024"]), Kind::Date(Order::DayMonthYear));
+        assert_eq!(kind(&["2024.02.29", "2000 1 5"]), Kind::Date(Order::YearMonthDay));
+        assert_eq!(kind(&["01-02-03"]), Kind::Date(Order::ShortYearMonthDay));
+        assert_eq!(kind(&["05-01-99"]), Kind::Date(Order::DayMonthShortYear));
+        assert_eq!(kind(&["12/31/99"]), Kind::Date(Order::MonthDayShortYear));
+        assert_eq!(kind(&["12/31/2003 10:11:12 PM"]), Kind::Timestamp(Order::MonthDayYear, false));
         assert_eq!(kind(&["2024-01-05 10:11", "2024-01-05T10:11:12.5"]), Kind::Timestamp(Order::YearMonthDay, false));
         assert_eq!(kind(&["2024-01-05 10:11:12.123456789"]), Kind::Timestamp(Order::YearMonthDay, true));
         assert_eq!(kind(&["2024-01-05T10:11:12Z", "2024-01-05 10:11:12+02:00"]), Kind::Instant);
@@ -481,6 +624,23 @@ mod tests {
         ] {
             assert_eq!(kind(values), Kind::Text, "{values:?}");
         }
+    }
+
+    #[test]
+    fn values_are_read_in_the_manner_that_is_said() {
+        let manner = Manner { has_decimal_comma: true, thousands: Some(b'.'), ..Manner::default() };
+        let number = |text: &'static str| manner.number(text.as_bytes()).map(Cow::into_owned);
+        assert_eq!(number("1.234,5").as_deref(), Some(&b"1234.5"[..]));
+        assert_eq!(number(".5"), None);
+        assert_eq!(Manner { thousands: None, ..manner.clone() }.number(b"1.5"), None);
+        let format = MomentFormat::of("%d.%m.%Y").ok();
+        let manner = Manner { date: format.clone(), timestamp: format, ..Manner::default() };
+        assert_eq!(manner.formatted_date(b"02.01.1970"), Some(1));
+        assert_eq!(manner.formatted_timestamp(b"02.01.1970"), Some(86_400_000_000));
+        let mut kinds = manner.kinds();
+        kinds.narrow_as(b"02.01.1970", &manner);
+        assert_eq!(kinds.kind(), Kind::FormattedDate);
+        assert_eq!(timestamp(b"1/2/1970 12:00:01 AM", Order::MonthDayYear), Some((1, 1_000_000_000)));
     }
 
     #[test]

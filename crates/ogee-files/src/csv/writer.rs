@@ -9,12 +9,14 @@ use datafusion::{
     arrow::{
         array::{Array, RecordBatch, StringViewArray},
         datatypes::DataType,
-        util::display::{ArrayFormatter, FormatOptions},
     },
     common::config::CsvOptions,
     error::Result,
 };
-use ogee_functions::{nested_text::texts, times::Zone};
+use ogee_functions::{
+    nested_text::texts,
+    times::{Zone, formats::MomentFormat},
+};
 
 use crate::{spelling::known_spelling, text_sink::RowText};
 
@@ -26,25 +28,31 @@ pub(crate) struct CsvRows {
     escape: u8,
     has_header: bool,
     null: String,
-    date_format: Option<String>,
-    timestamp_format: Option<String>,
-    /// Columns whose values are in quotes whatever they are; `*` for all.
-    quoted: Vec<String>,
+    manner: CsvManner,
     zone: Zone,
 }
 
+/// How it is written, beyond what DataFusion's CSV knows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CsvManner {
+    /// Columns whose values are in quotes whatever they are; `*` for all.
+    pub(crate) quoted: Vec<String>,
+    pub(crate) date: Option<MomentFormat>,
+    pub(crate) timestamp: Option<MomentFormat>,
+    /// What begins a file in which no line break follows the last row, since a text of the copy's does.
+    pub(crate) prefix: Option<String>,
+}
+
 impl CsvRows {
-    /// As `options` say, with the columns `quoted` in quotes, and instants as clocks in `zone` show them.
-    pub(crate) fn new(options: &CsvOptions, has_header: bool, quoted: Vec<String>, zone: Zone) -> Self {
+    /// As `options` and `manner` say, and instants as clocks in `zone` show them.
+    pub(crate) fn new(options: &CsvOptions, has_header: bool, manner: CsvManner, zone: Zone) -> Self {
         Self {
             delimiter: options.delimiter,
             quote: options.quote,
             escape: options.escape.unwrap_or(options.quote),
             has_header: options.has_header.unwrap_or(has_header),
             null: options.null_value.clone().unwrap_or_default(),
-            date_format: options.date_format.clone(),
-            timestamp_format: options.timestamp_format.clone(),
-            quoted,
+            manner,
             zone,
         }
     }
@@ -68,20 +76,14 @@ impl CsvRows {
     /// The values of a column as texts.
     fn texts(&self, column: &datafusion::arrow::array::ArrayRef) -> Result<StringViewArray> {
         let format = match column.data_type() {
-            DataType::Date32 | DataType::Date64 => &self.date_format,
-            DataType::Timestamp(..) => &self.timestamp_format,
+            DataType::Date32 | DataType::Date64 => &self.manner.date,
+            DataType::Timestamp(..) => &self.manner.timestamp,
             _ => &None,
         };
-        let Some(format) = format else { return texts(column, &self.zone) };
-        let options = FormatOptions::new()
-            .with_display_error(false)
-            .with_date_format(Some(format))
-            .with_timestamp_format(Some(format))
-            .with_timestamp_tz_format(Some(format))
-            .with_datetime_format(Some(format));
-        let formatter = ArrayFormatter::try_new(column, &options)?;
-        let text = |row: usize| column.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose();
-        Ok((0..column.len()).map(text).collect::<std::result::Result<_, _>>()?)
+        match format {
+            Some(format) => texts(&format.written(column, &self.zone)?, &self.zone),
+            None => texts(column, &self.zone),
+        }
     }
 }
 
@@ -90,25 +92,35 @@ impl RowText for CsvRows {
         "CSV"
     }
 
+    fn begins_with_rows(&self) -> bool {
+        self.manner.prefix.is_some()
+    }
+
     fn write(&self, batch: &RecordBatch, first: bool, text: &mut Vec<u8>) -> Result<()> {
         let schema = batch.schema();
-        let is_quoted =
-            |name: &str| self.quoted.iter().any(|quoted| quoted == "*" || quoted.eq_ignore_ascii_case(name));
+        let Self { manner: CsvManner { quoted: names, prefix, .. }, .. } = self;
+        let is_quoted = |name: &str| names.iter().any(|quoted| quoted == "*" || quoted.eq_ignore_ascii_case(name));
         let quoted: Vec<bool> = schema.fields().iter().map(|field| is_quoted(field.name())).collect();
+        // A line break is before a row where none follows the last.
+        let mut is_begun = !first;
+        let begin = |text: &mut Vec<u8>, is_begun: bool| text.extend((prefix.is_some() && is_begun).then_some(b'\n'));
+        let end = |text: &mut Vec<u8>| text.extend(prefix.is_none().then_some(b'\n'));
+        if first {
+            text.extend_from_slice(prefix.as_deref().unwrap_or_default().as_bytes());
+        }
         if first && self.has_header {
             for (at, field) in schema.fields().iter().enumerate() {
                 text.extend((at > 0).then_some(self.delimiter));
                 let name = known_spelling(field).unwrap_or(field.name());
-                self.write_field(
-                    name,
-                    quoted.iter().any(|quoted| *quoted) && self.quoted.iter().any(|of| of == "*"),
-                    text,
-                );
+                self.write_field(name, quoted[at], text);
             }
-            text.push(b'\n');
+            end(text);
+            is_begun = true;
         }
         let columns = batch.columns().iter().map(|column| self.texts(column)).collect::<Result<Vec<_>>>()?;
         for row in 0..batch.num_rows() {
+            begin(text, is_begun);
+            is_begun = true;
             for (at, column) in columns.iter().enumerate() {
                 text.extend((at > 0).then_some(self.delimiter));
                 match column.is_valid(row) {
@@ -116,7 +128,7 @@ impl RowText for CsvRows {
                     false => text.extend_from_slice(self.null.as_bytes()),
                 }
             }
-            text.push(b'\n');
+            end(text);
         }
         Ok(())
     }

@@ -100,9 +100,11 @@ impl Builder {
             }
             Shape::Double => Self::Double(Float64Builder::new()),
             Shape::Text(kinds) => match kinds.kind() {
-                Kind::Date(_) => Self::Date(Date32Builder::new()),
+                Kind::Date(_) | Kind::FormattedDate => Self::Date(Date32Builder::new()),
                 Kind::Time => Self::Time(Time64MicrosecondBuilder::new()),
-                Kind::Timestamp(_, false) => Self::Timestamp(TimestampMicrosecondBuilder::new()),
+                Kind::Timestamp(_, false) | Kind::FormattedTimestamp => {
+                    Self::Timestamp(TimestampMicrosecondBuilder::new())
+                }
                 Kind::Timestamp(_, true) => Self::Nanoseconds(TimestampNanosecondBuilder::new()),
                 Kind::Instant => Self::Instant(TimestampMicrosecondBuilder::new().with_timezone(UTC)),
                 _ => Self::Text(texts()),

@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use datafusion::{
-    arrow::datatypes::{Field, Schema, SchemaRef},
+    arrow::datatypes::{Schema, SchemaRef},
     catalog::Session,
     common::{
         GetExt,
@@ -19,17 +19,18 @@ use datafusion::{
     error::Result,
     object_store::{ObjectMeta, ObjectStore, path::Path},
 };
-use ogee_functions::Error;
+use ogee_functions::{Error, times::formats::MomentFormat};
 use ogee_memory::BufferManager;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
     parse::Value,
     reader::{Values, WHOLE},
-    shape::{Shape, merge},
-    writer::JsonRows,
+    shape::{Shape, field, merge},
+    writer::{JsonManner, JsonRows},
 };
 use crate::{
+    csv::own_name,
     read_through::{Format, Writing, known_zone, shown, text},
     text_memory::TextMemory,
     text_sink::RowText,
@@ -71,7 +72,7 @@ impl JsonFormats {
         Self { shapes: Arc::default(), memory: Arc::clone(memory) }
     }
 
-    fn format(&self, options: JsonOptions) -> Format<Reading, JsonFiles> {
+    fn format(&self, options: JsonOptions, manner: JsonManner) -> Format<Reading, JsonFiles> {
         let reading = Reading {
             compression: options.compression,
             rows: options.schema_infer_max_rec,
@@ -79,7 +80,7 @@ impl JsonFormats {
             shapes: Arc::clone(&self.shapes),
             memory: Arc::clone(&self.memory),
         };
-        Format { reading, writer: JsonFiles(JsonWriter::default().with_options(options)) }
+        Format { reading, writer: JsonFiles(JsonWriter::default().with_options(options), manner) }
     }
 }
 
@@ -87,18 +88,27 @@ impl FileFormatFactory for JsonFormats {
     fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
         let mut table_options = state.default_table_options();
         table_options.set_config_format(ConfigFileType::JSON);
-        table_options.alter_with_string_hash_map(options)?;
-        Ok(Arc::new(self.format(table_options.json)))
+        let (own, others) = options.iter().partition::<Vec<_>, _>(|(key, _)| own_name(key).is_some());
+        table_options.alter_with_string_hash_map(
+            &others.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        )?;
+        let own = |name: &str| own.iter().find(|(key, _)| own_name(key) == Some(name)).map(|(_, value)| value.as_str());
+        let manner = JsonManner {
+            is_array: own("array").is_some(),
+            date: own("date_format").map(MomentFormat::of).transpose()?,
+            timestamp: own("timestamp_format").map(MomentFormat::of).transpose()?,
+        };
+        Ok(Arc::new(self.format(table_options.json, manner)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(self.format(JsonOptions::default()))
+        Arc::new(self.format(JsonOptions::default(), JsonManner::default()))
     }
 }
 
 /// JSON files that are written.
 #[derive(Debug)]
-struct JsonFiles(JsonWriter);
+struct JsonFiles(JsonWriter, JsonManner);
 
 impl Writing for JsonFiles {
     fn format(&self) -> &dyn FileFormat {
@@ -107,7 +117,7 @@ impl Writing for JsonFiles {
 
     fn rows(&self, state: &dyn Session) -> Result<Option<(Arc<dyn RowText>, CompressionTypeVariant)>> {
         let zone = known_zone(state.config_options())?;
-        Ok(Some((Arc::new(JsonRows { zone }), self.0.options().compression)))
+        Ok(Some((Arc::new(JsonRows { zone, manner: self.1.clone() }), self.0.options().compression)))
     }
 }
 
@@ -224,8 +234,7 @@ impl Reading {
             columns = vec![(WHOLE.to_owned(), Shape::Json)];
         }
         let is_whole = is_whole.unwrap_or(true);
-        let fields: Vec<Field> =
-            columns.iter().map(|(name, shape)| Field::new(name, shape.data_type(), true)).collect();
+        let fields: Vec<_> = columns.iter().map(|(name, shape)| field(name, shape)).collect();
         *self.found.write() = Some(Columns { columns, is_whole });
         Ok(Arc::new(Schema::new(fields)))
     }

@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 
 use super::parse::{Item, Value};
+use ogee_functions::marks::Mark;
+
 use crate::csv::values::{Kind, Kinds, integer, large_integer};
 
 /// What the values of a column are.
@@ -78,7 +80,9 @@ impl Shape {
             Value::Text(text) => {
                 let mut kinds = Kinds::times();
                 kinds.narrow(text.as_bytes());
-                Self::Text(kinds)
+                // Dates have dashes here.
+                let is_other = matches!(text.trim().as_bytes().get(4), Some(b'/' | b'.' | b'\\' | b' '));
+                Self::Text(if is_other { kinds.and(Kinds::none()) } else { kinds })
             }
             Value::List(items) => {
                 Self::List(Box::new(items.iter().map(Self::of).fold(Self::Nothing, |all, shape| all.and(shape))))
@@ -131,13 +135,17 @@ impl Shape {
 
 /// Of texts to values of `values`.
 fn map_type(values: &Shape) -> DataType {
-    let entries =
-        Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", values.data_type(), true)]);
+    let key: FieldRef = Field::new("key", DataType::Utf8, false).into();
+    let entries = Fields::from(vec![key, field("value", values)]);
     DataType::Map(Field::new("entries", DataType::Struct(entries), false).into(), false)
 }
 
-fn field(name: &str, shape: &Shape) -> FieldRef {
-    Field::new(name, shape.data_type(), true).into()
+/// A column of `shape`, or a part of one.
+pub(super) fn field(name: &str, shape: &Shape) -> FieldRef {
+    match shape {
+        Shape::Json => Mark::Json.field(name).into(),
+        shape => Field::new(name, shape.data_type(), true).into(),
+    }
 }
 
 /// Adds `others` to `fields`, by name.

@@ -32,7 +32,10 @@ pub struct CaughtFormats(pub Arc<dyn FileFormatFactory>);
 
 impl FileFormatFactory for CaughtFormats {
     fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(CaughtFormat(self.0.create(state, options)?)))
+        // What is said of the files of a copy is no matter of the format.
+        let others = options.iter().filter(|(key, _)| !key.starts_with("format.ogee_"));
+        let others = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Ok(Arc::new(CaughtFormat(self.0.create(state, &others)?)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {

@@ -25,7 +25,11 @@ use datafusion::{
     execution::cache::cache_manager::CachedFileMetadataEntry,
     logical_expr::CreateExternalTable,
     object_store::ObjectMeta,
-    parquet::{arrow::ARROW_SCHEMA_META_KEY, file::metadata::ParquetMetaData},
+    parquet::{
+        arrow::ARROW_SCHEMA_META_KEY,
+        basic::{ConvertedType, LogicalType},
+        file::metadata::ParquetMetaData,
+    },
 };
 use futures::{StreamExt, TryStreamExt};
 use ogee_functions::Error;
@@ -44,15 +48,46 @@ const AT_ONCE: usize = 32;
 /// Within each other; Arrow's own check allows 64.
 const DEPTH_MAX: usize = 64;
 
-/// Looks at the footers of Parquet `files`, which are kept for those who read them next. Gives the names of the columns
-/// that some of several files do not have.
+/// What footers say of columns, beyond their types.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// Those that some of several files do not have.
+    pub(super) missing: HashSet<String>,
+    /// Those whose values of 16 bytes are UUIDs.
+    pub(super) uuids: HashSet<String>,
+    /// Those of JSON.
+    pub(super) documents: HashSet<String>,
+}
+
+impl Said {
+    /// Takes up what `metadata` says of the columns.
+    fn add(&mut self, metadata: &ParquetMetaData) {
+        let mut others = HashSet::new();
+        for leaf in metadata.file_metadata().schema_descr().columns() {
+            let Some(column) = leaf.path().parts().first() else { continue };
+            let is_top = leaf.path().parts().len() == 1;
+            match leaf.logical_type_ref() {
+                Some(LogicalType::Uuid) => drop(self.uuids.insert(column.clone())),
+                Some(LogicalType::Json) if is_top => drop(self.documents.insert(column.clone())),
+                _ if leaf.converted_type() == ConvertedType::JSON && is_top => {
+                    self.documents.insert(column.clone());
+                }
+                _ if leaf.type_length() == 16 => drop(others.insert(column.clone())),
+                _ => {}
+            }
+        }
+        self.uuids.retain(|column| !others.contains(column));
+    }
+}
+
+/// Looks at the footers of Parquet `files`, which are kept for those who read them next.
 pub(super) async fn parquet_files(
     state: &dyn Session,
     memory: &Arc<BufferManager>,
     files: &[ObjectMeta],
-) -> Result<HashSet<String>> {
+) -> Result<Said> {
     let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-    let mut missing = HashSet::new();
+    let mut said = Said::default();
     let mut common: Option<HashSet<String>> = None;
     let look = |file: ObjectMeta| {
         let (memory, cache) = (Arc::clone(memory), Arc::clone(&cache));
@@ -85,6 +120,7 @@ pub(super) async fn parquet_files(
     };
     let mut footers = futures::stream::iter(files.to_vec()).map(look).buffered(AT_ONCE).boxed();
     while let Some(metadata) = footers.try_next().await? {
+        said.add(&metadata);
         if files.len() < 2 {
             continue;
         }
@@ -93,10 +129,10 @@ pub(super) async fn parquet_files(
             common = Some(columns);
             continue;
         };
-        missing.extend(known.symmetric_difference(&columns).cloned());
+        said.missing.extend(known.symmetric_difference(&columns).cloned());
         known.retain(|column| columns.contains(column));
     }
-    Ok(missing)
+    Ok(said)
 }
 
 fn columns_of(metadata: &ParquetMetaData) -> impl Iterator<Item = &str> {

@@ -10,18 +10,21 @@ mod checks;
 mod contents;
 mod facts;
 mod listing;
+mod marked;
 mod partitions;
 mod reads;
+mod sniffed;
 mod table;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, OnceLock, Weak},
 };
 
 use async_trait::async_trait;
 pub use caught::CaughtFormats;
 pub use checks::CheckedTables;
+use checks::Said;
 use datafusion::{
     arrow::{
         array::{RecordBatch, StringViewArray},
@@ -34,14 +37,18 @@ use datafusion::{
     execution::{SessionState, object_store::ObjectStoreUrl},
     object_store::ObjectMeta,
 };
-use listing::{Found, list};
-use ogee_functions::Error;
+use listing::{Found, Listing, list};
+use ogee_functions::{Error, marks::Mark};
 use ogee_memory::BufferManager;
 use parking_lot::RwLock;
 pub(crate) use partitions::NULL_VALUE;
 use partitions::Partitions;
-pub use reads::{Read, reads_files};
+use reads::BETWEEN_PATHS;
+
+pub use reads::{Read, reads_files, reads_files_apart};
 pub use table::FileTable;
+
+use crate::csv::CsvFormats;
 
 /// Makes tables of paths.
 #[derive(Debug)]
@@ -62,11 +69,30 @@ impl FileTables {
     }
 }
 
+impl FileTables {
+    /// What the first of the files that `read` names looks like.
+    async fn sniffed(&self, state: &SessionState, read: &Read, path: &str) -> Result<Arc<dyn TableProvider>> {
+        let (_, files) = files_of(path, Some(&read.kind()?))?;
+        let Some(file) = files.first() else { return plan_err!("no file is named '{path}'") };
+        let (options, columns) = read.options(state)?;
+        let reading = CsvFormats::new(&self.memory).reading(state, &options)?;
+        let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
+        let mut found = reading.sniffed(&store, &file.meta).await?;
+        let fields = found.columns.iter().map(|(name, data_type)| Field::new(name, data_type.clone(), true));
+        let fields = Schema::new(fields.collect::<Vec<_>>());
+        let given = columns.declared().map_or_else(|| columns.of(&fields), Ok)?;
+        let field = |field: &Arc<Field>| (field.name().clone(), field.data_type().clone());
+        found.columns = given.fields().iter().map(field).collect();
+        sniffed::table(&found, path, read.said())
+    }
+}
+
 #[async_trait]
 impl UrlTableFactory for FileTables {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let read = Read::of(url);
         let url = read.as_ref().map_or(url, |read| read.path.as_str());
+        let is_list = url.contains(BETWEEN_PATHS);
         // A misspelt table is not a missing file.
         if read.is_none() && !url.contains(['.', '/', '\\', '*']) {
             return Ok(None);
@@ -78,7 +104,7 @@ impl UrlTableFactory for FileTables {
             .map(|session| session.read().clone())
             .ok_or_else(|| plan_datafusion_err!("the session of '{url}' has ended"))?;
         let mut path = url.to_owned();
-        if url.contains("://") {
+        if url.contains("://") && !is_list {
             let Ok(location) = ListingTableUrl::parse(url) else { return Ok(None) };
             // Says which stores there are if it is another's.
             state.runtime_env().object_store(&location)?;
@@ -88,20 +114,30 @@ impl UrlTableFactory for FileTables {
             return Ok(Some(names_of(&path)?));
         }
         if let Some(read) = &read
+            && read.is_sniff()
+        {
+            return Ok(Some(self.sniffed(&state, read, &path).await?));
+        }
+        if let Some(read) = &read
             && let Some(table) = read.of_files(&self.memory)?
         {
             return Ok(Some(table));
         }
         let given = read.as_ref().map(Read::kind).transpose()?;
-        let (options, given_columns) = read.as_ref().map(|read| read.options(&state)).transpose()?.unwrap_or_default();
+        let (options, mut given_columns) =
+            read.as_ref().map(|read| read.options(&state)).transpose()?.unwrap_or_default();
+        if let Some(read) = &read {
+            read.take_columns_of_table(&state, &mut given_columns).await?;
+        }
         let (kind, files) = files_of(&path, given.as_ref())?;
         let format = kind.format(&state, &options)?;
         let mut partitions = match given_columns.ignores_directories {
             true => Partitions::default(),
             false => Partitions::of(&files.iter().collect::<Vec<_>>()),
         };
-        if given_columns.with_file_name {
-            partitions.add_file_names();
+        partitions.cast(&given_columns.directory_types, given_columns.directories_are_text)?;
+        if let Some(name) = &given_columns.file_name {
+            partitions.add_file_names(name);
         }
         let objects: Vec<ObjectMeta> =
             files.into_iter().map(|file| file.meta).filter(|file| file.size > 0 || kind.format == "csv").collect();
@@ -109,13 +145,13 @@ impl UrlTableFactory for FileTables {
             declared
         } else if objects.is_empty() {
             // As DuckDB has it.
-            Arc::new(Schema::new(vec![Field::new("json", DataType::Utf8View, true)]))
+            Arc::new(Schema::new(vec![Mark::Json.field("json")]))
         } else {
             // What DataFusion says of a broken file does not name it.
             columns(&kind, &state, &self.memory, format.as_ref(), &objects).await.map_err(|error| match Error::from(
                 error,
             ) {
-                Error::Source(message) if !message.starts_with("'/") => {
+                Error::Source(message) if !message.starts_with("'/") && !is_list => {
                     Error::Source(format!("cannot read '{url}': {message}"))
                 }
                 other => other,
@@ -128,7 +164,16 @@ impl UrlTableFactory for FileTables {
             false => (format, columns),
         };
         let statistics = state.runtime_env().cache_manager.get_file_statistic_cache();
-        Ok(Some(Arc::new(FileTable::new(path, kind, format, &columns, partitions, statistics))))
+        if let Some(name) = &given_columns.file_name
+            && columns.fields().iter().any(|field| field.name().eq_ignore_ascii_case(name))
+        {
+            return plan_err!(
+                "the files have a column '{name}' already; give the one of their names another with filename = 'name'"
+            );
+        }
+        let is_parquet = kind.format == "parquet";
+        let table = Arc::new(FileTable::new(path, kind, format, &columns, partitions, statistics));
+        if is_parquet { marked::table(table, &self.memory).map(Some) } else { Ok(Some(table)) }
     }
 }
 
@@ -141,15 +186,16 @@ async fn columns(
     files: &[ObjectMeta],
 ) -> Result<SchemaRef> {
     let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
-    let mut missing = HashSet::new();
+    let mut said = Said::default();
     match kind.format {
-        "parquet" => missing = checks::parquet_files(state, memory, files).await?,
+        "parquet" => said = checks::parquet_files(state, memory, files).await?,
         "arrow" => checks::arrow_files(memory, files)?,
         _ => {}
     }
     let schema = format.infer_schema(state, &store, files).await?;
     // What one of the files does not have is NULL there, whatever the others say.
-    Ok(if missing.is_empty() { schema } else { Arc::new(checks::with_nulls(&schema, &missing)) })
+    let schema = if said.missing.is_empty() { schema } else { Arc::new(checks::with_nulls(&schema, &said.missing)) };
+    Ok(marked::schema(schema, &said))
 }
 
 /// The names of the files that `path` means, as a table.
@@ -172,6 +218,7 @@ pub fn is_file_name(name: &str) -> bool {
 pub(crate) struct Kind {
     format: &'static str,
     is_tabbed: bool,
+    /// If it is said; else the name of each file tells.
     compression: Option<&'static str>,
     /// The format was given: names tell at most of compression.
     is_given: bool,
@@ -181,7 +228,7 @@ impl Kind {
     /// `None` if the name tells nothing.
     fn of(name: &str) -> Option<Self> {
         let name = name.to_lowercase();
-        let (stem, compression) = uncompressed(&name);
+        let stem = uncompressed(&name);
         let (_, extension) = stem.rsplit_once('.')?;
         let format = match extension {
             "parquet" | "pq" | "parq" => "parquet",
@@ -190,7 +237,7 @@ impl Kind {
             "arrow" | "ipc" | "feather" => "arrow",
             _ => return None,
         };
-        Some(Self { format, is_tabbed: extension == "tsv", compression, is_given: false })
+        Some(Self { format, is_tabbed: extension == "tsv", compression: None, is_given: false })
     }
 
     /// What a file called `name` is, if it may be one of these.
@@ -198,8 +245,7 @@ impl Kind {
         if !self.is_given {
             return Self::of(name).filter(|kind| kind == self);
         }
-        let compression = self.compression.or(uncompressed(&name.to_lowercase()).1);
-        Some(Self { compression, ..self.clone() })
+        Some(self.clone())
     }
 
     fn format(&self, state: &SessionState, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
@@ -231,24 +277,27 @@ impl Kind {
     }
 }
 
-/// `name` without the ending of a compression, and that.
-fn uncompressed(name: &str) -> (&str, Option<&'static str>) {
-    let compression = |(stem, ending): (_, &str)| match ending {
-        "gz" => Some((stem, "gz")),
-        "bz2" => Some((stem, "bz2")),
-        "xz" => Some((stem, "xz")),
-        "zst" => Some((stem, "zst")),
-        _ => None,
-    };
-    match name.rsplit_once('.').and_then(compression) {
-        Some((stem, compression)) => (stem, Some(compression)),
-        None => (name, None),
+/// `name` without the ending of a compression.
+fn uncompressed(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((stem, "gz" | "bz2" | "xz" | "zst")) => stem,
+        _ => name,
     }
 }
 
 /// The files that `path` means, all of `kind` if that is known, and their kind.
 fn files_of(path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
-    let listing = list(path)?;
+    let mut listing = Listing::default();
+    for path in path.split(BETWEEN_PATHS) {
+        let found = list(path)?;
+        if found.files.is_empty() && found.unreadable.is_empty() {
+            return plan_err!("no table and no file is named '{path}'");
+        }
+        // Files are read in the order of the list, also twice.
+        listing.files.extend(found.files);
+        listing.unreadable.extend(found.unreadable);
+    }
+    let path = path.replace(BETWEEN_PATHS, "', '");
     let kind_of = |name: &str| kind.map_or_else(|| Kind::of(name), |kind| kind.of_file(name));
     let unreadable = listing.unreadable.iter().find(|other| {
         // A directory that cannot be read may have anything in it.
@@ -273,10 +322,9 @@ fn files_of(path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
         );
     };
     if let Some((other, file)) = known.iter().find(|(other, _)| other != first) {
-        let what = match (first.format == other.format, first.compression == other.compression) {
-            (false, _) => format!("{} and {} files", first.name(), other.name()),
-            (true, false) => "compressed and other files".to_owned(),
-            (true, true) => "files with tabs and with other delimiters".to_owned(),
+        let what = match first.format == other.format {
+            false => format!("{} and {} files", first.name(), other.name()),
+            true => "files with tabs and with other delimiters".to_owned(),
         };
         return plan_err!(
             "'{path}' has {what} ('{}' and '{}'), and a table has files of one kind; \
@@ -300,10 +348,10 @@ mod tests {
 
     #[test]
     fn names_tell_the_format() {
-        let kind = |format, is_tabbed, compression| Some(Kind { format, is_tabbed, compression, is_given: false });
-        assert_eq!(Kind::of("a/b.PARQUET"), kind("parquet", false, None));
-        assert_eq!(Kind::of("b.tsv.gz"), kind("csv", true, Some("gz")));
-        assert_eq!(Kind::of("b.c.ndjson"), kind("json", false, None));
+        let kind = |format, is_tabbed| Some(Kind { format, is_tabbed, compression: None, is_given: false });
+        assert_eq!(Kind::of("a/b.PARQUET"), kind("parquet", false));
+        assert_eq!(Kind::of("b.tsv.gz"), kind("csv", true));
+        assert_eq!(Kind::of("b.c.ndjson"), kind("json", false));
         assert_eq!(Kind::of("b.txt"), None);
         assert_eq!(Kind::of("csv"), None);
     }

@@ -6,6 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef},
+    common::plan_err,
     error::Result,
     scalar::ScalarValue,
 };
@@ -15,15 +16,17 @@ use super::listing::Found;
 /// What writers call the directory of rows whose key is NULL.
 pub(crate) const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The column of the files' paths.
-const FILE_NAME: &str = "filename";
-
 /// The columns that the directories of all files name, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partitions {
     pub(super) fields: Vec<FieldRef>,
     /// The last is the path of the file.
     pub(super) has_file_names: bool,
+}
+
+/// Whether both are names of one column.
+fn is_same(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b)
 }
 
 impl Partitions {
@@ -55,17 +58,37 @@ impl Partitions {
         Self { fields, has_file_names: false }
     }
 
-    /// Adds a column of the files' paths.
-    pub(super) fn add_file_names(&mut self) {
+    /// Adds a column of the files' paths, which is called `name`.
+    pub(super) fn add_file_names(&mut self, name: &str) {
         self.has_file_names = true;
-        self.fields.push(Arc::new(Field::new(FILE_NAME, DataType::Utf8, false)));
+        self.fields.push(Arc::new(Field::new(name, DataType::Utf8, false)));
+    }
+
+    /// Gives columns the types that are said, and those of which none is said text, if all are to be that.
+    ///
+    /// # Errors
+    /// A column of a type that is said is not there.
+    pub(super) fn cast(&mut self, types: &[(String, DataType)], are_text: bool) -> Result<()> {
+        if let Some((name, _)) =
+            types.iter().find(|(name, _)| !self.fields.iter().any(|field| is_same(field.name(), name)))
+        {
+            return plan_err!("no directory of all files is named '{name}=..', of which hive_types has a type");
+        }
+        for field in &mut self.fields {
+            let said =
+                types.iter().find(|(name, _)| is_same(name, field.name())).map(|(_, data_type)| data_type.clone());
+            if let Some(data_type) = said.or_else(|| are_text.then_some(DataType::Utf8)) {
+                *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
+            }
+        }
+        Ok(())
     }
 
     /// The values of `file`.
     pub(super) fn values(&self, file: &Found) -> Result<Vec<ScalarValue>> {
         let pairs = pairs(&file.given);
-        let value = |field: &FieldRef| {
-            if self.has_file_names && field.name() == FILE_NAME {
+        let value = |(nth, field): (usize, &FieldRef)| {
+            if self.has_file_names && nth + 1 == self.fields.len() {
                 return Ok(ScalarValue::from(file.given.as_str()));
             }
             let pair = pairs.iter().find(|(key, _)| key.eq_ignore_ascii_case(field.name()));
@@ -74,7 +97,7 @@ impl Partitions {
                 None => ScalarValue::try_new_null(field.data_type()),
             }
         };
-        self.fields.iter().map(value).collect()
+        self.fields.iter().enumerate().map(value).collect()
     }
 }
 

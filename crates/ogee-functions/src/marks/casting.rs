@@ -27,6 +27,7 @@ use super::{Mark, bits, enum_values, enums, has_mark, is_alike, is_text, keeping
 use crate::{
     arguments::texts,
     function::{Call, Function, Shown},
+    growing::Promises,
     json::{self, Manner},
     nested_text::written,
     times::Zone,
@@ -247,6 +248,31 @@ fn check(from: &Field, to: &Field) -> Result<()> {
 fn cast_of(call: &mut Call<'_, '_>, tries: bool) -> Result<ArrayRef> {
     let (array, from, to) = (Arc::clone(&call.args[0]), Arc::clone(&call.fields[0]), Arc::clone(call.returns));
     Caster { tries, call }.parts(&array, &from, &to)
+}
+
+/// The values of `to` that `values`, texts, stand for; `tries`: a text that is none is NULL, and so is the part of one.
+///
+/// # Errors
+/// If a text is none, unless it is tried; or there is no memory.
+pub fn of_texts(
+    values: &StringViewArray,
+    to: &FieldRef,
+    tries: bool,
+    zone: &Zone,
+    memory: &Arc<BufferManager>,
+) -> Result<ArrayRef> {
+    let text = Arc::new(Field::new("", values.data_type().clone(), true));
+    let args: [ArrayRef; 1] = [Arc::new(values.clone())];
+    let (array, from) = (Arc::clone(&args[0]), Arc::clone(&text));
+    let mut call = Call {
+        args: &args,
+        fields: &[text],
+        returns: to,
+        zone,
+        promises: Promises::new(memory, CAST, values.len()),
+        rows: values.len(),
+    };
+    Caster { tries, call: &mut call }.parts(&array, &from, to)
 }
 
 struct Caster<'c, 'a, 'm> {

@@ -22,7 +22,10 @@ use datafusion::{
 use ogee_memory::BufferManager;
 
 pub(crate) use self::keeping::field_of;
-pub use self::{casting::Casts, keeping::CHOOSING_AGGREGATES};
+pub use self::{
+    casting::{Casts, of_texts},
+    keeping::CHOOSING_AGGREGATES,
+};
 use crate::exported;
 
 /// Where a field says what its values are, beyond their type.

@@ -37,7 +37,7 @@ pub fn functions() -> Vec<ScalarUDF> {
 }
 
 /// A part of a format.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Item {
     /// Text between specifiers.
     Text(String),
@@ -108,6 +108,43 @@ fn parse_format(format: &str) -> Result<Vec<Item>> {
         items.push(Item::Text(text));
     }
     Ok(items)
+}
+
+/// A format by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MomentFormat {
+    text: String,
+    items: Vec<Item>,
+}
+
+impl MomentFormat {
+    /// The format that `text` is.
+    ///
+    /// # Errors
+    /// If it is empty, or has a specifier that is none.
+    pub fn of(text: &str) -> Result<Self> {
+        Ok(Self { text: text.to_owned(), items: parse_format(text)? })
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The microseconds since 1970-01-01 that `moment` stands for; `None` if it is not written so.
+    pub fn read(&self, moment: &str) -> Option<i64> {
+        read_moment(&self.items, moment, false).ok()
+    }
+
+    /// `moments`, dates or timestamps, as texts; instants as clocks in `zone` show them.
+    ///
+    /// # Errors
+    /// If a moment is beyond the calendar.
+    pub fn written(&self, moments: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
+        let formats = vec![self.text.as_str(); moments.len()];
+        let formats: ArrayRef = Arc::new(datafusion::arrow::array::StringViewArray::from(formats));
+        write_all(moments, &formats, zone)
+    }
 }
 
 /// A moment as clocks show it, with the zone they are in if they are in one.
@@ -197,6 +234,47 @@ fn write(items: &[Item], moment: &Shown<'_>, text: &mut String) -> Result<()> {
     Ok(())
 }
 
+/// Each of `moments` in the format beside it.
+fn write_all(moments: &ArrayRef, formats: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
+    let zoned = is_instant(moments.data_type());
+    let nanos_of = |array: &ArrayRef| match array.data_type() {
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            let nanos = cast(array, &DataType::Timestamp(TimeUnit::Nanosecond, None))?;
+            Ok::<_, datafusion::error::DataFusionError>(Some(nanos.as_primitive::<TimestampNanosecondType>().clone()))
+        }
+        _ => Ok(None),
+    };
+    let nanos = nanos_of(moments)?;
+    let micros = cast(moments, &if zoned { instant() } else { LOCAL })?;
+    let (micros, formats) = (micros.as_primitive::<TimestampMicrosecondType>(), texts(formats)?);
+    let mut written = StringViewBuilder::with_capacity(micros.len());
+    let mut text = String::new();
+    let mut known: Option<(String, Vec<Item>)> = None;
+    for row in 0..micros.len() {
+        if micros.is_null(row) || formats.is_null(row) {
+            written.append_null();
+            continue;
+        }
+        let format = formats.value(row);
+        let items = match &mut known {
+            Some((last, items)) if last == format => items,
+            known => &mut known.insert((format.to_owned(), parse_format(format)?)).1,
+        };
+        let value = micros.value(row);
+        let below = nanos.as_ref().map_or(0, |nanos| nanos.value(row).rem_euclid(1000));
+        let moment = match zoned {
+            true => {
+                Shown { local: zone.to_local(value)?, nanos: below, offset: zone.offset_at(value)?, zone: Some(zone) }
+            }
+            false => Shown { local: value, nanos: below, offset: 0, zone: None },
+        };
+        text.clear();
+        write(items, &moment, &mut text)?;
+        written.append_value(&text);
+    }
+    Ok(Arc::new(written.finish()))
+}
+
 /// `strftime(moment, format)`, or the other way round.
 fn strftime() -> Function {
     fn is_moment(data_type: &DataType) -> bool {
@@ -213,48 +291,7 @@ fn strftime() -> Function {
     fn body(args: &[ArrayRef], zone: &Zone) -> Result<ArrayRef> {
         let [first, second] = args else { return internal_err!("strftime has two arguments") };
         let (moments, formats) = if is_moment(second.data_type()) { (second, first) } else { (first, second) };
-        let zoned = is_instant(moments.data_type());
-        let nanos_of = |array: &ArrayRef| match array.data_type() {
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-                let nanos = cast(array, &DataType::Timestamp(TimeUnit::Nanosecond, None))?;
-                Ok::<_, datafusion::error::DataFusionError>(Some(
-                    nanos.as_primitive::<TimestampNanosecondType>().clone(),
-                ))
-            }
-            _ => Ok(None),
-        };
-        let nanos = nanos_of(moments)?;
-        let micros = cast(moments, &if zoned { instant() } else { LOCAL })?;
-        let (micros, formats) = (micros.as_primitive::<TimestampMicrosecondType>(), texts(formats)?);
-        let mut written = StringViewBuilder::with_capacity(micros.len());
-        let mut text = String::new();
-        let mut known: Option<(String, Vec<Item>)> = None;
-        for row in 0..micros.len() {
-            if micros.is_null(row) || formats.is_null(row) {
-                written.append_null();
-                continue;
-            }
-            let format = formats.value(row);
-            let items = match &mut known {
-                Some((last, items)) if last == format => items,
-                known => &mut known.insert((format.to_owned(), parse_format(format)?)).1,
-            };
-            let value = micros.value(row);
-            let below = nanos.as_ref().map_or(0, |nanos| nanos.value(row).rem_euclid(1000));
-            let moment = match zoned {
-                true => Shown {
-                    local: zone.to_local(value)?,
-                    nanos: below,
-                    offset: zone.offset_at(value)?,
-                    zone: Some(zone),
-                },
-                false => Shown { local: value, nanos: below, offset: 0, zone: None },
-            };
-            text.clear();
-            write(items, &moment, &mut text)?;
-            written.append_value(&text);
-        }
-        Ok(Arc::new(written.finish()))
+        write_all(moments, formats, zone)
     }
     Function::new(STRFTIME, 2, returns, body)
 }

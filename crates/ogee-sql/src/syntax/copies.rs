@@ -58,14 +58,17 @@ fn copy(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
     let Some(Token::SingleQuotedString(path)) = token(direction + 1) else { return Ok(None) };
     let reads = token(direction).map(super::keyword) == Some(Keyword::FROM);
     let mut at = direction + 2;
-    let is_with = |at: usize| token(at).map(super::keyword) == Some(Keyword::WITH);
-    if is_with(at) && token(at + 1) == Some(&Token::LParen) {
+    let words = ["STORED", "PARTITIONED", "OPTIONS"];
+    if token(at).is_some_and(|token| words.iter().any(|word| is_word(token, word))) {
+        return Ok(None);
+    }
+    if token(at).map(super::keyword) == Some(Keyword::WITH) {
         at += 1;
     }
     let given = match token(at) {
         Some(Token::LParen) => options(statement, &significant[at + 1..])?,
         None | Some(Token::SemiColon | Token::EOF) => Vec::new(),
-        _ => return Ok(None),
+        _ => older_options(statement, significant.get(at..).unwrap_or_default())?,
     };
     let span = statement[significant[0]].span;
     let said = |tokens: Vec<Token>| tokens.into_iter().map(move |token| TokenWithSpan::new(token, span));
@@ -73,13 +76,92 @@ fn copy(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
     let copied = &statement[significant[1]..significant[direction]];
     let made: Vec<TokenWithSpan> = if reads {
         let begin = said(vec![Token::make_keyword("INSERT"), Token::make_keyword("INTO")]);
-        begin.chain(copied.iter().cloned()).chain(said(reading(path, &given)?)).chain(end).collect()
+        let into = into(copied);
+        begin.chain(copied.iter().cloned()).chain(said(reading(path, &given, &into)?)).chain(end).collect()
     } else {
         let to = &statement[significant[direction]..=significant[direction + 1]];
         let head = statement[..significant[1]].iter().cloned().chain(with_columns(copied)).chain(to.iter().cloned());
         head.chain(said(writing(path, &given)?)).chain(end).collect()
     };
     Ok(Some(made))
+}
+
+fn is_word(token: &Token, word: &str) -> bool {
+    matches!(token, Token::Word(Word { value, .. }) if value.eq_ignore_ascii_case(word))
+}
+
+/// The table that rows are copied into, by the parts of its name, and its columns, if they are listed.
+struct Into {
+    table: Vec<String>,
+    columns: Vec<String>,
+}
+
+/// What `t (a, b)` names.
+fn into(copied: &[TokenWithSpan]) -> Into {
+    let words = |tokens: &[TokenWithSpan]| -> Vec<String> {
+        let word = |token: &TokenWithSpan| match &token.token {
+            Token::Word(Word { value, .. }) => Some(value.to_ascii_lowercase()),
+            _ => None,
+        };
+        tokens.iter().filter_map(word).collect()
+    };
+    let open = copied.iter().position(|token| token.token == Token::LParen).unwrap_or(copied.len());
+    Into { table: words(&copied[..open]), columns: words(&copied[open..]) }
+}
+
+/// The options of PostgreSQL before version 9, without brackets: `DELIMITER ',' NULL AS 'x' CSV HEADER FORCE NOT NULL a, b`.
+fn older_options(statement: &[TokenWithSpan], significant: &[usize]) -> Result<Vec<Given>> {
+    let mut given: Vec<Given> = Vec::new();
+    let mut tokens = significant.iter().map(|&at| &statement[at].token).peekable();
+    let wrong =
+        |token: &Token| Error::Parse(format!("not understood as SQL: Expected: an option of COPY, found: {token}"));
+    while let Some(token) = tokens.next() {
+        let option = match token {
+            Token::SemiColon | Token::EOF => break,
+            Token::Word(Word { value, .. }) => value.to_ascii_lowercase(),
+            other => return Err(wrong(other)),
+        };
+        let mut values = Vec::new();
+        let name = match option.as_str() {
+            "csv" => {
+                values.push("csv".to_owned());
+                "format".to_owned()
+            }
+            "header" => option,
+            "delimiter" | "delimiters" | "null" | "quote" | "escape" | "encoding" => {
+                tokens.next_if(|token| is_word(token, "AS"));
+                match tokens.next() {
+                    Some(Token::SingleQuotedString(value) | Token::EscapedStringLiteral(value)) => {
+                        values.push(value.clone())
+                    }
+                    other => return Err(wrong(other.unwrap_or(&Token::EOF))),
+                }
+                if option == "delimiters" { "delimiter".to_owned() } else { option }
+            }
+            "force" => {
+                let is_not = tokens.next_if(|token| is_word(token, "NOT")).is_some();
+                let word = if is_not { "NULL" } else { "QUOTE" };
+                if !tokens.next().is_some_and(|token| is_word(token, word)) {
+                    return Err(wrong(token));
+                }
+                while let Some(Token::Word(Word { value, .. })) =
+                    tokens.next_if(|token| matches!(token, Token::Word(_)))
+                {
+                    values.push(value.clone());
+                    if tokens.next_if(|token| **token == Token::Comma).is_none() {
+                        break;
+                    }
+                }
+                if values.is_empty() && tokens.next_if(|token| **token == Token::Mul).is_some() {
+                    values.push("*".to_owned());
+                }
+                if is_not { "force_not_null".to_owned() } else { "force_quote".to_owned() }
+            }
+            _ => return Err(wrong(token)),
+        };
+        given.push(Given { name, values });
+    }
+    Ok(given)
 }
 
 /// `t (a, b)`, of a table, as a query of these columns.
@@ -113,9 +195,9 @@ fn options(statement: &[TokenWithSpan], significant: &[usize]) -> Result<Vec<Giv
     let mut within = false;
     for &at in significant {
         match (&statement[at].token, &mut option) {
-            (Token::LParen, Some(_)) if !within => within = true,
-            (Token::RParen, _) if within => within = false,
-            (Token::Comma, _) if within => {}
+            (Token::LParen | Token::LBracket | Token::LBrace, Some(_)) if !within => within = true,
+            (Token::RParen | Token::RBracket | Token::RBrace, _) if within => within = false,
+            (Token::Comma | Token::Colon, _) if within => {}
             (Token::Comma, _) => given.extend(option.take()),
             (Token::RParen, _) => {
                 given.extend(option.take());
@@ -124,6 +206,11 @@ fn options(statement: &[TokenWithSpan], significant: &[usize]) -> Result<Vec<Giv
             (Token::Word(Word { value, .. }), none @ None) => {
                 *none = Some(Given { name: value.to_ascii_lowercase(), values: Vec::new() });
             }
+            (Token::Number(digits, _), Some(Given { values, .. })) if values.last().is_some_and(|last| last == "-") => {
+                values.pop();
+                values.push(format!("-{digits}"));
+            }
+            (Token::Minus, Some(option)) => option.values.push("-".to_owned()),
             (
                 Token::Word(Word { value, .. })
                 | Token::SingleQuotedString(value)
@@ -155,6 +242,34 @@ impl Given {
         self.values.first().is_some_and(|value| value.eq_ignore_ascii_case("false") || value == "0")
     }
 
+    /// A whole number from one on.
+    fn number(&self) -> Result<usize> {
+        let value = self.value()?;
+        let number = value.parse().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| Error::Plan(format!("the option {} of COPY is a whole number, not '{value}'", self.name)))
+    }
+
+    /// A number of bytes: `1000`, `1kb`, `64MiB`.
+    fn bytes(&self) -> Result<usize> {
+        let value = self.value()?.trim().to_ascii_lowercase();
+        let (digits, unit) = value.split_at(value.find(|char: char| char.is_ascii_alphabetic()).unwrap_or(value.len()));
+        let unit = match unit {
+            "" | "b" | "byte" | "bytes" => Some(1.0),
+            "k" | "kb" => Some(1e3),
+            "m" | "mb" => Some(1e6),
+            "g" | "gb" => Some(1e9),
+            "kib" => Some(1024.0),
+            "mib" => Some(1024.0 * 1024.0),
+            "gib" => Some(1024.0 * 1024.0 * 1024.0),
+            _ => None,
+        };
+        let bytes = digits.trim().parse::<f64>().ok().zip(unit).map(|(digits, unit)| digits * unit);
+        let bytes = bytes.filter(|bytes| (1.0..1e18).contains(bytes)).map(|bytes| bytes as usize);
+        bytes.ok_or_else(|| {
+            Error::Plan(format!("the option {} of COPY is a size such as '64MB', not '{value}'", self.name))
+        })
+    }
+
     fn refuse<T>(&self) -> Result<T> {
         Err(Error::Unsupported(format!("the option {} of COPY is not supported; leave it out", self.name)))
     }
@@ -180,6 +295,9 @@ fn format(path: &str, given: &[Given]) -> Result<String> {
     .to_owned())
 }
 
+/// Rows of a row group where none are said.
+const ROW_GROUP_ROWS: usize = 122_880;
+
 /// What stands between names of columns in an option.
 const BETWEEN_NAMES: char = '\u{1d}';
 
@@ -193,6 +311,7 @@ fn compression_of(path: &str) -> Option<&'static str> {
 fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
     let format = format(path, given)?;
     let (mut options, mut columns): (Vec<(&str, String)>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut metadata, mut keeps): (Vec<(String, String)>, bool) = (Vec::new(), false);
     if matches!(format.as_str(), "csv" | "json")
         && !given.iter().any(|option| option.name == "compression")
         && let Some(codec) = compression_of(path)
@@ -220,9 +339,24 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
             ("csv", "quote") => options.push(("quote", option.value()?.to_owned())),
             ("csv", "escape") => options.push(("escape", option.value()?.to_owned())),
             ("csv", "null" | "nullstr") => options.push(("null_value", option.value()?.to_owned())),
-            ("csv", "dateformat" | "date_format") => options.push(("date_format", option.value()?.to_owned())),
-            ("csv", "timestampformat" | "timestamp_format") => {
-                options.push(("timestamp_format", option.value()?.to_owned()));
+            ("csv" | "json", "dateformat" | "date_format") => {
+                options.push(("ogee_date_format", option.value()?.to_owned()));
+            }
+            ("csv" | "json", "timestampformat" | "timestamp_format") => {
+                options.push(("ogee_timestamp_format", option.value()?.to_owned()));
+            }
+            ("csv", "prefix" | "suffix") => {
+                if !(given.iter().any(|option| option.name == "prefix")
+                    && given.iter().any(|option| option.name == "suffix"))
+                {
+                    return Err(Error::Plan("COPY takes both PREFIX and SUFFIX, or none of them".to_owned()));
+                }
+                let key = if option.name == "prefix" { "ogee_prefix" } else { "ogee_to_suffix" };
+                options.push((key, option.value()?.to_owned()));
+            }
+            ("json", "array") if !option.is_false() => {
+                options.push(("ogee_array", "true".to_owned()));
+                options.push(("ogee_to_suffix", "\n]\n".to_owned()));
             }
             ("parquet", "compression" | "codec") => {
                 let codec = option.value()?.to_ascii_lowercase();
@@ -243,12 +377,67 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
                     options.push(("compression", codec));
                 }
             }
-            ("parquet", "row_group_size") => options.push(("max_row_group_size", option.value()?.to_owned())),
-            // Files beside others of a directory keep those.
-            (_, "overwrite_or_ignore" | "append") if option.is_false() => {}
-            (_, "overwrite_or_ignore" | "append") => options.push(("ogee_beside", "true".to_owned())),
-            (_, "overwrite" | "per_thread_output" | "array" | "force_quote" | "use_tmp_file") if option.is_false() => {}
-            (_, "use_tmp_file") => {}
+            ("parquet", "row_group_size" | "chunk_size") => {
+                options.push(("max_row_group_size", option.number()?.to_string()));
+            }
+            ("parquet", "row_group_size_bytes") => options.push(("ogee_to_group_bytes", option.bytes()?.to_string())),
+            ("parquet", "row_groups_per_file") => {
+                let size = given.iter().find(|option| matches!(option.name.as_str(), "row_group_size" | "chunk_size"));
+                let rows = size.map_or(Ok(ROW_GROUP_ROWS), Given::number)?;
+                options.push(("ogee_to_file_rows", rows.saturating_mul(option.number()?).to_string()));
+            }
+            ("parquet", "parquet_version") => match option.value()?.to_ascii_lowercase().as_str() {
+                "v1" => options.push(("writer_version", "1.0".to_owned())),
+                "v2" => options.push(("writer_version", "2.0".to_owned())),
+                other => {
+                    return Err(Error::Plan(format!("the option parquet_version of COPY is V1 or V2, not '{other}'")));
+                }
+            },
+            ("parquet", "string_dictionary_page_size_limit") => {
+                options.push(("dictionary_page_size_limit", option.bytes()?.to_string()));
+            }
+            ("parquet", "dictionary_size_limit") if option.is_false() => {
+                options.push(("dictionary_enabled", "false".to_owned()));
+            }
+            ("parquet", "write_bloom_filter") => {
+                options.push(("bloom_filter_on_write", (!option.is_false()).to_string()));
+            }
+            ("parquet", "bloom_filter_false_positive_ratio") => {
+                options.push(("bloom_filter_on_write", "true".to_owned()));
+                options.push(("bloom_filter_fpp", option.value()?.to_owned()));
+            }
+            ("parquet", "kv_metadata") => {
+                for pair in option.values.chunks(2) {
+                    let [key, value] = pair else { return option.refuse() };
+                    metadata.push((format!("metadata::{key}"), value.clone()));
+                }
+            }
+            (_, "overwrite" | "overwrite_or_ignore" | "append") if option.is_false() => {}
+            (_, "overwrite" | "overwrite_or_ignore" | "append") => {
+                if options.iter().any(|(name, _)| *name == "ogee_to_existing") {
+                    return Err(Error::Plan("COPY takes one of OVERWRITE, OVERWRITE_OR_IGNORE and APPEND".to_owned()));
+                }
+                options.push(("ogee_to_existing", option.name.clone()));
+            }
+            (
+                _,
+                "per_thread_output"
+                | "return_files"
+                | "write_partition_columns"
+                | "array"
+                | "force_quote"
+                | "return_stats",
+            ) if option.is_false() => {}
+            (_, "per_thread_output") => options.push(("ogee_to_per_thread", "true".to_owned())),
+            (_, "return_files") => options.push(("ogee_to_list", "true".to_owned())),
+            (_, "write_partition_columns") => keeps = true,
+            (_, "filename_pattern") => options.push(("ogee_to_pattern", option.value()?.to_owned())),
+            (_, "file_extension") => options.push(("ogee_to_extension", option.value()?.to_owned())),
+            (_, "file_size_bytes") => options.push(("ogee_to_file_bytes", option.bytes()?.to_string())),
+            // What is so anyway: files get their names when all is written, rows come in their order, and directories are called as Hive calls them.
+            (_, "use_tmp_file" | "preserve_order") => {}
+            (_, "hive_file_pattern") if !option.is_false() => {}
+            ("csv" | "json", "encoding") if matches!(&*option.value()?.to_ascii_lowercase(), "utf-8" | "utf8") => {}
             _ => return option.refuse(),
         }
     }
@@ -262,11 +451,15 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
         }
         tokens.push(Token::RParen);
     }
+    let options = options.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(metadata);
+    let options = options.map(|(name, value)| (format!("format.{name}"), value));
+    let keeping = keeps.then(|| ("execution.keep_partition_by_columns".to_owned(), "true".to_owned()));
+    let options: Vec<(String, String)> = options.chain(keeping).collect();
     if !options.is_empty() {
         tokens.extend([Token::make_keyword("OPTIONS"), Token::LParen]);
         for (nth, (name, value)) in options.into_iter().enumerate() {
             tokens.extend((nth > 0).then_some(Token::Comma));
-            tokens.push(Token::SingleQuotedString(format!("format.{name}")));
+            tokens.push(Token::SingleQuotedString(name));
             tokens.push(Token::SingleQuotedString(value));
         }
         tokens.push(Token::RParen);
@@ -275,28 +468,41 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
     Ok(tokens.into_iter().flat_map(|token| [space(), token]).collect())
 }
 
-/// The query of a copy from a file, whose values the table's columns take as they can.
-fn reading(path: &str, given: &[Given]) -> Result<Vec<Token>> {
+/// The query of a copy from a file, whose values are read as the columns are that take them.
+fn reading(path: &str, given: &[Given], into: &Into) -> Result<Vec<Token>> {
     let format = format(path, given)?;
     let mut options: Vec<(String, String)> = Vec::new();
     for option in given {
-        match (format.as_str(), option.name.as_str()) {
-            (_, "format" | "file_format") => {}
-            ("csv", "null") => options.push(("nullstr".to_owned(), option.value()?.to_owned())),
-            ("csv" | "json", name) => options.push((name.to_owned(), option.value()?.to_owned())),
-            _ => return option.refuse(),
+        let name = match option.name.as_str() {
+            "format" | "file_format" => continue,
+            "null" => "nullstr",
+            "array" if format == "json" && !option.is_false() => {
+                options.push(("format".to_owned(), "array".to_owned()));
+                continue;
+            }
+            name => name,
+        };
+        match option.values.as_slice() {
+            [] => options.push((name.to_owned(), "true".to_owned())),
+            [value] => options.push((name.to_owned(), value.clone())),
+            values => {
+                options.extend(values.iter().enumerate().map(|(nth, value)| (format!("{name}.{nth}"), value.clone())));
+            }
         }
     }
-    // Texts become what the columns are, and not what they look like.
-    if format == "csv" {
-        options.push(("all_varchar".to_owned(), "true".to_owned()));
+    if matches!(format.as_str(), "csv" | "json") {
+        let parts = into.table.iter().enumerate().map(|(nth, part)| (format!("ogee_into.{nth}"), part.clone()));
+        let columns = into.columns.iter().enumerate();
+        let columns = columns.map(|(nth, column)| (format!("ogee_into_columns.{nth}"), column.clone()));
+        options.extend(parts.chain(columns));
     }
     let word = |name: &str| Token::make_word(name, None);
     let mut tokens = ["SELECT"].map(Token::make_keyword).to_vec();
     tokens.extend([Token::Mul, Token::make_keyword("FROM"), word(&format!("read_{format}")), Token::LParen]);
     tokens.push(Token::SingleQuotedString(path.to_owned()));
     for (name, value) in options {
-        tokens.extend([Token::Comma, word(&name), Token::Eq, Token::SingleQuotedString(value)]);
+        let name = Token::make_word(&name, Some('"'));
+        tokens.extend([Token::Comma, name, Token::Eq, Token::SingleQuotedString(value)]);
     }
     tokens.push(Token::RParen);
     Ok(tokens.into_iter().flat_map(|token| [space(), token]).collect())

@@ -1,7 +1,6 @@
 //! Table functions that read files: `read_csv('x.txt', delim = '|')`.
 //!
-//! A call becomes the name of a table, which is resolved as that of a file is, so that views and prepared statements keep it ([`Read::name`]). Several files are a
-//! union of their tables. `query('SELECT ..')` and `query_table('t')` are what they say. Options are `name = value`, `name := value` or `name => value`.
+//! A call becomes the name of a table, which is resolved as that of a file is, so that views and prepared statements keep it ([`Read::name`]). `query('SELECT ..')` and `query_table('t')` are what they say. Options are `name = value`, `name := value` or `name => value`.
 //!
 //! Not here: what options mean (`ogee_files`).
 
@@ -15,10 +14,10 @@ use datafusion::sql::{
             TableFactor, UnaryOperator, Value, VisitorMut,
         },
         parser::Parser,
-        tokenizer::Token,
+        tokenizer::{Token, Tokenizer},
     },
 };
-use ogee_files::{Read, reads_files};
+use ogee_files::{Read, reads_files, reads_files_apart};
 use ogee_functions::{Error, Result};
 
 use crate::{dialect::OgeeDialect, names::normal_name};
@@ -73,7 +72,7 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
         Expr::Array(Array { elem, .. }) => elem.iter().map(text_of).collect::<Option<_>>().ok_or_else(refused)?,
         path => vec![text_of(path).ok_or_else(refused)?],
     };
-    let (mut options, mut by_name) = (Vec::new(), false);
+    let mut options = Vec::new();
     for arg in given {
         let (option, value) = match arg {
             FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => (normal_name(name), value),
@@ -87,7 +86,6 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
             _ => return Err(refused()),
         };
         let wrong = || Error::Plan(format!("the option {option} of {function} is a constant, not {value}"));
-        by_name |= option == "union_by_name" && scalar(value).is_some_and(|value| is_true(&value));
         match value {
             Expr::Array(Array { elem, .. }) => {
                 for (at, value) in elem.iter().enumerate() {
@@ -105,23 +103,41 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
         }
     }
     let alias = alias.take().or_else(|| Some(alias_of(&function)));
-    let names = paths.iter().map(|path| Ident::with_quote('"', Read::name(&function, path, &options)));
-    let names: Vec<Ident> = names.collect();
-    match names.as_slice() {
-        [name] => {
-            let TableFactor::Table { name: table, args, alias: of, .. } = factor else { return Ok(None) };
-            *table = ObjectName::from(vec![name.clone()]);
-            (*args, *of) = (None, alias);
-            Ok(None)
-        }
-        [] => Err(Error::Plan(format!("{function} takes at least one path"))),
-        names => {
-            let selects: Vec<String> = names.iter().map(|name| format!("SELECT * FROM {name}")).collect();
-            let all = selects.join(if by_name { " UNION ALL BY NAME " } else { " UNION ALL " });
-            Ok(Some(TableFactor::Derived { lateral: false, subquery: parsed(&all)?, alias, sample: None }))
-        }
+    if paths.is_empty() {
+        return Err(Error::Plan(format!("{function} takes at least one path")));
     }
+    let derived = |query: &str| {
+        let subquery = parsed(query)?;
+        Ok(Some(TableFactor::Derived { lateral: false, subquery, alias: alias.clone(), sample: None }))
+    };
+    if reads_files_apart(&function) && paths.len() > 1 {
+        let of = |path: &String| Ident::with_quote('"', Read::name(&function, std::slice::from_ref(path), &options));
+        let selects: Vec<String> = paths.iter().map(|path| format!("SELECT * FROM {}", of(path))).collect();
+        return derived(&selects.join(" UNION ALL "));
+    }
+    let numbered = options.iter().position(|(option, value)| option == "file_row_number" && is_true(value));
+    if let Some(numbered) = numbered {
+        options.remove(numbered);
+        let named = options.iter().any(|(option, value)| option == "filename" && !is_false(value));
+        if !named {
+            options.push(("filename".to_owned(), FILE.to_owned()));
+        }
+        let name = options.iter().find(|(option, _)| option == "filename").map(|(_, value)| value.as_str());
+        let file = Ident::with_quote('"', name.filter(|name| !is_true(name)).unwrap_or("filename"));
+        let table = Ident::with_quote('"', Read::name(&function, &paths, &options));
+        let all = if named { "*".to_owned() } else { format!("* EXCLUDE ({file})") };
+        return derived(&format!(
+            "SELECT {all}, row_number() OVER (PARTITION BY {file}) - 1 AS file_row_number FROM {table}"
+        ));
+    }
+    let TableFactor::Table { name: table, args, alias: of, .. } = factor else { return Ok(None) };
+    *table = ObjectName::from(vec![Ident::with_quote('"', Read::name(&function, &paths, &options))]);
+    (*args, *of) = (None, alias);
+    Ok(None)
 }
+
+/// The column of files' names where rows are numbered and nobody asks for it.
+const FILE: &str = "ogee_file";
 
 fn parsed(query: &str) -> Result<Box<Query>> {
     let parsed = Parser::new(&OgeeDialect).try_with_sql(query).and_then(|mut parser| {
@@ -163,19 +179,27 @@ fn scalar(expr: &Expr) -> Option<String> {
 
 /// `value`, in DataFusion's words where `option` is of types.
 fn type_or(option: &str, value: String) -> String {
-    if !matches!(option, "columns" | "types" | "dtypes" | "column_types") {
+    if !matches!(option, "columns" | "types" | "dtypes" | "column_types" | "hive_types") {
         return value;
     }
-    let parsed = Parser::new(&OgeeDialect).try_with_sql(&value).and_then(|mut parser| parser.parse_data_type());
+    let cast = format!("CAST(NULL AS {value})");
+    let tokens = Tokenizer::new(&OgeeDialect, &cast).tokenize_with_location().map(super::struct_types::in_tokens);
+    let parsed = tokens.ok().map(|tokens| Parser::new(&OgeeDialect).with_tokens_with_locations(tokens).parse_expr());
     match parsed {
-        Ok(mut data_type) => {
+        Some(Ok(Expr::Cast { mut data_type, .. })) => {
             super::in_type(&mut data_type);
             data_type.to_string()
         }
         // What is wrong is told where the type is looked up.
-        Err(_) => value,
+        _ => value,
     }
 }
+
+/// Whether `value` says no.
+fn is_false(value: &str) -> bool {
+    ["false", "f", "no", "off", "0"].iter().any(|no| value.eq_ignore_ascii_case(no))
+}
+
 /// Whether `value` says yes.
 fn is_true(value: &str) -> bool {
     ["true", "t", "yes", "on", "1"].iter().any(|yes| value.eq_ignore_ascii_case(yes))

@@ -1,0 +1,367 @@
+//! Where `COPY` writes: beside the place, under a name of its own, until all is written, so that a copy that fails leaves what there was.
+//!
+//! ```text
+//! COPY t TO 'x.csv'                     .x.csv.copying-N.csv  ──> x.csv
+//! COPY t TO 'd' (PARTITION_BY (a))      .d.copying-N/a=1/..   ──> d/a=1/data_0.csv
+//! COPY t TO '/dev/stdout'               a temporary file      ──> is written to the device
+//! ```
+//!
+//! Not here: rows as bytes.
+
+use std::{
+    collections::hash_map::RandomState,
+    fs::{self, OpenOptions},
+    hash::BuildHasher,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use datafusion::{
+    common::{
+        config::{ConfigNonZeroUsize, ConfigOptions},
+        plan_err,
+    },
+    error::Result,
+    logical_expr::{LogicalPlan, dml::CopyTo},
+};
+use ogee_functions::Error;
+use ogee_vector::row_width;
+
+/// What options of a copy begin with that are said here.
+const OWN: &str = "format.ogee_to_";
+
+/// What becomes of the files of a directory that is written into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existing {
+    /// There are none.
+    None,
+    /// They are removed.
+    Removed,
+    /// Those of the same name are.
+    Replaced,
+    /// They stay.
+    Kept,
+}
+
+/// Where a copy writes, and what becomes of its files.
+#[derive(Debug)]
+pub struct Target {
+    /// As the statement has it.
+    path: String,
+    /// Where files are until all are written; a directory of them, or one.
+    staging: PathBuf,
+    is_directory: bool,
+    existing: Existing,
+    /// The names of files in a directory: `{i}` and `{uuid}` stand for what tells them apart.
+    pattern: Option<String>,
+    extension: Option<String>,
+    /// What the text of a file ends with, and how that is compressed.
+    suffix: Option<String>,
+    codec: Option<String>,
+    /// Rows of a file, about.
+    file_rows: Option<ConfigNonZeroUsize>,
+    /// Files are asked for.
+    pub lists_files: bool,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Target {
+    /// Takes out of `copy` what it says of its files, and has it write them where they are staged.
+    ///
+    /// # Errors
+    /// Options that go together with no others, a directory with files in it, or one where a file is to be.
+    pub fn of(copy: &mut CopyTo) -> Result<Option<Self>> {
+        let codec = copy.options.get("format.compression").map(|codec| codec.to_ascii_lowercase());
+        let mut own = |name: &str| copy.options.remove(&format!("{OWN}{name}"));
+        let path = match copy.output_url.split_once("://") {
+            Some(("file", path)) => path.to_owned(),
+            Some(_) => return Ok(None),
+            None => copy.output_url.clone(),
+        };
+        let (is_per_thread, lists_files) = (own("per_thread").is_some(), own("list").is_some());
+        let existing = match own("existing").as_deref() {
+            Some("overwrite") => Existing::Removed,
+            Some("overwrite_or_ignore") => Existing::Replaced,
+            Some("append") => Existing::Kept,
+            _ => Existing::None,
+        };
+        let (pattern, extension, suffix) = (own("pattern"), own("extension"), own("suffix"));
+        let width = row_width(copy.input.schema().as_arrow()).max(1);
+        if let Some(bytes) = own("group_bytes").and_then(|bytes| bytes.parse::<usize>().ok()) {
+            let rows = (bytes / width).max(1).to_string();
+            copy.options.entry("format.max_row_group_size".to_owned()).or_insert(rows);
+        }
+        let mut own = |name: &str| copy.options.remove(&format!("{OWN}{name}"));
+        let rows = |value: Option<String>| value.and_then(|value| value.parse::<usize>().ok());
+        let file_rows = rows(own("file_rows")).or(rows(own("file_bytes")).map(|bytes| (bytes / width).max(1)));
+        let file_rows = file_rows.map(ConfigNonZeroUsize::try_new).transpose()?;
+        let is_partitioned = !copy.partition_by.is_empty();
+        if is_partitioned && (is_per_thread || file_rows.is_some()) {
+            return plan_err!(
+                "PARTITION_BY does not go together with PER_THREAD_OUTPUT, FILE_SIZE_BYTES and ROW_GROUPS_PER_FILE"
+            );
+        }
+        let keeps = copy.options.contains_key("execution.keep_partition_by_columns");
+        let names = copy.input.schema().fields();
+        if is_partitioned && !keeps && names.iter().all(|field| copy.partition_by.contains(field.name())) {
+            return plan_err!(
+                "PARTITION_BY has all columns, and none is left to write; use WRITE_PARTITION_COLUMNS true"
+            );
+        }
+        let is_directory = is_partitioned || is_per_thread || file_rows.is_some() || path.ends_with('/');
+        let place = Path::new(path.trim_end_matches('/'));
+        if !is_directory && place.is_dir() {
+            return plan_err!("cannot write '{path}': it is a directory");
+        }
+        if is_directory && place.exists() && !place.is_dir() {
+            return plan_err!("cannot write files into '{path}': it is no directory");
+        }
+        if is_directory && existing == Existing::None && has_files(place) {
+            return plan_err!(
+                "directory '{path}' is not empty; write to another, or use OVERWRITE, OVERWRITE_OR_IGNORE or APPEND"
+            );
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (parent, name) = match is_device(place) {
+            true => (std::env::temp_dir(), "device".to_owned()),
+            false => {
+                let name = place.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                (place.parent().map(Path::to_owned).unwrap_or_default(), name)
+            }
+        };
+        let staging = format!(".{name}.copying-{}-{number}", std::process::id());
+        let staging = match is_directory {
+            true => parent.join(staging),
+            // A name without an ending would be a directory.
+            false => parent.join(format!("{staging}.{}", copy.file_type.get_ext())),
+        };
+        copy.output_url = format!("{}{}", staging.display(), if is_directory { "/" } else { "" });
+        Ok(Some(Self {
+            path,
+            staging,
+            is_directory,
+            existing,
+            pattern,
+            extension,
+            suffix,
+            codec,
+            file_rows,
+            lists_files,
+        }))
+    }
+
+    /// Sets how many rows a file has.
+    pub fn set_in(&self, options: &mut ConfigOptions) {
+        if let Some(rows) = self.file_rows {
+            options.execution.soft_max_rows_per_output_file = rows;
+            if let Ok(one) = ConfigNonZeroUsize::try_new(1) {
+                options.execution.minimum_parallel_output_files = one;
+            }
+        }
+    }
+
+    /// Puts the files where they belong, and gives their names.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn place(self) -> Result<Vec<String>> {
+        let path = self.path.clone();
+        self.placed().map_err(|error| Error::Source(format!("cannot write '{path}': {error}")).into())
+    }
+
+    /// Removes what was written.
+    pub fn discard(&self) {
+        // What is not there needs no removing.
+        let _ = match self.is_directory {
+            true => fs::remove_dir_all(&self.staging),
+            false => fs::remove_file(&self.staging),
+        };
+    }
+
+    fn placed(self) -> io::Result<Vec<String>> {
+        let result = match self.is_directory {
+            true => self.place_directory(),
+            false => self.place_file(),
+        };
+        self.discard();
+        result
+    }
+
+    fn place_file(&self) -> io::Result<Vec<String>> {
+        let place = Path::new(&self.path);
+        self.end(&self.staging)?;
+        if is_device(place) {
+            io::copy(&mut fs::File::open(&self.staging)?, &mut OpenOptions::new().write(true).open(place)?)?;
+        } else {
+            fs::rename(&self.staging, place)?;
+        }
+        Ok(vec![self.path.clone()])
+    }
+
+    fn place_directory(&self) -> io::Result<Vec<String>> {
+        let place = Path::new(self.path.trim_end_matches('/'));
+        let mut written = Vec::new();
+        if self.staging.is_dir() {
+            files_below(&self.staging, &mut written)?;
+        }
+        fs::create_dir_all(place)?;
+        if self.existing == Existing::Removed {
+            for entry in fs::read_dir(place)? {
+                let path = entry?.path();
+                if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+            }
+        }
+        let mut names = Vec::with_capacity(written.len());
+        let mut numbers: (PathBuf, usize) = (PathBuf::new(), 0);
+        for file in written {
+            self.end(&file)?;
+            let directory = file.strip_prefix(&self.staging).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+            numbers = if numbers.0 == directory { (numbers.0, numbers.1 + 1) } else { (directory.to_owned(), 0) };
+            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let ending = name.split_once('.').map_or("", |(_, ending)| ending);
+            let to = place.join(directory).join(self.name(numbers.1, ending));
+            if let Some(parent) = to.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::rename(&file, &to)?;
+            names.push(to.display().to_string());
+        }
+        Ok(names)
+    }
+
+    /// The name of file `nth` of a directory.
+    fn name(&self, nth: usize, ending: &str) -> String {
+        let default = if self.existing == Existing::Kept { "{uuid}" } else { "data_{i}" };
+        let pattern = self.pattern.as_deref().unwrap_or(default);
+        let is_apart = pattern.contains("{i}") || pattern.contains("{uuid}");
+        let stem = pattern.replace("{i}", &nth.to_string()).replace("{uuid}", &random_uuid());
+        let number = if is_apart { String::new() } else { nth.to_string() };
+        format!("{stem}{number}.{}", self.extension.as_deref().unwrap_or(ending))
+    }
+
+    /// Writes what comes behind the rows of `file`: another member of what is compressed.
+    fn end(&self, file: &Path) -> io::Result<()> {
+        let Some(suffix) = &self.suffix else { return Ok(()) };
+        let mut out = OpenOptions::new().append(true).open(file)?;
+        match self.codec.as_deref() {
+            Some("gzip" | "gz") => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+                encoder.write_all(suffix.as_bytes())?;
+                encoder.finish()?;
+            }
+            Some("zstd" | "zst") => out.write_all(&zstd::stream::encode_all(suffix.as_bytes(), 0)?)?,
+            _ => out.write_all(suffix.as_bytes())?,
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
+/// A random UUID.
+fn random_uuid() -> String {
+    let bits =
+        |half: u8| RandomState::new().hash_one((half, std::time::SystemTime::now(), std::thread::current().id()));
+    let uuid =
+        (u128::from(bits(0)) << 64 | u128::from(bits(1))) & !(0xf << 76) & !(0b11 << 62) | 0x4 << 76 | 0b10 << 62;
+    let digits = format!("{uuid:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
+/// Whether `path` is neither file nor directory.
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+fn has_files(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Adds the files below `directory`, by name.
+fn files_below(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    entries.sort();
+    for path in entries {
+        if path.is_dir() { files_below(&path, files)? } else { files.push(path) }
+    }
+    Ok(())
+}
+
+/// `plan` with its files where they are staged, if it is a copy of files.
+///
+/// # Errors
+/// As [`Target::of`].
+pub fn staged(plan: LogicalPlan) -> Result<(LogicalPlan, Option<Target>)> {
+    match plan {
+        LogicalPlan::Copy(mut copy) => {
+            let target = Target::of(&mut copy)?;
+            Ok((LogicalPlan::Copy(copy), target))
+        }
+        plan => Ok((plan, None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn target(root: &Path, existing: Existing, pattern: Option<&str>) -> Target {
+        let staging = root.join(".d.copying");
+        fs::create_dir_all(staging.join("a=1")).unwrap();
+        for name in ["a=1/x_0.csv.gz", "a=1/x_1.csv.gz", "z.csv.gz"] {
+            fs::write(staging.join(name), "text").unwrap();
+        }
+        Target {
+            path: root.join("d").display().to_string(),
+            staging,
+            is_directory: true,
+            existing,
+            pattern: pattern.map(str::to_owned),
+            extension: None,
+            suffix: None,
+            codec: None,
+            file_rows: None,
+            lists_files: true,
+        }
+    }
+
+    fn names(root: &Path) -> Vec<String> {
+        let mut files = Vec::new();
+        files_below(&root.join("d"), &mut files).unwrap();
+        files.iter().map(|file| file.strip_prefix(root).unwrap().display().to_string()).collect()
+    }
+
+    #[test]
+    fn files_of_directories_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let placed = target(root, Existing::None, None).place().unwrap();
+        assert_eq!(placed.len(), 3);
+        assert_eq!(names(root), ["d/a=1/data_0.csv.gz", "d/a=1/data_1.csv.gz", "d/data_0.csv.gz"]);
+        assert!(!root.join(".d.copying").exists());
+        target(root, Existing::Replaced, Some("f")).place().unwrap();
+        assert_eq!(names(root).len(), 6);
+        assert!(names(root).contains(&"d/a=1/f1.csv.gz".to_owned()));
+        target(root, Existing::Kept, None).place().unwrap();
+        assert_eq!(names(root).len(), 9);
+        target(root, Existing::Removed, Some("{i}_x")).place().unwrap();
+        assert_eq!(names(root), ["d/0_x.csv.gz", "d/a=1/0_x.csv.gz", "d/a=1/1_x.csv.gz"]);
+        drop(target(root, Existing::None, None));
+        assert!(!root.join(".d.copying").exists());
+    }
+
+    #[test]
+    fn identifiers_differ() {
+        let (one, other) = (random_uuid(), random_uuid());
+        assert_ne!(one, other);
+        assert_eq!((one.len(), one.as_bytes()[14]), (36, b'4'));
+    }
+}
