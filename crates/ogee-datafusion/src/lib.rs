@@ -28,6 +28,7 @@ mod recursion;
 mod registered;
 mod sequences;
 mod session;
+mod system;
 mod table;
 mod user_functions;
 mod variables;
@@ -41,10 +42,12 @@ pub use ogee_sql::{
     catalogs::DATABASE,
     changes::is_change,
     on_large_stack,
+    options::PIVOT_COLUMNS_MAX,
     parameters::Parameters,
     parse,
     told::{near, told},
 };
 pub use registered::{ArrowReader, ArrowRows, MakeReader};
 pub use session::{Outcome, Session, Staging, rows};
+pub use system::{SettingInfo, TellsSettings};
 pub use user_functions::{AggregateFunction, AggregateState, ScalarFunction, UserError};

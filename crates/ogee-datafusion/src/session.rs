@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
+        OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -41,7 +42,7 @@ use datafusion::{
 };
 use futures::{StreamExt, TryStreamExt};
 use ogee_files::{
-    ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, FileTables, JsonFormats,
+    ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, ExternalAccess, FileTables, JsonFormats,
     copy::{in_plain_types, into_own_directory, within_limit},
 };
 use ogee_functions::{
@@ -66,11 +67,12 @@ use ogee_sql::{
     macros::{self, Macros},
     name_apart,
     named_types::{self, NamedTypes},
+    options::Options,
     parse,
     prepared::{self, Prepared},
     rules,
     spellings::{Spellings, heeded},
-    times, told,
+    system, times, told,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
 };
 use parking_lot::Mutex;
@@ -86,6 +88,7 @@ use crate::{
     listing::FunctionKind,
     pool::{OgeePool, PoolFiles},
     sequences::Sequences,
+    system::{Comments, Kept, System, TellsSettings},
     table::PagedTable,
     variables::Variables,
 };
@@ -100,7 +103,6 @@ mod staging;
 mod temporary;
 mod transactions;
 
-use comments::Comments;
 pub use staging::Staging;
 use transactions::Transactions;
 pub(crate) use transactions::is_own;
@@ -111,6 +113,9 @@ const FOOTER_CACHE_BYTES: usize = 8 << 20;
 /// Bytes that listing reads at the end of a Parquet file to find its footer there: most are shorter, and of a longer one the rest is read then.
 /// DataFusion would copy half a megabyte of each file.
 const FOOTER_BYTES: usize = 64 << 10;
+
+/// DataFusion's name of the catalog of all tables.
+const CATALOG: &str = "ogee";
 
 /// Rows of a batch between DataFusion's operators.
 const BATCH_ROWS: usize = 8192;
@@ -128,21 +133,26 @@ pub struct Session {
     samples: Arc<Samples>,
     /// Common table expressions whose rows became tables so far: names for the next ones.
     computed: AtomicU64,
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     macros: Arc<Macros>,
     /// Shared with the rules.
     division: Arc<Division>,
+    options: Arc<Options>,
+    access: Arc<ExternalAccess>,
     /// The catalogs themselves, whose views are not planned.
     catalogs: Arc<dyn CatalogProviderList>,
     transactions: Transactions,
     /// Databases in memory beside the first.
-    attached: Mutex<BTreeSet<String>>,
+    attached: Arc<Mutex<BTreeSet<String>>>,
     sequences: Arc<Sequences>,
     variables: Arc<Variables>,
-    types: Mutex<NamedTypes>,
-    comments: Mutex<Comments>,
+    types: Arc<Mutex<NamedTypes>>,
+    comments: Arc<Mutex<Comments>>,
     /// Tables and views that go with their connection.
-    temporary: Mutex<HashMap<TableReference, u64>>,
+    temporary: Arc<Mutex<HashMap<TableReference, u64>>>,
+    /// Where names are looked for behind the first schema.
+    further_schemas: Mutex<Vec<String>>,
+    tells_settings: Arc<OnceLock<TellsSettings>>,
     /// Functions that a program has given.
     functions: Mutex<BTreeMap<String, FunctionKind>>,
 }
@@ -218,13 +228,16 @@ impl Session {
         let pieces = rules::PiecePlanner::default();
         let macros = Arc::new(Macros::default());
         let division = Arc::new(Division::default());
+        let (options, access) = (Arc::new(Options::default()), Arc::new(ExternalAccess::default()));
         let asked = Asked(Arc::new(Asker(Arc::clone(&samples))));
         let state = SessionStateBuilder::new()
             .with_config(
                 config()
                     .with_extension(Arc::clone(&macros))
                     .with_extension(Arc::new(asked))
-                    .with_extension(Arc::clone(&division)),
+                    .with_extension(Arc::clone(&division))
+                    .with_extension(Arc::clone(&options))
+                    .with_extension(Arc::clone(&access)),
             )
             .with_runtime_env(runtime)
             .with_expr_planners(rules::expr_planners(JsonAccess::new(memory), BitStrings::new(memory), &division))
@@ -257,28 +270,43 @@ impl Session {
         binder.serve(context.state_weak_ref());
         ogee_functions::register(&context, engine.memory())?;
         rules::register_markers(&context);
-        let sequences = Arc::default();
+        let kept = Kept { macros: Arc::clone(&macros), ..Kept::default() };
+        let (sequences, variables) = (Arc::clone(&kept.sequences), Arc::clone(&kept.variables));
+        let (attached, types, comments) =
+            (Arc::clone(&kept.attached), Arc::clone(&kept.types), Arc::clone(&kept.comments));
+        let (temporary, prepared) = (Arc::clone(&kept.temporary), Arc::clone(&kept.prepared));
+        let tells_settings = Arc::clone(&kept.settings);
         for function in crate::sequences::functions(&sequences) {
             context.register_udf(function);
         }
-        let variables = Arc::default();
         context.register_udf(crate::variables::function(&variables));
+        let system = System::new(kept, engine.memory(), context.state_weak_ref(), &own_catalogs);
+        let catalog = own_catalogs.catalog(CATALOG);
+        for (name, schema) in system.schemas() {
+            if let Some(catalog) = &catalog {
+                catalog.register_schema(name, schema)?;
+            }
+        }
         Ok(Self {
             engine,
             context,
             samples,
             computed: AtomicU64::new(0),
-            prepared: Prepared::default(),
+            prepared,
             macros,
             division,
+            options,
+            access,
             catalogs: own_catalogs,
             transactions: Transactions::default(),
-            attached: Mutex::default(),
+            attached,
             sequences,
             variables,
-            types: Mutex::default(),
-            comments: Mutex::default(),
-            temporary: Mutex::default(),
+            types,
+            comments,
+            temporary,
+            further_schemas: Mutex::default(),
+            tells_settings,
             functions: Mutex::default(),
         })
     }
@@ -307,6 +335,22 @@ impl Session {
     /// How whole numbers are divided.
     pub fn division(&self) -> &Division {
         &self.division
+    }
+
+    /// Settings that change what statements mean.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether statements may read and write files.
+    pub fn access(&self) -> &ExternalAccess {
+        &self.access
+    }
+
+    /// Who tells of settings, once.
+    pub fn set_tells_settings(&self, tells: TellsSettings) {
+        // There is one handle of a session, which is asked for it once.
+        let _ = self.tells_settings.set(tells);
     }
 
     /// Where NULLs come in an order that says nothing of them.
@@ -342,6 +386,10 @@ impl Session {
         if describe::is_done(&statement.0) {
             return Ok(Outcome::Done(None));
         }
+        self.options.apply(&mut statement.0);
+        if matches!(&statement.0, ParsedStatement::CopyTo(_) | ParsedStatement::CreateExternalTable(_)) {
+            self.access.check()?;
+        }
         let mut setting = SetVariable::of(&statement.0);
         if let Some(query) = setting.as_mut().and_then(|setting| setting.value.take()) {
             statement.0 = ParsedStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
@@ -360,7 +408,7 @@ impl Session {
             }
             named_types::write_out(&mut statement.0, &types);
         }
-        catalogs::write_out(&mut statement.0, &self.attached());
+        self.write_out_places(&state, &mut statement.0);
         let made = self.made(&state, &mut statement.0)?;
         name_apart(&mut statement.0);
         if let Some(name) = views::unless_exists(&mut statement.0)
@@ -399,7 +447,7 @@ impl Session {
         if let Some(outcome) = self.comment(&state, &statement.0).await? {
             return Ok(outcome);
         }
-        let mut changed = self.tell_catalog(&state, &mut statement.0).await?;
+        let mut changed = Vec::new();
         if let ParsedStatement::Explain(explain) = &mut statement.0
             && let Some((query, tables)) = self.explained(&state, &explain.statement, explain.options.analyze).await?
         {
@@ -468,6 +516,24 @@ impl Session {
         })
     }
 
+    /// Writes the schemas of tables in `statement` where they are not those in which names are looked for first.
+    fn write_out_places(&self, state: &SessionState, statement: &mut ParsedStatement) {
+        let further = self.further_schemas.lock().clone();
+        let has = |schema: &str, name: &str| {
+            let reference = TableReference::partial(schema, name);
+            state.schema_for_ref(reference).is_ok_and(|schema| schema.table_exist(name))
+        };
+        let place = |name: &str| {
+            let own = system::schema_of(name);
+            if (further.is_empty() && own.is_none()) || has(&state.config_options().catalog.default_schema, name) {
+                return None;
+            }
+            let found = further.iter().find(|schema| has(schema, name)).cloned();
+            found.or_else(|| own.map(str::to_owned))
+        };
+        catalogs::write_out(statement, &self.attached(), &place);
+    }
+
     /// Runs `statement` if it makes or drops a sequence.
     fn of_sequence(&self, statement: &ParsedStatement) -> Result<Option<Outcome>> {
         let ParsedStatement::Statement(statement) = statement else { return Ok(None) };
@@ -493,21 +559,19 @@ impl Session {
     ) -> Result<Option<SendableRecordBatchStream>> {
         let table = match describe::Shown::of(statement)? {
             Some(describe::Shown::Columns(table)) => table,
-            Some(describe::Shown::Tables) => return Ok(Some(describe::tables(state, false, &self.attached()).await?)),
-            Some(describe::Shown::AllTables) => {
-                return Ok(Some(describe::tables(state, true, &self.attached()).await?));
-            }
-            Some(describe::Shown::Info(table)) => {
-                let found = match self.table_exists(&table)? {
-                    true => state.schema_for_ref(table.clone())?.table(table.table()).await?,
-                    false => None,
-                };
-                let missing = || Error::Plan(format!("table '{table}' does not exist"));
-                return Ok(Some(describe::info(&found.ok_or_else(missing)?)?));
+            Some(describe::Shown::Settings(name)) => {
+                return Ok(Some(describe::settings(state, name.as_deref())?));
             }
             None => return Ok(None),
         };
         if !self.table_exists(&table)? {
+            // `SHOW` of one name may be of a setting.
+            if let ParsedStatement::Statement(statement) = statement
+                && let SqlStatement::ShowVariable { variable } = &**statement
+            {
+                let name = variable.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+                return Ok(Some(describe::settings(state, Some(&name))?));
+            }
             return Ok(None);
         }
         let provider = state.schema_for_ref(table.clone())?.table(table.table()).await?;
@@ -827,8 +891,9 @@ pub fn rows(stream: SendableRecordBatchStream) -> impl futures::Stream<Item = Re
 fn config() -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
-        .with_information_schema(true)
-        .with_default_catalog_and_schema("ogee", "public")
+        // The schema of that name is of this crate (`system`).
+        .with_information_schema(false)
+        .with_default_catalog_and_schema(CATALOG, "public")
         .with_batch_size(BATCH_ROWS);
     let options = config.options_mut();
     options.execution.time_zone = Some("UTC".to_owned());

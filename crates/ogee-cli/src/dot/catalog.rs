@@ -114,7 +114,7 @@ fn in_columns(names: &[String], room: usize) -> Vec<String> {
 /// Queries of views, by schema and name.
 fn views(session: &Session) -> Result<BTreeMap<(String, String), String>, RunError> {
     let rows = session.texts(
-        "SELECT table_schema, table_name, definition FROM information_schema.views WHERE definition IS NOT NULL",
+        "SELECT database_name || '.' || schema_name, view_name, sql FROM duckdb_views() WHERE sql IS NOT NULL",
     )?;
     let view = |row: Vec<Option<String>>| {
         let mut values = row.into_iter().flatten();
@@ -126,12 +126,8 @@ fn views(session: &Session) -> Result<BTreeMap<(String, String), String>, RunErr
 pub fn schema(session: &mut Session, arguments: &Arguments) -> Result<(), RunError> {
     let views = views(session)?;
     for table in listed(session, arguments.optional()?)? {
-        let place = match (table.database.as_str(), table.schema.as_str()) {
-            ("memory", "main") => "public",
-            ("memory", schema) => schema,
-            (database, _) => database,
-        };
-        let text = match views.get(&(place.to_owned(), table.name.clone())) {
+        let place = format!("{}.{}", table.database, table.schema);
+        let text = match views.get(&(place, table.name.clone())) {
             Some(definition) => definition.trim_end_matches(';').to_owned(),
             None => made(session, &table.written())?,
         };

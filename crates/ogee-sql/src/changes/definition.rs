@@ -5,7 +5,10 @@
 //!
 //! Not here: types, `NOT NULL` and keys.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+};
 
 use datafusion::{
     arrow::datatypes::DataType as ArrowType,
@@ -14,7 +17,7 @@ use datafusion::{
         sqlparser::{
             ast::{
                 CastKind, CheckConstraint, ColumnOption, CreateTable, DataType, Expr, GeneratedAs, Ident, Query,
-                SelectItem, SetExpr, Statement, TableConstraint, TableFactor,
+                SelectItem, SetExpr, Statement, TableConstraint, TableFactor, VisitorMut,
             },
             parser::Parser,
         },
@@ -31,6 +34,7 @@ use crate::{
     dialect::OgeeDialect,
     names::normal_name,
     syntax::{created::UNTYPED, in_type},
+    visitors,
 };
 
 /// The name of the output that says whether the `CHECK` of that number holds.
@@ -47,6 +51,125 @@ pub struct ColumnText {
     pub generated: Option<Expr>,
 }
 
+/// An index of a table.
+#[derive(Clone, Debug)]
+pub struct IndexText {
+    /// Its name.
+    pub name: String,
+    /// Whether rows have the columns' values once.
+    pub is_unique: bool,
+    /// What it is of: columns of the table, and what is computed of them.
+    pub of: Vec<Expr>,
+}
+
+impl IndexText {
+    /// What it is of, as SQL.
+    pub fn shown(&self) -> Vec<String> {
+        self.of.iter().map(shown_expression).collect()
+    }
+
+    /// The names of its columns, if it is of columns alone.
+    pub fn columns(&self) -> Option<Vec<String>> {
+        let name = |expr: &Expr| match expr {
+            Expr::Identifier(name) => Some(normal_name(name)),
+            _ => None,
+        };
+        self.of.iter().map(name).collect()
+    }
+}
+
+/// Columns whose values are those of a key of another table, or of the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// The columns.
+    pub columns: Vec<String>,
+    /// The schema of the other table, as the catalog has it.
+    pub schema: String,
+    /// The other table.
+    pub table: String,
+    /// The columns of its key.
+    pub referenced: Vec<String>,
+}
+
+impl ForeignKey {
+    /// The other table, as SQL.
+    pub fn shown_table(&self) -> String {
+        match self.schema.as_str() {
+            crate::catalogs::MAIN_SCHEMA => quoted(&self.table).to_string().trim_matches('"').to_owned(),
+            schema => format!("{schema}.{}", self.table),
+        }
+    }
+}
+
+/// `expr` as DuckDB shows it: with brackets around each operation.
+pub fn shown_expression(expr: &Expr) -> String {
+    struct Brackets;
+
+    impl VisitorMut for Brackets {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let inner = match expr {
+                Expr::Nested(inner) => std::mem::replace(&mut **inner, null()),
+                Expr::BinaryOp { .. }
+                | Expr::IsNull(_)
+                | Expr::IsNotNull(_)
+                | Expr::Between { .. }
+                | Expr::InList { .. } => {
+                    let operation = std::mem::replace(expr, null());
+                    *expr = Expr::Nested(Box::new(operation));
+                    return ControlFlow::Continue(());
+                }
+                _ => return ControlFlow::Continue(()),
+            };
+            // What is within has its own.
+            *expr = inner;
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut shown = expr.clone();
+    let visited = visitors::visit_mut(&mut shown, &mut Brackets);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+    shown.to_string()
+}
+
+/// Whether a name like this word is in quotes where it stands for a table or column.
+pub fn is_keyword(name: &str) -> bool {
+    use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, Keyword};
+    const OTHERS: [Keyword; 24] = [
+        Keyword::ALL,
+        Keyword::AND,
+        Keyword::ANY,
+        Keyword::ARRAY,
+        Keyword::AS,
+        Keyword::ASC,
+        Keyword::CASE,
+        Keyword::CAST,
+        Keyword::CHECK,
+        Keyword::COLUMN,
+        Keyword::CONSTRAINT,
+        Keyword::CREATE,
+        Keyword::DEFAULT,
+        Keyword::DESC,
+        Keyword::DISTINCT,
+        Keyword::ELSE,
+        Keyword::FOREIGN,
+        Keyword::IN,
+        Keyword::NOT,
+        Keyword::NULL,
+        Keyword::OR,
+        Keyword::PRIMARY,
+        Keyword::TABLE,
+        Keyword::UNIQUE,
+    ];
+    let found = ALL_KEYWORDS.binary_search(&name.to_ascii_uppercase().as_str()).ok();
+    let Some(keyword) = found.map(|at| ALL_KEYWORDS_INDEX[at]) else { return false };
+    OTHERS.contains(&keyword)
+        || datafusion::sql::sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
+        || datafusion::sql::sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
+}
+
 /// What is said of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Definition {
@@ -54,9 +177,46 @@ pub struct Definition {
     name: String,
     columns: HashMap<String, ColumnText>,
     checks: Vec<Expr>,
+    indexes: Vec<IndexText>,
+    foreign_keys: Vec<ForeignKey>,
 }
 
 impl Definition {
+    /// Its indexes.
+    pub fn indexes(&self) -> &[IndexText] {
+        &self.indexes
+    }
+
+    /// There is one more index from now on.
+    pub fn add_index(&mut self, index: IndexText) {
+        self.indexes.push(index);
+    }
+
+    /// There is no index of this name from now on.
+    pub fn drop_index(&mut self, name: &str) {
+        self.indexes.retain(|index| index.name != name);
+    }
+
+    /// An index that is of column `name`, if there is one.
+    pub fn index_of(&self, name: &str) -> Option<&IndexText> {
+        self.indexes.iter().find(|index| index.of.iter().any(|of| uses(of, &self.name, name)))
+    }
+
+    /// Its keys of other tables.
+    pub fn foreign_keys(&self) -> &[ForeignKey] {
+        &self.foreign_keys
+    }
+
+    /// The same, to be changed.
+    pub fn foreign_keys_mut(&mut self) -> &mut Vec<ForeignKey> {
+        &mut self.foreign_keys
+    }
+
+    /// Whether `check` looks at column `name`.
+    pub fn check_uses(&self, check: &Expr, name: &str) -> bool {
+        uses(check, &self.name, name)
+    }
+
     /// What `statement` says, if it makes a table. What the planner has no words for is taken out of it.
     ///
     /// # Errors
@@ -217,6 +377,9 @@ impl Definition {
         if let Some(text) = self.columns.remove(old) {
             self.columns.insert(new.to_owned(), text);
         }
+        for name in self.foreign_keys.iter_mut().flat_map(|key| key.columns.iter_mut()).filter(|name| *name == old) {
+            *name = new.to_owned();
+        }
         let table = self.name.clone();
         self.for_each_name(|names| {
             let at = usize::from(names.len() > 1 && normal_name(&names[0]) == table);
@@ -251,7 +414,8 @@ impl Definition {
 
     fn for_each_name(&mut self, mut each: impl FnMut(&mut Vec<Ident>)) {
         let texts = self.columns.values_mut().flat_map(|text| text.generated.iter_mut());
-        for expr in texts.chain(&mut self.checks) {
+        let indexes = self.indexes.iter_mut().flat_map(|index| index.of.iter_mut());
+        for expr in texts.chain(&mut self.checks).chain(indexes) {
             for_each_name(expr, |name, _| match name {
                 Expr::Identifier(ident) => {
                     let mut names = vec![ident.clone()];

@@ -18,7 +18,7 @@ mod queries;
 mod updates;
 
 pub use conflicts::Conflicts;
-pub use definition::{ColumnText, Definition};
+pub use definition::{ColumnText, Definition, ForeignKey, IndexText, is_keyword, shown_expression};
 pub use merges::{Merge, MergeClause, MergeDoes};
 pub use queries::{Columns, quoted};
 

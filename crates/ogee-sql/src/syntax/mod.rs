@@ -49,6 +49,7 @@ mod rows;
 pub(crate) mod samples;
 pub(crate) mod schemas;
 mod series;
+pub(crate) mod shown;
 mod struct_fields;
 pub(crate) mod struct_types;
 mod structs;

@@ -40,7 +40,12 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         } else if is_pragma || !parts.is_word(nth, &["SET", "RESET"]) {
             continue;
         }
-        let name = nth + 1 + usize::from(parts.is_word(nth + 1, &["GLOBAL", "SESSION", "LOCAL"]));
+        let scoped = parts.is_word(nth + 1, &["GLOBAL", "SESSION", "LOCAL"]);
+        let name = nth + 1 + usize::from(scoped);
+        // There is one of each, for all connections.
+        if scoped && parts.is_word(nth, &["RESET"]) && matches!(parts.token(nth + 2), Some(Token::Word(_))) {
+            replaced.push((nth + 1..nth + 2, Vec::new()));
+        }
         let other = OTHER_NAMES.iter().find(|(other, _)| parts.is_word(name, &[&other.to_ascii_uppercase()]));
         if let Some((_, known)) = other {
             replaced.push((name..name + 1, vec![Token::make_word(known, None)]));
