@@ -84,7 +84,9 @@ impl Shown {
                 ));
             }
             SqlStatement::ShowFunctions { .. } => {
-                return Err(Error::Unsupported("SHOW FUNCTIONS is not supported; use FROM duckdb_functions()".to_owned()));
+                return Err(Error::Unsupported(
+                    "SHOW FUNCTIONS is not supported; use FROM duckdb_functions()".to_owned(),
+                ));
             }
             SqlStatement::ShowCreate { .. } => {
                 let instead = "use SELECT sql FROM duckdb_tables(), or .schema in the shell";
@@ -120,8 +122,12 @@ pub(crate) fn is_done(statement: &ParsedStatement) -> bool {
                     | "disable_object_cache"
             )
         }
-        SqlStatement::Vacuum(vacuum) => vacuum.table_name.is_none(),
-        SqlStatement::Analyze(analyze) => analyze.table_name.is_none(),
+        SqlStatement::Vacuum(_) | SqlStatement::Analyze(_) => true,
+        // What those have is built in.
+        SqlStatement::Load { extension_name } | SqlStatement::Install { extension_name } => {
+            let name = extension_name.value.to_ascii_lowercase();
+            ["parquet", "json", "icu", "core_functions"].contains(&name.as_str())
+        }
         _ => false,
     }
 }
@@ -143,7 +149,9 @@ pub(crate) fn columns(schema: &SchemaRef, table: Option<&Arc<dyn TableProvider>>
 /// The settings of the planner, or the one of this name.
 pub(crate) fn settings(state: &SessionState, name: Option<&str>) -> Result<SendableRecordBatchStream> {
     let name = match name.map(str::to_ascii_lowercase) {
-        Some(zone) if ["timezone", "time.zone"].contains(&zone.as_str()) => Some("datafusion.execution.time_zone".to_owned()),
+        Some(zone) if ["timezone", "time.zone"].contains(&zone.as_str()) => {
+            Some("datafusion.execution.time_zone".to_owned())
+        }
         name => name,
     };
     let entries = state.config_options().entries();

@@ -5,8 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
-        Arc,
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -62,7 +61,7 @@ use ogee_sql::{
     Division, NullOrder, SetVariable, Statement, StatementContext,
     asked::Asked,
     calls, catalogs,
-    changes::Definition,
+    changes::{Definition, within::has_changes},
     checkpoint, ctes, in_full, inserted,
     macros::{self, Macros},
     name_apart,
@@ -97,11 +96,14 @@ mod alter;
 mod changes;
 mod comments;
 mod databases;
+mod foreign;
 mod functions;
+mod indexes;
 mod registered;
 mod staging;
 mod temporary;
 mod transactions;
+mod within;
 
 pub use staging::Staging;
 use transactions::Transactions;
@@ -152,6 +154,8 @@ pub struct Session {
     temporary: Arc<Mutex<HashMap<TableReference, u64>>>,
     /// Where names are looked for behind the first schema.
     further_schemas: Mutex<Vec<String>>,
+    /// Held while a statement looks at other tables for its keys of those.
+    foreign_keys: Arc<tokio::sync::Mutex<()>>,
     tells_settings: Arc<OnceLock<TellsSettings>>,
     /// Functions that a program has given.
     functions: Mutex<BTreeMap<String, FunctionKind>>,
@@ -306,6 +310,7 @@ impl Session {
             comments,
             temporary,
             further_schemas: Mutex::default(),
+            foreign_keys: Arc::default(),
             tells_settings,
             functions: Mutex::default(),
         })
@@ -377,6 +382,9 @@ impl Session {
         if let Some(outcome) = self.transact(&statement.0, context.connection()).await? {
             return Ok(outcome);
         }
+        if has_changes(&statement.0) {
+            return self.run_changes_within(statement, context).await;
+        }
         if let Some(outcome) = self.place(&state, &statement.0, context.connection())? {
             return Ok(outcome);
         }
@@ -425,6 +433,7 @@ impl Session {
         let definition = Definition::take(&mut statement.0)?;
         self.type_generated(&state, &mut statement.0, &definition).await?;
         let view = ViewText::of(&statement.0, &spellings);
+        views::forget_columns(&mut statement.0);
         let preparing = match prepared::Use::of(&statement.0) {
             Some(prepared::Use::Prepare(name)) => Some((name, statement.0.clone())),
             _ => None,
@@ -447,6 +456,10 @@ impl Session {
         if let Some(outcome) = self.comment(&state, &statement.0).await? {
             return Ok(outcome);
         }
+        if let Some(outcome) = self.index(&state, &statement.0).await? {
+            return Ok(outcome);
+        }
+        self.check_dropped(&state, &statement.0).await?;
         let mut changed = Vec::new();
         if let ParsedStatement::Explain(explain) = &mut statement.0
             && let Some((query, tables)) = self.explained(&state, &explain.statement, explain.options.analyze).await?
@@ -710,7 +723,7 @@ impl Session {
         &self,
         state: &SessionState,
         create: CreateMemoryTable,
-        definition: Definition,
+        mut definition: Definition,
         spellings: &Spellings,
     ) -> Result<Outcome> {
         let CreateMemoryTable { name, input, if_not_exists, or_replace, constraints, column_defaults, temporary: _ } =
@@ -725,6 +738,9 @@ impl Session {
             )));
         }
         self.must_be(state, &name, exists, TableType::Base).await?;
+        if exists {
+            self.must_not_be_referred_to(state, &name, "needs its rows", &[]).await?;
+        }
         let input = match &*input {
             LogicalPlan::EmptyRelation(_) => input,
             _ => Arc::new(name_columns(Arc::unwrap_or_clone(input), &[])?),
@@ -744,6 +760,7 @@ impl Session {
             _ => nullable(&physical.schema()),
         };
         self.check_definition(state, &definition, &schema).await?;
+        self.resolve_foreign(state, &name, &mut definition, &schema, &constraints).await?;
         let table = PagedTable::new(spellings.of_table(&schema), Arc::clone(self.engine.memory()));
         let table = table.with_keys(&constraints, column_defaults)?.with_definition(definition);
         let context = task_context(state, &physical);

@@ -21,5 +21,7 @@ mod text_sink;
 pub use arrow_ipc::ArrowFormats;
 pub use csv::CsvFormats;
 pub use json::JsonFormats;
-pub use tables::{CaughtFormats, CheckedTables, ExternalAccess, FileTable, FileTables, Read, is_file_name, reads_files};
+pub use tables::{
+    CaughtFormats, CheckedTables, ExternalAccess, FileTable, FileTables, Read, is_file_name, reads_files,
+};
 pub use text_scan::TextFiles;

@@ -116,6 +116,7 @@ fn literal(value: String) -> Value {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut tokens, asof_joins) = asof::tokens(sql)?;
     let quoted = spellings::fold(&mut tokens);
+    let tokens = syntax::named::in_tokens(tokens);
     let tokens = syntax::upkeep::in_tokens(syntax::variables::in_tokens(syntax::shown::in_tokens(tokens)));
     let tokens = syntax::macros::in_tokens(syntax::positional::in_tokens(tokens));
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
@@ -140,6 +141,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().try_for_each(system::write_out)?;
     statements.iter_mut().for_each(syntax::json::write_out);
     statements.iter_mut().try_for_each(syntax::tidy)?;
+    statements.iter_mut().for_each(syntax::collations::write_out);
     statements.iter().try_for_each(syntax::refusals::check)?;
     statements.iter().try_for_each(syntax::check_limits)?;
     statements.iter_mut().try_for_each(syntax::schemas::tell_apart)?;

@@ -311,11 +311,17 @@ mod tests {
     fn calls_are_tables() {
         for (sql, usual) in [
             ("FROM duckdb_tables()", "SELECT * FROM ogee_system.\"duckdb_tables\" AS duckdb_tables"),
-            ("SELECT t.name FROM pragma_table_info('s.t') AS t", "SELECT t.name FROM ogee_system.\"pragma_table_info s.t\" AS t"),
+            (
+                "SELECT t.name FROM pragma_table_info('s.t') AS t",
+                "SELECT t.name FROM ogee_system.\"pragma_table_info s.t\" AS t",
+            ),
             ("PRAGMA table_info(t)", "SELECT * FROM ogee_system.\"pragma_table_info t\" AS pragma_table_info"),
             ("SHOW TABLES FROM s", "SELECT * FROM ogee_system.\"pragma_show_tables s\" AS pragma_show_tables"),
             ("CALL range(3)", "SELECT * FROM range(3)"),
-            ("SELECT name FROM (SHOW TABLES)", "SELECT name FROM (SELECT * FROM ogee_system.\"pragma_show_tables\" AS pragma_show_tables)"),
+            (
+                "SELECT name FROM (SHOW TABLES)",
+                "SELECT name FROM (SELECT * FROM ogee_system.\"pragma_show_tables\" AS pragma_show_tables)",
+            ),
         ] {
             assert_eq!(parse(sql).unwrap().pop().unwrap().to_string(), usual, "{sql}");
         }

@@ -73,6 +73,15 @@ pub fn unless_exists(statement: &mut ParsedStatement) -> Option<ObjectName> {
     std::mem::take(if_not_exists).then(|| name.clone())
 }
 
+/// Has the planner not look at the columns that `statement`, which makes a view, names: they may be fewer than those of its query.
+pub fn forget_columns(statement: &mut ParsedStatement) {
+    if let ParsedStatement::Statement(statement) = statement
+        && let Statement::CreateView(CreateView { columns, .. }) = &mut **statement
+    {
+        columns.clear();
+    }
+}
+
 /// What a statement that makes a view says of it.
 pub struct ViewText {
     query: Query,

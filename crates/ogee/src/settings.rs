@@ -106,7 +106,9 @@ impl Setting {
         match self {
             Self::DefaultNullOrder => ("Where NULLs come in an order that does not say it.", "VARCHAR"),
             Self::DefaultOrder => ("The direction of an order that says none: ASC or DESC.", "VARCHAR"),
-            Self::EnableExternalAccess => ("Whether statements read and write files. It is turned off for good.", "BOOLEAN"),
+            Self::EnableExternalAccess => {
+                ("Whether statements read and write files. It is turned off for good.", "BOOLEAN")
+            }
             Self::IntegerDivision => ("Whether / of whole numbers is a whole number.", "BOOLEAN"),
             Self::LockConfiguration => ("Whether settings stay as they are. It is turned on for good.", "BOOLEAN"),
             Self::MemoryLimit => ("Bytes that the process may hold.", "VARCHAR"),
@@ -118,7 +120,9 @@ impl Setting {
             Self::TempCompression => ("How temporary data is compressed: auto, off or always.", "VARCHAR"),
             Self::TempDirectory => ("Where temporary data goes.", "VARCHAR"),
             Self::MaxTempSize => ("Bytes of temporary data, at most.", "VARCHAR"),
-            Self::PreserveInsertionOrder => ("Whether rows that nobody sorts come in the order in which they lie.", "BOOLEAN"),
+            Self::PreserveInsertionOrder => {
+                ("Whether rows that nobody sorts come in the order in which they lie.", "BOOLEAN")
+            }
         }
     }
 }

@@ -29,7 +29,13 @@ pub(crate) const FIXED: [Fixed; 11] = [
     fixed("lambda_syntax", "DEFAULT", &["enable_single_arrow"], "both ways to write a lambda are known", "VARCHAR"),
     fixed("max_expression_depth", "1000", &[], "deeper expressions are refused", "UBIGINT"),
     fixed("order_by_non_integer_literal", "false", NO, "an order of a constant is none", "BOOLEAN"),
-    fixed("preserve_identifier_case", "true", &["preserve_case", "1", "on", "yes", "t"], "names keep their letters", "VARCHAR"),
+    fixed(
+        "preserve_identifier_case",
+        "true",
+        &["preserve_case", "1", "on", "yes", "t"],
+        "names keep their letters",
+        "VARCHAR",
+    ),
 ];
 
 const YES: &[&str] = &["1", "on", "yes", "t"];

@@ -68,7 +68,9 @@ impl Session {
                 let places: Vec<String> = values
                     .iter()
                     .map(text)
-                    .flat_map(|text| text.split(',').map(|place| place.trim().trim_matches('"').to_owned()).collect::<Vec<_>>())
+                    .flat_map(|text| {
+                        text.split(',').map(|place| place.trim().trim_matches('"').to_owned()).collect::<Vec<_>>()
+                    })
                     .filter(|place| !place.is_empty())
                     .collect();
                 let place_of = |place: &str| {

@@ -73,8 +73,7 @@ pub(super) fn number_lists(values: impl Iterator<Item = Vec<i64>>) -> ArrayRef {
 
 /// Tags, of which nothing has any.
 pub(super) fn tags<T>(of: &[T]) -> Result<ArrayRef> {
-    let names =
-        MapFieldNames { entry: "entries".to_owned(), key: "key".to_owned(), value: "value".to_owned() };
+    let names = MapFieldNames { entry: "entries".to_owned(), key: "key".to_owned(), value: "value".to_owned() };
     let mut maps = MapBuilder::new(Some(names), StringViewBuilder::new(), StringViewBuilder::new());
     for _ in of {
         maps.append(true)?;

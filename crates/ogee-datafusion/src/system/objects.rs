@@ -12,9 +12,7 @@ use ogee_functions::type_names::sql_name_of;
 use ogee_sql::catalogs::{DATABASE, MAIN, SYSTEM_DATABASE};
 
 use super::{
-    columns::{
-        batch, lists, no_text, number_lists, numbers, small_numbers, tags, text, texts, truth, truths,
-    },
+    columns::{batch, lists, no_text, number_lists, numbers, small_numbers, tags, text, texts, truth, truths},
     others::type_number,
     snapshot::{Constraint, Kind, Snapshot, Told, constraints, default_text, made, precision, written},
 };
@@ -39,9 +37,7 @@ pub(super) fn tables(snapshot: &Snapshot) -> Result<RecordBatch> {
     let count = |at: usize, of: &dyn Fn(&Constraint) -> bool| constraints[at].iter().filter(|one| of(one)).count();
     // DuckDB keeps an index for each key, and for each foreign one.
     let keeps = |one: &Constraint| matches!(one.kind, Kind::PrimaryKey | Kind::Unique | Kind::ForeignKey);
-    let indexes = |at: usize| {
-        paged(all[at]).map_or(0, |table| table.definition().indexes().len()) + count(at, &keeps)
-    };
+    let indexes = |at: usize| paged(all[at]).map_or(0, |table| table.definition().indexes().len()) + count(at, &keeps);
     let rows = |told: &&Told| paged(told).map(|table| table.blocks().iter().map(|block| block.rows() as i64).sum());
     batch(vec![
         ("database_name", texts(all.iter().map(|told| Some(&told.database)))),
@@ -162,9 +158,10 @@ pub(super) fn constraints_told(snapshot: &Snapshot) -> Result<RecordBatch> {
         ("referenced_table", texts(all.iter().map(|(_, one)| one.referenced.as_ref().map(|(table, _)| table)))),
         (
             "referenced_column_names",
-            lists(all.iter().map(|(_, one)| {
-                one.referenced.as_ref().map(|(_, columns)| columns.clone()).unwrap_or_default()
-            })),
+            lists(
+                all.iter()
+                    .map(|(_, one)| one.referenced.as_ref().map(|(_, columns)| columns.clone()).unwrap_or_default()),
+            ),
         ),
     ])
 }
@@ -200,8 +197,7 @@ pub(super) fn databases(snapshot: &Snapshot) -> Result<RecordBatch> {
 pub(super) fn indexes(snapshot: &Snapshot) -> Result<RecordBatch> {
     let tables = snapshot.tables();
     let of = |told: &Told| paged(told).map(|table| table.definition().indexes().to_vec()).unwrap_or_default();
-    let all: Vec<_> =
-        tables.iter().flat_map(|told| of(told).into_iter().map(move |index| (*told, index))).collect();
+    let all: Vec<_> = tables.iter().flat_map(|told| of(told).into_iter().map(move |index| (*told, index))).collect();
     let sql = |(told, index): &(&Told, ogee_sql::changes::IndexText)| {
         let unique = if index.is_unique { "UNIQUE " } else { "" };
         let place = if told.schema == MAIN { String::new() } else { format!("{}.", written(&told.schema)) };

@@ -225,6 +225,21 @@ impl Constraint {
     }
 }
 
+/// The keys that the definition of `table` has, without those of its indexes.
+fn declared(table: &PagedTable) -> Vec<(Vec<usize>, bool)> {
+    let schema = table.rows_schema();
+    let of = table.keys().into_iter().flat_map(|keys| keys.columns());
+    let mut keys: Vec<(Vec<usize>, bool)> = of.map(|(of, primary)| (of.to_vec(), primary)).collect();
+    for index in table.definition().indexes().iter().filter(|index| index.is_unique) {
+        let columns = index.columns().unwrap_or_default();
+        let key: Vec<usize> = columns.iter().filter_map(|name| schema.fields().find(name).map(|(at, _)| at)).collect();
+        if let Some(at) = keys.iter().rposition(|(of, primary)| !primary && *of == key) {
+            keys.remove(at);
+        }
+    }
+    keys
+}
+
 /// What `table` asks of its rows.
 pub(super) fn constraints(table: &PagedTable) -> Vec<Constraint> {
     let schema = table.rows_schema();
@@ -238,8 +253,7 @@ pub(super) fn constraints(table: &PagedTable) -> Vec<Constraint> {
         referenced: None,
         in_column,
     };
-    let keys: Vec<(Vec<usize>, bool)> =
-        table.keys().iter().flat_map(|keys| keys.columns()).map(|(of, primary)| (of.to_vec(), primary)).collect();
+    let keys = declared(table);
     let is_primary = |at: usize| keys.iter().any(|(of, primary)| *primary && of.contains(&at));
     let key = |of: &[usize], primary: bool, in_column: bool| {
         let kind = if primary { Kind::PrimaryKey } else { Kind::Unique };
@@ -342,15 +356,20 @@ pub(super) fn shown(table: &Arc<dyn TableProvider>) -> Result<RecordBatch> {
 
 /// The rows of `DESCRIBE` for columns of `schema`, of `table` if they are one's.
 pub(crate) fn columns_shown(schema: &SchemaRef, table: Option<&Arc<dyn TableProvider>>) -> Result<RecordBatch> {
-    let declared = table.and_then(|table| table.downcast_ref::<PagedTable>()).and_then(PagedTable::keys);
+    let keys = table.and_then(|table| table.downcast_ref::<PagedTable>()).map(declared).unwrap_or_default();
     let key_of = |at: usize| {
-        let mut keys = declared.iter().flat_map(|keys| keys.columns()).filter(|(of, _)| of.contains(&at));
-        keys.next().map(|(_, primary)| if primary { "PRI" } else { "UNI" })
+        let mut of = keys.iter().filter(|(of, _)| of.contains(&at)).map(|(_, primary)| *primary);
+        let primary = of.next()?;
+        Some(if primary || of.any(|primary| primary) { "PRI" } else { "UNI" })
     };
     let fields = schema.fields();
     // Only a table says of its columns that they take no NULL.
     let takes_null = |at: usize| table.is_none() || fields[at].is_nullable() && key_of(at) != Some("PRI");
-    let default = |field: &FieldRef| default_text(table?.as_ref(), field);
+    let default = |field: &FieldRef| {
+        let paged = table?.downcast_ref::<PagedTable>();
+        let is_generated = paged.is_some_and(|paged| paged.definition().is_generated(field.name()));
+        if is_generated { None } else { default_text(table?.as_ref(), field) }
+    };
     batch(vec![
         ("column_name", texts(fields.iter().map(|field| Some(name_of(field))))),
         ("column_type", texts(fields.iter().map(|field| Some(sql_name_of(field))))),
@@ -377,4 +396,3 @@ pub(super) fn precision(data_type: &DataType) -> Option<(i32, i32, i32)> {
         _ => return None,
     })
 }
-

@@ -16,8 +16,9 @@ use datafusion::{
         parser::Statement as Parsed,
         sqlparser::{
             ast::{
-                CastKind, CheckConstraint, ColumnOption, CreateTable, DataType, Expr, GeneratedAs, Ident, Query,
-                SelectItem, SetExpr, Statement, TableConstraint, TableFactor, VisitorMut,
+                CastKind, CheckConstraint, ColumnOption, CreateTable, DataType, Expr, ForeignKeyConstraint,
+                GeneratedAs, Ident, Query, ReferentialAction, SelectItem, SetExpr, Statement, TableConstraint,
+                TableFactor, VisitorMut,
             },
             parser::Parser,
         },
@@ -99,6 +100,35 @@ impl ForeignKey {
             schema => format!("{schema}.{}", self.table),
         }
     }
+}
+
+/// What `constraint` says of `columns`.
+///
+/// # Errors
+/// Something would be done with them when rows of the other table go.
+fn foreign_key(constraint: &ForeignKeyConstraint, columns: Vec<String>) -> Result<ForeignKey> {
+    let ForeignKeyConstraint {
+        foreign_table, referred_columns, on_delete, on_update, match_kind, characteristics, ..
+    } = constraint;
+    let refuses =
+        |action: &ReferentialAction| matches!(action, ReferentialAction::Restrict | ReferentialAction::NoAction);
+    if let Some(action) = on_delete.iter().chain(on_update).find(|action| !refuses(action)) {
+        let instead = "leave it out: what others refer to does not go";
+        return Err(Error::Unsupported(format!("{action} of a FOREIGN KEY is not supported; {instead}")));
+    }
+    if match_kind.is_some() || characteristics.is_some() {
+        return Err(Error::Unsupported(
+            "MATCH or DEFERRABLE of a FOREIGN KEY is not supported; leave it out".to_owned(),
+        ));
+    }
+    let mut named = parts(foreign_table);
+    let table = named.pop().unwrap_or_default();
+    let schema = match named.join(".").as_str() {
+        "" => String::new(),
+        "main" | "memory" | "memory.main" => crate::catalogs::MAIN_SCHEMA.to_owned(),
+        other => other.strip_prefix("memory.").unwrap_or(other).to_owned(),
+    };
+    Ok(ForeignKey { columns, schema, table, referenced: referred_columns.iter().map(normal_name).collect() })
 }
 
 /// `expr` as DuckDB shows it: with brackets around each operation.
@@ -226,11 +256,11 @@ impl Definition {
         let Parsed::Statement(statement) = statement else { return Ok(definition) };
         if let Statement::Prepare { statement, .. } = &**statement
             && let made = Self::take(&mut Parsed::Statement(statement.clone()))?
-            && made.is_computed()
+            && (made.is_computed() || !made.foreign_keys.is_empty())
         {
             let instead = "use CREATE TABLE without PREPARE";
             return Err(Error::Unsupported(format!(
-                "a prepared table with CHECK or generated columns is not supported; {instead}"
+                "a prepared table with CHECK, FOREIGN KEY or generated columns is not supported; {instead}"
             )));
         }
         let Statement::CreateTable(CreateTable { name, columns, constraints, .. }) = &mut **statement else {
@@ -243,6 +273,9 @@ impl Definition {
                 match &mut option.option {
                     ColumnOption::Default(default) => text.default = Some(default.clone()),
                     ColumnOption::Check(CheckConstraint { expr, .. }) => definition.checks.push((**expr).clone()),
+                    ColumnOption::ForeignKey(key) => {
+                        definition.foreign_keys.push(foreign_key(key, vec![normal_name(&column.name)])?);
+                    }
                     ColumnOption::Generated { generation_expr: Some(value), generated_as, .. } => {
                         debug_assert!(!matches!(generated_as, GeneratedAs::ByDefault), "refused before");
                         text.generated = Some(value.clone());
@@ -253,19 +286,30 @@ impl Definition {
             if text.default.is_some() && text.generated.is_some() {
                 return Err(Error::Plan(format!("column '{}' is generated, and has no DEFAULT", column.name)));
             }
-            column
-                .options
-                .retain(|option| !matches!(option.option, ColumnOption::Check(_) | ColumnOption::Generated { .. }));
+            column.options.retain(|option| {
+                !matches!(
+                    option.option,
+                    ColumnOption::Check(_) | ColumnOption::Generated { .. } | ColumnOption::ForeignKey(_)
+                )
+            });
             if text.default.is_some() || text.generated.is_some() {
                 definition.columns.insert(normal_name(&column.name), text);
             }
         }
+        let mut foreign = Vec::new();
         constraints.retain(|constraint| {
             if let TableConstraint::Check(CheckConstraint { expr, .. }) = constraint {
                 definition.checks.push((**expr).clone());
             }
-            !matches!(constraint, TableConstraint::Check(_))
+            if let TableConstraint::ForeignKey(key) = constraint {
+                foreign.push(key.clone());
+            }
+            !matches!(constraint, TableConstraint::Check(_) | TableConstraint::ForeignKey(_))
         });
+        for key in &foreign {
+            let columns = key.columns.iter().map(normal_name).collect();
+            definition.foreign_keys.push(foreign_key(key, columns)?);
+        }
         let texts = definition.columns.values().flat_map(|text| text.generated.iter().chain(&text.default));
         if let Some(expr) = texts.chain(&definition.checks).find(|expr| has_query(*expr)) {
             let instead = "it may use columns of its row, constants and functions";
@@ -363,6 +407,7 @@ impl Definition {
     /// The table has another name from now on.
     pub fn rename_table(&mut self, name: &str) {
         let old = std::mem::replace(&mut self.name, name.to_owned());
+        self.foreign_keys.iter_mut().filter(|key| key.table == old).for_each(|key| key.table = name.to_owned());
         self.for_each_name(|names| {
             if let [table, _, ..] = names.as_mut_slice()
                 && normal_name(table) == old

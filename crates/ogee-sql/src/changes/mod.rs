@@ -16,6 +16,7 @@ mod merges;
 pub mod prepared;
 mod queries;
 mod updates;
+pub mod within;
 
 pub use conflicts::Conflicts;
 pub use definition::{ColumnText, Definition, ForeignKey, IndexText, is_keyword, shown_expression};

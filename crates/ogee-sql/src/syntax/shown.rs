@@ -52,9 +52,22 @@ fn written(parts: &Parts<'_>, nth: usize) -> Option<(Range<usize>, Vec<Token>)> 
     }
     let all = |function: &str, argument: Option<String>| {
         let argument = argument.map(|argument| vec![Token::SingleQuotedString(argument)]);
-        let select = [Token::make_keyword("SELECT"), space(), Token::Mul, space(), Token::make_keyword("FROM"), space()];
+        let select =
+            [Token::make_keyword("SELECT"), space(), Token::Mul, space(), Token::make_keyword("FROM"), space()];
         select.into_iter().chain(call_of(function, argument)).collect::<Vec<_>>()
     };
+    // A query of this name may be what is described.
+    let may_be_query = (0..parts.len()).any(|nth| parts.is_word(nth, &["WITH"]));
+    if is_table
+        && !may_be_query
+        && parts.is_word(nth, &["SHOW", "DESCRIBE", "DESC"])
+        && !parts.is_word(nth + 1, &["TABLES", "ALL", "DATABASES", "SCHEMAS", "VARIABLES"])
+        && matches!(parts.token(nth + 1), Some(Token::Word(_)))
+        && let Some((name, end)) = name_at(parts, nth + 1)
+        && ends(end)
+    {
+        return Some((nth..end, all("pragma_show", Some(name))));
+    }
     if parts.is_word(nth, &["SHOW"]) {
         let shown = |words: &[&str]| words.iter().enumerate().all(|(at, word)| parts.is_word(nth + 1 + at, &[word]));
         for (words, function) in [
@@ -74,7 +87,9 @@ fn written(parts: &Parts<'_>, nth: usize) -> Option<(Range<usize>, Vec<Token>)> 
             let (place, end) = name_at(parts, nth + 3)?;
             return ends(end).then(|| (nth..end, all("pragma_show_tables", Some(place))));
         }
-        if begins && parts.is_word(nth + 1, &["SELECT", "FROM", "VALUES", "WITH"]) {
+        let is_query =
+            parts.is_word(nth + 1, &["SELECT", "FROM", "VALUES", "WITH"]) || parts.is(nth + 1, &Token::LParen);
+        if begins && is_query {
             return Some((nth..nth + 1, vec![Token::make_keyword("DESCRIBE")]));
         }
         if begins && shown(&["COLUMNS"]) && parts.is_word(nth + 2, &["FROM", "IN"]) {
@@ -83,6 +98,9 @@ fn written(parts: &Parts<'_>, nth: usize) -> Option<(Range<usize>, Vec<Token>)> 
         return None;
     }
     let describes = parts.is_word(nth, &["DESCRIBE", "DESC"]);
+    if describes && begins && ends(nth + 1) {
+        return Some((nth..nth + 1, all("pragma_show_tables_expanded", None)));
+    }
     if describes && begins && parts.is_word(nth + 1, &["TABLE"]) && !ends(nth + 2) {
         return Some((nth..nth + 2, vec![Token::make_keyword("DESCRIBE")]));
     }
