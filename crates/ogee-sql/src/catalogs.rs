@@ -92,7 +92,7 @@ pub fn write_out(statement: &mut Parsed, attached: &BTreeSet<String>, place: &dy
 struct Names<'a> {
     attached: &'a BTreeSet<String>,
     place: &'a dyn Fn(&str) -> Option<String>,
-    /// Names of `WITH` queries, which are no tables.
+    /// Names of `WITH` queries, which are no tables, and of what is made.
     queries: HashSet<String>,
     /// What was written for tables, and what stands for it.
     written: HashMap<Vec<String>, Vec<Ident>>,
@@ -117,6 +117,14 @@ impl Names<'_> {
         let short = vec![schema, table.clone()];
         name.0 = short.iter().cloned().map(ObjectNamePart::Identifier).collect();
         self.written.insert(normal, short);
+    }
+
+    /// The name of a table that is made: where there is none, no other stands for it.
+    fn in_new(&mut self, name: &mut ObjectName) {
+        if let [ObjectNamePart::Identifier(alone)] = name.0.as_slice() {
+            self.queries.insert(normal_name(alone));
+        }
+        self.in_name(name);
     }
 
     /// The name of a table that there is.
@@ -156,8 +164,8 @@ impl VisitorMut for Names<'_> {
             {
                 names.iter_mut().for_each(|name| self.in_relation(name));
             }
-            Statement::CreateView(create) => self.in_name(&mut create.name),
-            Statement::CreateTable(create) => self.in_name(&mut create.name),
+            Statement::CreateView(create) => self.in_new(&mut create.name),
+            Statement::CreateTable(create) => self.in_new(&mut create.name),
             Statement::AlterTable(alter) => self.in_relation(&mut alter.name),
             Statement::Truncate(truncate) => {
                 truncate.table_names.iter_mut().for_each(|table| self.in_relation(&mut table.name))

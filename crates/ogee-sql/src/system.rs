@@ -317,7 +317,7 @@ mod tests {
             ),
             ("PRAGMA table_info(t)", "SELECT * FROM ogee_system.\"pragma_table_info t\" AS pragma_table_info"),
             ("SHOW TABLES FROM s", "SELECT * FROM ogee_system.\"pragma_show_tables s\" AS pragma_show_tables"),
-            ("CALL range(3)", "SELECT * FROM range(3)"),
+            ("CALL f(3)", "SELECT * FROM f(3)"),
             (
                 "SELECT name FROM (SHOW TABLES)",
                 "SELECT name FROM (SELECT * FROM ogee_system.\"pragma_show_tables\" AS pragma_show_tables)",

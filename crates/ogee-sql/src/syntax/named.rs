@@ -126,19 +126,22 @@ mod tests {
     fn names_are_those_of_a_query_around() {
         for (sql, usual) in [
             (
-                "CREATE TABLE u(x, y) AS SELECT 1, 2",
-                "CREATE TABLE u AS SELECT * FROM (SELECT 1, 2) AS ogee_named (x, y)",
+                "CREATE TABLE u(x, y) AS SELECT a, b FROM t",
+                "CREATE TABLE u AS SELECT * FROM (SELECT a, b FROM t) AS ogee_named (x, y)",
             ),
             (
                 "CREATE TABLE u AS FROM t WITH NO DATA",
                 "CREATE TABLE u AS SELECT * FROM (SELECT * FROM t) AS ogee_named LIMIT 0",
             ),
-            ("CREATE TABLE u AS SELECT 1 WITH DATA", "CREATE TABLE u AS SELECT * FROM (SELECT 1) AS ogee_named"),
             (
-                "CREATE RECURSIVE VIEW v(n) AS SELECT 1 UNION ALL SELECT n + 1 FROM v WHERE n < 3",
-                "CREATE VIEW v AS WITH RECURSIVE v (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM v WHERE n < 3) SELECT * FROM v",
+                "CREATE TABLE u AS SELECT a FROM t WITH DATA",
+                "CREATE TABLE u AS SELECT * FROM (SELECT a FROM t) AS ogee_named",
             ),
-            ("CREATE TABLE u AS SELECT 1", "CREATE TABLE u AS SELECT 1"),
+            (
+                "CREATE RECURSIVE VIEW v(n) AS SELECT a FROM t UNION ALL SELECT n + 1 FROM v WHERE n < 3",
+                "CREATE VIEW v AS WITH RECURSIVE v (n) AS (SELECT a FROM t UNION ALL SELECT n + 1 FROM v WHERE n < 3) SELECT * FROM v",
+            ),
+            ("CREATE TABLE u AS SELECT a FROM t", "CREATE TABLE u AS SELECT a FROM t"),
         ] {
             assert_eq!(parse(sql).unwrap().pop().unwrap().to_string(), usual, "{sql}");
         }
