@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::Arguments;
 use crate::errors::RunError;
-use crate::output::{identifier, quoted, width};
+use crate::output::{identifier, width};
 use crate::session::Session;
 use crate::terminal;
 
@@ -149,7 +149,7 @@ fn made(session: &Session, table: &str) -> Result<String, RunError> {
         let name = identifier(value(0).unwrap_or_default());
         let mut part = format!("{name} {}", value(1).unwrap_or_default());
         if let Some(default) = value(4) {
-            part.push_str(&format!(" DEFAULT {}", default_of(default, value(1).unwrap_or_default())));
+            part.push_str(&format!(" DEFAULT {default}"));
         }
         match value(3) {
             Some("PRI") if has_joint_key => joint.push(name),
@@ -166,14 +166,6 @@ fn made(session: &Session, table: &str) -> Result<String, RunError> {
         parts.push(format!("PRIMARY KEY ({})", joint.join(", ")));
     }
     Ok(format!("CREATE TABLE {table} ({})", parts.join(", ")))
-}
-
-/// The default that `DESCRIBE` says as SQL: it writes constants without quotes.
-fn default_of(text: &str, of_type: &str) -> String {
-    let has_quotes =
-        ["VARCHAR", "DATE", "TIME", "INTERVAL", "BLOB", "UUID", "JSON"].iter().any(|name| of_type.starts_with(name));
-    let is_constant = !text.contains('(') && !text.eq_ignore_ascii_case("null");
-    if has_quotes && is_constant { quoted(text) } else { text.to_owned() }
 }
 
 #[cfg(test)]
