@@ -1,7 +1,7 @@
 //! The rows of a table while a statement changes them: which go, which come, and the moment in which that is so for everybody.
 //!
 //! 1. Until [`Changing::publish`] nobody sees anything of it, and whoever stops before leaves the table as it was.
-//! 2. A block that has rows which go is written anew without them, and takes the place of the old one. The others stay as they are.
+//! 2. A block that has rows which go is written anew without them, and takes the place of the old one. The others stay as they are. Rows that take the place of others lie where those lay.
 //! 3. Of two statements that write the same block anew the second is refused: it has looked at rows that are not there any more.
 //!
 //! Rows go by their numbers, those that the table had when the statement began: a bit for each row of the blocks that some go from.
@@ -24,7 +24,9 @@ use ogee_memory::{BufferManager, Reservation};
 
 use crate::{
     coalesce::Coalescer,
+    foreign::{self, Foreign, Needed},
     keys::NewRows,
+    replaced::{Replaced, Runs},
     table::{Block, BlockWriter, Blocks, PagedTable, coalescer, first_rows, renamed},
 };
 
@@ -73,7 +75,10 @@ pub(crate) struct Changing<'a> {
     first: Arc<[u64]>,
     gone: Gone,
     rows: RowsWriter,
+    replaced: Replaced,
     keys: Option<NewRows>,
+    foreign: Arc<Foreign>,
+    needed: Needed,
     /// How many rows came.
     seen: u64,
 }
@@ -122,7 +127,13 @@ impl Gone {
 
 impl<'a> Changing<'a> {
     /// Nothing is changed yet of `table`, called `name`, which has `blocks`. `keys`: whether rows that come may have keys of others.
-    pub(crate) fn begin(name: &'a str, table: &'a PagedTable, blocks: Blocks, keys: bool) -> Self {
+    pub(crate) fn begin(
+        name: &'a str,
+        table: &'a PagedTable,
+        blocks: Blocks,
+        foreign: Arc<Foreign>,
+        keys: bool,
+    ) -> Self {
         let memory = table.memory();
         let gone = Gone {
             memory: Arc::clone(memory),
@@ -138,7 +149,10 @@ impl<'a> Changing<'a> {
             blocks,
             gone,
             rows: RowsWriter::new(&table.rows_schema(), memory),
+            replaced: Replaced::new(&table.rows_schema(), memory),
             keys: table.keys().filter(|_| keys).map(crate::keys::Keys::begin),
+            foreign,
+            needed: Needed::default(),
             table,
             seen: 0,
         }
@@ -176,7 +190,7 @@ impl<'a> Changing<'a> {
     }
 
     /// How many rows came so far.
-    pub(crate) fn seen(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.seen
     }
 
@@ -185,6 +199,25 @@ impl<'a> Changing<'a> {
     /// # Errors
     /// A row does not meet what the table asks for.
     pub(crate) fn add(&mut self, columns: &[ArrayRef], rows: usize) -> Result<()> {
+        let batch = self.seen(columns, rows)?;
+        self.rows.push(batch)
+    }
+
+    /// The same, where each row takes the place of the one of these numbers, which goes.
+    ///
+    /// # Errors
+    /// A row does not meet what the table asks for.
+    pub(crate) fn replace(&mut self, numbers: &Int64Array, columns: &[ArrayRef]) -> Result<()> {
+        let batch = self.seen(columns, numbers.len())?;
+        match self.replaced.push(numbers, batch)? {
+            None => Ok(()),
+            // There are too many pieces in no order: those come last.
+            Some(batch) => self.rows.push(batch),
+        }
+    }
+
+    /// The rows of `columns`, which meet what the table asks for.
+    fn seen(&mut self, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
         let schema = self.table.rows_schema();
         let width = schema.fields().len();
         let (columns, checks) = columns.split_at(width);
@@ -210,14 +243,18 @@ impl<'a> Changing<'a> {
         if let Some(keys) = &mut self.keys {
             keys.add(&batch)?;
         }
+        if !self.foreign.parents.is_empty() {
+            self.needed.add(&self.foreign, &batch, self.seen + 1, self.table.memory())?;
+        }
         self.seen += rows as u64;
-        self.rows.push(batch)
+        Ok(batch)
     }
 
     /// All rows are told: those that came are in blocks.
     pub(crate) fn told(self) -> Result<Told<'a>> {
-        let Self { name, table, blocks, gone, rows, keys, .. } = self;
-        Ok(Told { name, table, blocks, gone, new: rows.finish()?, keys })
+        let Self { name, table, blocks, first, gone, rows, replaced, keys, foreign, needed, .. } = self;
+        let (new, replaced) = (rows.finish()?, replaced.finish()?);
+        Ok(Told { name, table, blocks, first, gone, new, replaced, keys, foreign, needed })
     }
 }
 
@@ -226,15 +263,19 @@ pub(crate) struct Told<'a> {
     name: &'a str,
     table: &'a PagedTable,
     blocks: Blocks,
+    first: Arc<[u64]>,
     gone: Gone,
     new: Vec<Arc<Block>>,
+    replaced: Runs,
     keys: Option<NewRows>,
+    foreign: Arc<Foreign>,
+    needed: Needed,
 }
 
 impl Told<'_> {
     /// The blocks of the rows that came.
-    pub(crate) fn new_blocks(&self) -> &[Arc<Block>] {
-        &self.new
+    pub(crate) fn new_blocks(&self) -> Vec<Arc<Block>> {
+        self.replaced.blocks().chain(&self.new).cloned().collect()
     }
 
     /// Makes the change, wholly or not at all.
@@ -243,6 +284,19 @@ impl Told<'_> {
     /// Another statement has changed the same rows, or has taken a key; there is no memory.
     pub(crate) async fn publish(mut self) -> Result<()> {
         let replaced = self.rewrite().await?;
+        let one_at_a_time = Arc::clone(&self.foreign.one_at_a_time);
+        let _alone = if self.foreign.is_any() { Some(one_at_a_time.lock().await) } else { None };
+        if self.foreign.is_any() {
+            let rows = foreign::Rows {
+                name: self.name,
+                memory: self.table.memory(),
+                blocks: &self.blocks,
+                gone: &self.gone.blocks,
+                all_gone: self.gone.is_all(&self.blocks),
+                keys: self.keys.as_ref(),
+            };
+            self.foreign.check(&self.needed, &rows).await?;
+        }
         let Self { name, table, blocks, gone, new, keys, .. } = self;
         let current = table.current();
         let all_gone = gone.is_all(&blocks);
@@ -279,6 +333,21 @@ impl Told<'_> {
         let schema = self.table.rows_schema();
         let memory = self.table.memory();
         let all_gone = self.gone.is_all(&self.blocks);
+        let touched: Vec<usize> = (0..self.blocks.len()).filter(|&at| self.gone.blocks[at].is_some()).collect();
+        let all_touched: usize = touched.iter().map(|&at| self.blocks[at].rows()).sum();
+        let are_neighbours = touched.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        // The rows of whole blocks are replaced by as many in their order: these are the blocks that come.
+        if are_neighbours
+            && (self.keys.is_none() || all_gone)
+            && let Some(blocks) = self.replaced.whole(all_touched)
+        {
+            for (nth, &at) in touched.iter().enumerate() {
+                let blocks = if nth == 0 { blocks.to_vec() } else { Vec::new() };
+                replaced.insert(self.blocks[at].number(), blocks);
+            }
+            return Ok(replaced);
+        }
+        let mut comes = self.replaced.reader(&schema, memory)?;
         // The first of neighbours is replaced by the rows that stay of all of them.
         let mut open: Option<(u64, RowsWriter)> = None;
         for (at, block) in self.blocks.iter().enumerate() {
@@ -291,7 +360,9 @@ impl Told<'_> {
             let (_, rows) = open.get_or_insert_with(|| (block.number(), RowsWriter::new(&schema, memory)));
             replaced.entry(block.number()).or_insert_with(Vec::new);
             let goes_wholly = self.gone.counts[at] == block.rows();
-            if goes_wholly && (self.keys.is_none() || all_gone) {
+            let first_row = self.first[at];
+            let has_new = comes.is_within(first_row, block.rows() as u64);
+            if goes_wholly && !has_new && (self.keys.is_none() || all_gone) {
                 continue;
             }
             let failed = |error| DataFusionError::External(Box::new(ogee_functions::Error::Memory(error)));
@@ -302,10 +373,14 @@ impl Told<'_> {
                 let goes = |row: usize| bits[row / 64] & (1 << (row % 64)) != 0;
                 let goes: BooleanArray = (first..first + batch.num_rows()).map(|row| Some(goes(row))).collect();
                 first += batch.num_rows();
-                if let Some(keys) = &mut self.keys {
+                if let Some(keys) = self.keys.as_mut().filter(|_| !all_gone) {
                     keys.take_away(&filter_record_batch(&batch, &goes)?)?;
                 }
-                if !goes_wholly {
+                let count = batch.num_rows() as u64;
+                if has_new {
+                    let begin = first_row + first as u64 - count;
+                    rows.push(comes.put(&batch, begin, &goes)?)?;
+                } else if !goes_wholly {
                     let stays = datafusion::arrow::compute::not(&goes)?;
                     rows.push(filter_record_batch(&batch, &stays)?)?;
                 }

@@ -9,7 +9,7 @@
 //! 4. Keys as they were at some time can be kept ([`Keys::as_now`]) and put back. While somebody keeps them, changes are noted beside the set that both have, and become part of it when
 //!    nobody does any more: what is kept costs what has changed since.
 //!
-//! Not here: foreign keys, which are refused (`ogee_sql`), and checks, which statements evaluate with the rows (`changes`).
+//! Not here: keys of other tables (`foreign`), and checks, which statements evaluate with the rows (`changes`).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,7 +30,7 @@ use ogee_memory::{BufferManager, Reservation};
 use parking_lot::Mutex;
 
 /// Bytes of a key in a set beside its own: the pointer and the row's number in a table that is seven eighths full at most and half at least, and what the allocator adds.
-const ENTRY_BYTES: usize = 80;
+pub(crate) const ENTRY_BYTES: usize = 80;
 
 /// Room is asked for in steps.
 const STEP_BYTES: usize = 64 << 10;
@@ -159,6 +159,25 @@ impl Keys {
     /// The columns of each key, and whether it is the primary one.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&[usize], bool)> {
         self.keys.iter().map(|key| (key.columns.as_slice(), key.primary))
+    }
+
+    /// Key number `key` of rows whose columns of it are these, in its order; nothing of a row with NULL in one.
+    pub(crate) fn of(&self, key: usize, columns: &[ArrayRef]) -> Result<Vec<Option<Box<[u8]>>>> {
+        let columns: Vec<ArrayRef> = columns.iter().map(canonical).collect();
+        let converted = self.keys[key].converter.convert_columns(&columns)?;
+        let is_whole = |row: usize| columns.iter().all(|column| column.is_valid(row));
+        let rows = converted.iter().enumerate();
+        Ok(rows.map(|(row, bytes)| is_whole(row).then(|| bytes.as_ref().into())).collect())
+    }
+
+    /// Whether a row of the table has `bytes` for key number `key`.
+    pub(crate) fn has(&self, key: usize, bytes: &[u8]) -> bool {
+        self.taken.lock().has(key, bytes)
+    }
+
+    /// `id = 1`: what `bytes` are for key number `key`.
+    pub(crate) fn shown(&self, key: usize, bytes: &[u8]) -> String {
+        self.keys[key].shown(bytes)
     }
 
     /// A statement that adds rows begins.
@@ -290,6 +309,26 @@ pub(crate) struct NewRows {
 }
 
 impl NewRows {
+    /// The keys of the table.
+    pub(crate) fn keys(&self) -> &Arc<Keys> {
+        &self.keys
+    }
+
+    /// Whether a row that comes has `bytes` for key number `key`.
+    pub(crate) fn has_new(&self, key: usize, bytes: &[u8]) -> bool {
+        self.rows[key].contains_key(bytes)
+    }
+
+    /// Whether a row that goes has it.
+    pub(crate) fn has_gone(&self, key: usize, bytes: &[u8]) -> bool {
+        self.gone[key].contains(bytes)
+    }
+
+    /// Whether any row goes that has key number `key`.
+    pub(crate) fn has_any_gone(&self, key: usize) -> bool {
+        !self.gone[key].is_empty()
+    }
+
     /// Adds the rows of `batch`.
     ///
     /// # Errors
@@ -372,7 +411,7 @@ impl NewRows {
 }
 
 /// Has `held` be for `bytes` at least.
-fn hold(memory: &Arc<BufferManager>, held: &mut Option<Reservation>, bytes: usize) -> Result<()> {
+pub(crate) fn hold(memory: &Arc<BufferManager>, held: &mut Option<Reservation>, bytes: usize) -> Result<()> {
     let failed = |error| DataFusionError::External(Box::new(ogee_functions::Error::Memory(error)));
     match held {
         Some(held) if held.bytes() >= bytes => Ok(()),

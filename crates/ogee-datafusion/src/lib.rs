@@ -19,6 +19,7 @@ mod ctes;
 mod describe;
 mod engine;
 mod explain;
+mod foreign;
 mod island;
 mod keys;
 mod listing;
@@ -26,8 +27,10 @@ mod page_chain;
 mod pool;
 mod recursion;
 mod registered;
+mod replaced;
 mod sequences;
 mod session;
+mod system;
 mod table;
 mod user_functions;
 mod variables;
@@ -41,10 +44,12 @@ pub use ogee_sql::{
     catalogs::DATABASE,
     changes::is_change,
     on_large_stack,
+    options::PIVOT_COLUMNS_MAX,
     parameters::Parameters,
     parse,
     told::{near, told},
 };
 pub use registered::{ArrowReader, ArrowRows, MakeReader};
 pub use session::{Outcome, Session, Staging, rows};
+pub use system::{SettingInfo, TellsSettings};
 pub use user_functions::{AggregateFunction, AggregateState, ScalarFunction, UserError};

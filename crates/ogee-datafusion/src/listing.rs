@@ -9,6 +9,7 @@ use datafusion::{
     datasource::TableType,
 };
 use ogee_functions::{Result, type_names::sql_name_of};
+use ogee_sql::system::is_system;
 
 use crate::{
     describe::{name_of, shown_place},
@@ -99,7 +100,7 @@ impl Session {
         let mut tables = Vec::new();
         for catalog_name in state.catalog_list().catalog_names() {
             let Some(catalog) = state.catalog_list().catalog(&catalog_name) else { continue };
-            for schema_name in catalog.schema_names().into_iter().filter(|name| name != "information_schema") {
+            for schema_name in catalog.schema_names().into_iter().filter(|name| !is_system(name)) {
                 let Some(schema) = catalog.schema(&schema_name) else { continue };
                 let (database, shown_schema) = shown_place(&schema_name, &attached);
                 for name in schema.table_names().into_iter().filter(|name| !is_own(name)) {
@@ -141,7 +142,7 @@ impl Session {
         let names = catalogs.catalog_names().into_iter().filter_map(|name| catalogs.catalog(&name));
         let mut schemas: Vec<(String, String)> = names
             .flat_map(|catalog| catalog.schema_names())
-            .filter(|name| name != "information_schema")
+            .filter(|name| !is_system(name))
             .map(|name| shown_place(&name, &attached))
             .collect();
         schemas.sort();

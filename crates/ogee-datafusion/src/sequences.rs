@@ -30,6 +30,7 @@ pub(crate) struct Sequences(Mutex<HashMap<String, Sequence>>);
 
 #[derive(Clone, Debug)]
 struct Sequence {
+    first: i64,
     /// The next value, if there is one.
     next: Option<i64>,
     /// The last that was taken.
@@ -63,7 +64,28 @@ impl Sequence {
     }
 }
 
+/// A sequence, as it is told of.
+pub(crate) struct SequenceInfo {
+    pub(crate) start: i64,
+    pub(crate) step: i64,
+    pub(crate) least: i64,
+    pub(crate) greatest: i64,
+    pub(crate) cycles: bool,
+    pub(crate) last: Option<i64>,
+}
+
 impl Sequences {
+    /// All of them, by name.
+    pub(crate) fn list(&self) -> Vec<(String, SequenceInfo)> {
+        let told = |(name, of): (&String, &Sequence)| {
+            let Sequence { first, step, least, greatest, cycles, last, .. } = *of;
+            (name.clone(), SequenceInfo { start: first, step, least, greatest, cycles, last })
+        };
+        let mut all: Vec<_> = self.0.lock().iter().map(told).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
     /// `CREATE SEQUENCE`. Gives whether there is a new one.
     ///
     /// # Errors
@@ -107,7 +129,7 @@ impl Sequences {
                 "sequence '{key}' starts with {first}, which is not within {least} and {greatest}"
             )));
         }
-        sequences.insert(key, Sequence { next: Some(first), last: None, step, least, greatest, cycles });
+        sequences.insert(key, Sequence { first, next: Some(first), last: None, step, least, greatest, cycles });
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -41,7 +41,7 @@ use datafusion::{
 };
 use futures::{StreamExt, TryStreamExt};
 use ogee_files::{
-    ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, FileTables, JsonFormats,
+    ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, ExternalAccess, FileTables, JsonFormats,
     copy::{in_plain_types, within_limit},
     copy_target::staged,
 };
@@ -62,16 +62,17 @@ use ogee_sql::{
     Division, NullOrder, SetVariable, Statement, StatementContext,
     asked::Asked,
     calls, catalogs,
-    changes::Definition,
+    changes::{Definition, within::has_changes},
     checkpoint, ctes, in_full, inserted,
     macros::{self, Macros},
     name_apart,
     named_types::{self, NamedTypes},
+    options::Options,
     parse,
     prepared::{self, Prepared},
     rules,
     spellings::{Spellings, heeded},
-    times, told,
+    system, times, told,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
 };
 use parking_lot::Mutex;
@@ -87,6 +88,7 @@ use crate::{
     listing::FunctionKind,
     pool::{OgeePool, PoolFiles},
     sequences::Sequences,
+    system::{Comments, Kept, System, TellsSettings},
     table::PagedTable,
     variables::Variables,
 };
@@ -95,13 +97,15 @@ mod alter;
 mod changes;
 mod comments;
 mod databases;
+mod foreign;
 mod functions;
+mod indexes;
 mod registered;
 mod staging;
 mod temporary;
 mod transactions;
+mod within;
 
-use comments::Comments;
 pub use staging::Staging;
 use transactions::Transactions;
 pub(crate) use transactions::is_own;
@@ -112,6 +116,9 @@ const FOOTER_CACHE_BYTES: usize = 8 << 20;
 /// Bytes that listing reads at the end of a Parquet file to find its footer there: most are shorter, and of a longer one the rest is read then.
 /// DataFusion would copy half a megabyte of each file.
 const FOOTER_BYTES: usize = 64 << 10;
+
+/// DataFusion's name of the catalog of all tables.
+const CATALOG: &str = "ogee";
 
 /// Rows of a batch between DataFusion's operators.
 const BATCH_ROWS: usize = 8192;
@@ -129,21 +136,28 @@ pub struct Session {
     samples: Arc<Samples>,
     /// Common table expressions whose rows became tables so far: names for the next ones.
     computed: AtomicU64,
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     macros: Arc<Macros>,
     /// Shared with the rules.
     division: Arc<Division>,
+    options: Arc<Options>,
+    access: Arc<ExternalAccess>,
     /// The catalogs themselves, whose views are not planned.
     catalogs: Arc<dyn CatalogProviderList>,
     transactions: Transactions,
     /// Databases in memory beside the first.
-    attached: Mutex<BTreeSet<String>>,
+    attached: Arc<Mutex<BTreeSet<String>>>,
     sequences: Arc<Sequences>,
     variables: Arc<Variables>,
-    types: Mutex<NamedTypes>,
-    comments: Mutex<Comments>,
+    types: Arc<Mutex<NamedTypes>>,
+    comments: Arc<Mutex<Comments>>,
     /// Tables and views that go with their connection.
-    temporary: Mutex<HashMap<TableReference, u64>>,
+    temporary: Arc<Mutex<HashMap<TableReference, u64>>>,
+    /// Where names are looked for behind the first schema.
+    further_schemas: Mutex<Vec<String>>,
+    /// Held while a statement looks at other tables for its keys of those.
+    foreign_keys: Arc<tokio::sync::Mutex<()>>,
+    tells_settings: Arc<OnceLock<TellsSettings>>,
     /// Functions that a program has given.
     functions: Mutex<BTreeMap<String, FunctionKind>>,
 }
@@ -219,13 +233,16 @@ impl Session {
         let pieces = rules::PiecePlanner::default();
         let macros = Arc::new(Macros::default());
         let division = Arc::new(Division::default());
+        let (options, access) = (Arc::new(Options::default()), Arc::new(ExternalAccess::default()));
         let asked = Asked(Arc::new(Asker(Arc::clone(&samples))));
         let state = SessionStateBuilder::new()
             .with_config(
                 config()
                     .with_extension(Arc::clone(&macros))
                     .with_extension(Arc::new(asked))
-                    .with_extension(Arc::clone(&division)),
+                    .with_extension(Arc::clone(&division))
+                    .with_extension(Arc::clone(&options))
+                    .with_extension(Arc::clone(&access)),
             )
             .with_runtime_env(runtime)
             .with_expr_planners(rules::expr_planners(JsonAccess::new(memory), BitStrings::new(memory), &division))
@@ -258,28 +275,44 @@ impl Session {
         binder.serve(context.state_weak_ref());
         ogee_functions::register(&context, engine.memory())?;
         rules::register_markers(&context);
-        let sequences = Arc::default();
+        let kept = Kept { macros: Arc::clone(&macros), ..Kept::default() };
+        let (sequences, variables) = (Arc::clone(&kept.sequences), Arc::clone(&kept.variables));
+        let (attached, types, comments) =
+            (Arc::clone(&kept.attached), Arc::clone(&kept.types), Arc::clone(&kept.comments));
+        let (temporary, prepared) = (Arc::clone(&kept.temporary), Arc::clone(&kept.prepared));
+        let tells_settings = Arc::clone(&kept.settings);
         for function in crate::sequences::functions(&sequences) {
             context.register_udf(function);
         }
-        let variables = Arc::default();
         context.register_udf(crate::variables::function(&variables));
+        let system = System::new(kept, engine.memory(), context.state_weak_ref(), &own_catalogs);
+        let catalog = own_catalogs.catalog(CATALOG);
+        for (name, schema) in system.schemas() {
+            if let Some(catalog) = &catalog {
+                catalog.register_schema(name, schema)?;
+            }
+        }
         Ok(Self {
             engine,
             context,
             samples,
             computed: AtomicU64::new(0),
-            prepared: Prepared::default(),
+            prepared,
             macros,
             division,
+            options,
+            access,
             catalogs: own_catalogs,
             transactions: Transactions::default(),
-            attached: Mutex::default(),
+            attached,
             sequences,
             variables,
-            types: Mutex::default(),
-            comments: Mutex::default(),
-            temporary: Mutex::default(),
+            types,
+            comments,
+            temporary,
+            further_schemas: Mutex::default(),
+            foreign_keys: Arc::default(),
+            tells_settings,
             functions: Mutex::default(),
         })
     }
@@ -310,6 +343,22 @@ impl Session {
         &self.division
     }
 
+    /// Settings that change what statements mean.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether statements may read and write files.
+    pub fn access(&self) -> &ExternalAccess {
+        &self.access
+    }
+
+    /// Who tells of settings, once.
+    pub fn set_tells_settings(&self, tells: TellsSettings) {
+        // There is one handle of a session, which is asked for it once.
+        let _ = self.tells_settings.set(tells);
+    }
+
     /// Where NULLs come in an order that says nothing of them.
     pub fn null_order(&self) -> NullOrder {
         NullOrder::of(&self.context.state_ref().read().config_options().sql_parser)
@@ -334,6 +383,9 @@ impl Session {
         if let Some(outcome) = self.transact(&statement.0, context.connection()).await? {
             return Ok(outcome);
         }
+        if has_changes(&statement.0) {
+            return self.run_changes_within(statement, context).await;
+        }
         if let Some(outcome) = self.place(&state, &statement.0, context.connection())? {
             return Ok(outcome);
         }
@@ -342,6 +394,10 @@ impl Session {
         }
         if describe::is_done(&statement.0) {
             return Ok(Outcome::Done(None));
+        }
+        self.options.apply(&mut statement.0);
+        if matches!(&statement.0, ParsedStatement::CopyTo(_) | ParsedStatement::CreateExternalTable(_)) {
+            self.access.check()?;
         }
         let mut setting = SetVariable::of(&statement.0);
         if let Some(query) = setting.as_mut().and_then(|setting| setting.value.take()) {
@@ -361,7 +417,7 @@ impl Session {
             }
             named_types::write_out(&mut statement.0, &types);
         }
-        catalogs::write_out(&mut statement.0, &self.attached());
+        self.write_out_places(&state, &mut statement.0);
         let made = self.made(&state, &mut statement.0)?;
         name_apart(&mut statement.0);
         if let Some(name) = views::unless_exists(&mut statement.0)
@@ -378,6 +434,7 @@ impl Session {
         let definition = Definition::take(&mut statement.0)?;
         self.type_generated(&state, &mut statement.0, &definition).await?;
         let view = ViewText::of(&statement.0, &spellings);
+        views::forget_columns(&mut statement.0);
         let preparing = match prepared::Use::of(&statement.0) {
             Some(prepared::Use::Prepare(name)) => Some((name, statement.0.clone())),
             _ => None,
@@ -400,7 +457,11 @@ impl Session {
         if let Some(outcome) = self.comment(&state, &statement.0).await? {
             return Ok(outcome);
         }
-        let mut changed = self.tell_catalog(&state, &mut statement.0).await?;
+        if let Some(outcome) = self.index(&state, &statement.0).await? {
+            return Ok(outcome);
+        }
+        self.check_dropped(&state, &statement.0).await?;
+        let mut changed = Vec::new();
         if let ParsedStatement::Explain(explain) = &mut statement.0
             && let Some((query, tables)) = self.explained(&state, &explain.statement, explain.options.analyze).await?
         {
@@ -469,6 +530,24 @@ impl Session {
         })
     }
 
+    /// Writes the schemas of tables in `statement` where they are not those in which names are looked for first.
+    fn write_out_places(&self, state: &SessionState, statement: &mut ParsedStatement) {
+        let further = self.further_schemas.lock().clone();
+        let has = |schema: &str, name: &str| {
+            let reference = TableReference::partial(schema, name);
+            state.schema_for_ref(reference).is_ok_and(|schema| schema.table_exist(name))
+        };
+        let place = |name: &str| {
+            let own = system::schema_of(name);
+            if (further.is_empty() && own.is_none()) || has(&state.config_options().catalog.default_schema, name) {
+                return None;
+            }
+            let found = further.iter().find(|schema| has(schema, name)).cloned();
+            found.or_else(|| own.map(str::to_owned))
+        };
+        catalogs::write_out(statement, &self.attached(), &place);
+    }
+
     /// Runs `statement` if it makes or drops a sequence.
     fn of_sequence(&self, statement: &ParsedStatement) -> Result<Option<Outcome>> {
         let ParsedStatement::Statement(statement) = statement else { return Ok(None) };
@@ -494,21 +573,19 @@ impl Session {
     ) -> Result<Option<SendableRecordBatchStream>> {
         let table = match describe::Shown::of(statement)? {
             Some(describe::Shown::Columns(table)) => table,
-            Some(describe::Shown::Tables) => return Ok(Some(describe::tables(state, false, &self.attached()).await?)),
-            Some(describe::Shown::AllTables) => {
-                return Ok(Some(describe::tables(state, true, &self.attached()).await?));
-            }
-            Some(describe::Shown::Info(table)) => {
-                let found = match self.table_exists(&table)? {
-                    true => state.schema_for_ref(table.clone())?.table(table.table()).await?,
-                    false => None,
-                };
-                let missing = || Error::Plan(format!("table '{table}' does not exist"));
-                return Ok(Some(describe::info(&found.ok_or_else(missing)?)?));
+            Some(describe::Shown::Settings(name)) => {
+                return Ok(Some(describe::settings(state, name.as_deref())?));
             }
             None => return Ok(None),
         };
         if !self.table_exists(&table)? {
+            // `SHOW` of one name may be of a setting.
+            if let ParsedStatement::Statement(statement) = statement
+                && let SqlStatement::ShowVariable { variable } = &**statement
+            {
+                let name = variable.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+                return Ok(Some(describe::settings(state, Some(&name))?));
+            }
             return Ok(None);
         }
         let provider = state.schema_for_ref(table.clone())?.table(table.table()).await?;
@@ -654,7 +731,7 @@ impl Session {
         &self,
         state: &SessionState,
         create: CreateMemoryTable,
-        definition: Definition,
+        mut definition: Definition,
         spellings: &Spellings,
     ) -> Result<Outcome> {
         let CreateMemoryTable { name, input, if_not_exists, or_replace, constraints, column_defaults, temporary: _ } =
@@ -669,6 +746,9 @@ impl Session {
             )));
         }
         self.must_be(state, &name, exists, TableType::Base).await?;
+        if exists {
+            self.must_not_be_referred_to(state, &name, "needs its rows", &[]).await?;
+        }
         let input = match &*input {
             LogicalPlan::EmptyRelation(_) => input,
             _ => Arc::new(name_columns(Arc::unwrap_or_clone(input), &[])?),
@@ -688,6 +768,7 @@ impl Session {
             _ => nullable(&physical.schema()),
         };
         self.check_definition(state, &definition, &schema).await?;
+        self.resolve_foreign(state, &name, &mut definition, &schema, &constraints).await?;
         let table = PagedTable::new(spellings.of_table(&schema), Arc::clone(self.engine.memory()));
         let table = table.with_keys(&constraints, column_defaults)?.with_definition(definition);
         let context = task_context(state, &physical);
@@ -847,8 +928,9 @@ pub fn rows(stream: SendableRecordBatchStream) -> impl futures::Stream<Item = Re
 fn config() -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
-        .with_information_schema(true)
-        .with_default_catalog_and_schema("ogee", "public")
+        // The schema of that name is of this crate (`system`).
+        .with_information_schema(false)
+        .with_default_catalog_and_schema(CATALOG, "public")
         .with_batch_size(BATCH_ROWS);
     let options = config.options_mut();
     options.execution.time_zone = Some("UTC".to_owned());

@@ -4,7 +4,7 @@
 //! by statements as a whole and never change, so that a scan sees the table as it was when it was planned, and a dropped table
 //! is gone when its last scan is. A statement that takes rows away writes the blocks anew that have some of them, and puts these in the place of those (`changing`).
 //!
-//! Not here: persistence, indexes, which rows a statement changes (`session::changes`).
+//! Not here: persistence, which rows a statement changes (`session::changes`).
 #![expect(unsafe_code, reason = "bytes that were written here are not validated again")]
 
 use std::{
@@ -125,6 +125,13 @@ impl Block {
     /// All columns of its rows.
     pub(crate) fn batches(&self) -> Result<StreamReader<ChainReader>> {
         self.reader(None)
+    }
+
+    /// Some columns of its rows, in the order of the table.
+    pub(crate) fn batches_of(&self, columns: &[usize]) -> Result<StreamReader<ChainReader>> {
+        let mut columns = columns.to_vec();
+        columns.sort_unstable();
+        self.reader(Some(columns))
     }
 
     /// Some columns of its rows, or all.
@@ -295,9 +302,9 @@ impl TableProvider for PagedTable {
         input: Arc<dyn ExecutionPlan>,
         op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if self.definition.is_computed() {
+        if self.definition.is_computed() || !self.definition.foreign_keys().is_empty() {
             return not_impl_err!(
-                "a prepared INSERT into a table with CHECK or generated columns is not supported; write the INSERT as it is"
+                "a prepared INSERT into a table with CHECK, FOREIGN KEY or generated columns is not supported; write the INSERT as it is"
             );
         }
         match op {

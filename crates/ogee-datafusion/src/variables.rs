@@ -18,6 +18,7 @@ use datafusion::{
         ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
     },
 };
+use ogee_functions::type_names::sql_name_of;
 use parking_lot::Mutex;
 
 /// The variables of a database, by name in lower case, each with the field that says what its value is.
@@ -31,6 +32,16 @@ impl Variables {
 
     pub(crate) fn remove(&self, name: &str) {
         self.0.lock().remove(name);
+    }
+
+    /// The names, values and types of all, by name.
+    pub(crate) fn list(&self) -> Vec<(String, Option<String>, String)> {
+        let told = |(name, (field, value)): (&String, &(FieldRef, ScalarValue))| {
+            (name.clone(), (!value.is_null()).then(|| value.to_string()), sql_name_of(field))
+        };
+        let mut all: Vec<_> = self.0.lock().iter().map(told).collect();
+        all.sort();
+        all
     }
 
     fn get(&self, name: &str) -> (FieldRef, ScalarValue) {

@@ -23,6 +23,7 @@ pub use arrow_ipc::ArrowFormats;
 pub use csv::CsvFormats;
 pub use json::JsonFormats;
 pub use tables::{
-    CaughtFormats, CheckedTables, FileTable, FileTables, Read, is_file_name, reads_files, reads_files_apart,
+    CaughtFormats, CheckedTables, ExternalAccess, FileTable, FileTables, Read, is_file_name, reads_files,
+    reads_files_apart,
 };
 pub use text_scan::TextFiles;

@@ -28,7 +28,9 @@ use datafusion::{
 use ogee_functions::{Error, Result, type_names::sql_name_of};
 
 use crate::{
-    columns_of, in_full, limits, pivots,
+    columns_of, in_full, limits,
+    options::{Options, PIVOT_COLUMNS_MAX},
+    pivots,
     plan::plan,
     scopes::{Scopes, knowing},
     short_aliases,
@@ -70,6 +72,12 @@ pub(crate) struct Answers<'a> {
 }
 
 impl Answers<'_> {
+    /// How many columns a pivot may make.
+    pub(crate) fn pivot_columns(&self) -> usize {
+        let options = self.state.config().get_extension::<Options>();
+        options.map_or(PIVOT_COLUMNS_MAX, |options| options.pivot_columns())
+    }
+
     /// The columns of `SELECT outputs FROM from`.
     pub(crate) async fn columns(&self, outputs: Vec<SelectItem>, from: &[TableWithJoins]) -> Result<Vec<Column>> {
         let mut query = query("SELECT 0 FROM ogee")?;

@@ -10,11 +10,12 @@ use std::{
     ops::ControlFlow,
 };
 
+use datafusion::common::TableReference;
 use datafusion::sql::{
     parser::Statement as Parsed,
     sqlparser::ast::{
-        CommentObject, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SelectItemQualifiedWildcardKind,
-        Statement, TableAlias, TableFactor, Visitor, VisitorMut,
+        CommentObject, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+        SelectItemQualifiedWildcardKind, Statement, VisitorMut,
     },
 };
 
@@ -26,78 +27,28 @@ pub const MAIN: &str = "main";
 /// DuckDB's name of the database in memory.
 pub const DATABASE: &str = "memory";
 
+/// DuckDB's name of the database of what tells of the catalog.
+pub const SYSTEM_DATABASE: &str = "system";
+
 /// What the schema of tables without one is called here.
 pub const MAIN_SCHEMA: &str = "public";
 
-/// A table that tells of the catalog, as DuckDB calls it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CatalogTable {
-    /// `duckdb_tables()`
-    Tables,
-    /// `duckdb_columns()`
-    Columns,
-}
-
-impl CatalogTable {
-    fn of(factor: &TableFactor) -> Option<Self> {
-        let TableFactor::Table { name, args: Some(args), .. } = factor else { return None };
-        if !args.args.is_empty() {
-            return None;
-        }
-        match name.to_string().to_ascii_lowercase().as_str() {
-            "duckdb_tables" => Some(Self::Tables),
-            "duckdb_columns" => Some(Self::Columns),
-            _ => None,
-        }
-    }
-}
-
-/// Which of them `statement` reads.
-pub fn catalog_tables(statement: &Parsed) -> HashSet<CatalogTable> {
-    struct Found(HashSet<CatalogTable>);
-
-    impl Visitor for Found {
-        type Break = ();
-
-        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-            self.0.extend(CatalogTable::of(factor));
-            ControlFlow::Continue(())
-        }
-    }
-
-    let mut found = Found(HashSet::new());
-    let looked = syntax::look(statement, &mut found);
-    debug_assert!(looked.is_continue(), "the visitor never stops");
-    found.0
-}
-
-/// Has `statement` read the tables `names` in the place of those.
-pub fn read_catalog(statement: &mut Parsed, names: &HashMap<CatalogTable, String>) {
-    struct Read<'a>(&'a HashMap<CatalogTable, String>);
-
-    impl VisitorMut for Read<'_> {
-        type Break = ();
-
-        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-            if let Some(read) = CatalogTable::of(factor).and_then(|table| self.0.get(&table))
-                && let TableFactor::Table { name, args, alias, .. } = factor
-            {
-                let called = name.0.last().and_then(|part| part.as_ident()).cloned();
-                *name = ObjectName::from(vec![Ident::with_quote('"', read)]);
-                *args = None;
-                if let (None, Some(called)) = (&alias, called) {
-                    *alias = Some(TableAlias { explicit: true, name: called, columns: Vec::new(), at: None });
-                }
-            }
-            ControlFlow::Continue(())
-        }
-    }
-
-    if names.is_empty() {
-        return;
-    }
-    let visited = syntax::visit(statement, &mut Read(names));
-    debug_assert!(visited.is_continue(), "the visitor never stops");
+/// The table that `text` names, as the catalog has it; `attached` are the databases beside the first.
+pub fn reference(text: &str, attached: &BTreeSet<String>) -> Option<TableReference> {
+    let parsed = TableReference::parse_str(text);
+    let (catalog, schema, table) = match parsed {
+        TableReference::Bare { table } => (None, None, table),
+        TableReference::Partial { schema, table } => (None, Some(schema), table),
+        TableReference::Full { catalog, schema, table } => (Some(catalog), Some(schema), table),
+    };
+    let schema = match (catalog.as_deref(), schema.as_deref()) {
+        (None, None) => return Some(TableReference::bare(table)),
+        (None, Some(MAIN | DATABASE)) | (Some(DATABASE), Some(MAIN)) => MAIN_SCHEMA,
+        (Some(database), Some(MAIN)) if attached.contains(database) => database,
+        (None | Some(DATABASE | SYSTEM_DATABASE), Some(schema)) => schema,
+        _ => return None,
+    };
+    Some(TableReference::partial(schema, table))
 }
 
 /// The table or view that `statement` makes, and whether it is temporary; the planner is not told of that.
@@ -125,9 +76,10 @@ pub fn last_name(name: &Ident) -> String {
     normal_name(name)
 }
 
-/// Puts the names of tables in `statement` in the words of the catalog, in which databases are `attached`.
-pub fn write_out(statement: &mut Parsed, attached: &BTreeSet<String>) {
-    let mut names = Names { attached, written: HashMap::new() };
+/// Puts the names of tables in `statement` in the words of the catalog, in which databases are `attached`. `place`: the schema of the table that a name alone is of, where that is
+/// none of the schema in which names are looked for first.
+pub fn write_out(statement: &mut Parsed, attached: &BTreeSet<String>, place: &dyn Fn(&str) -> Option<String>) {
+    let mut names = Names { attached, place, queries: HashSet::new(), written: HashMap::new() };
     let visited = syntax::visit(statement, &mut names);
     debug_assert!(visited.is_continue(), "the visitor never stops");
     if names.written.is_empty() {
@@ -139,6 +91,9 @@ pub fn write_out(statement: &mut Parsed, attached: &BTreeSet<String>) {
 
 struct Names<'a> {
     attached: &'a BTreeSet<String>,
+    place: &'a dyn Fn(&str) -> Option<String>,
+    /// Names of `WITH` queries, which are no tables, and of what is made.
+    queries: HashSet<String>,
     /// What was written for tables, and what stands for it.
     written: HashMap<Vec<String>, Vec<Ident>>,
 }
@@ -151,7 +106,7 @@ impl Names<'_> {
         let normal_parts: Vec<&str> = normal.iter().map(String::as_str).collect();
         let schema = match normal_parts.as_slice() {
             [MAIN, _] | [DATABASE, _] | [DATABASE | "ogee", MAIN, _] => Ident::new(MAIN_SCHEMA),
-            [DATABASE, _, _] => parts[1].clone(),
+            [DATABASE | SYSTEM_DATABASE, _, _] => parts[1].clone(),
             [database, MAIN, _] if self.attached.contains(*database) => parts[0].clone(),
             _ => return,
         };
@@ -163,13 +118,41 @@ impl Names<'_> {
         name.0 = short.iter().cloned().map(ObjectNamePart::Identifier).collect();
         self.written.insert(normal, short);
     }
+
+    /// The name of a table that is made: where there is none, no other stands for it.
+    fn in_new(&mut self, name: &mut ObjectName) {
+        if let [ObjectNamePart::Identifier(alone)] = name.0.as_slice() {
+            self.queries.insert(normal_name(alone));
+        }
+        self.in_name(name);
+    }
+
+    /// The name of a table that there is.
+    fn in_relation(&mut self, name: &mut ObjectName) {
+        if let [ObjectNamePart::Identifier(alone)] = name.0.as_slice()
+            && let normal = normal_name(alone)
+            && !self.queries.contains(&normal)
+            && let Some(schema) = (self.place)(&normal)
+        {
+            let parts = [Ident::with_quote('"', schema), alone.clone()];
+            name.0 = parts.into_iter().map(ObjectNamePart::Identifier).collect();
+            return;
+        }
+        self.in_name(name);
+    }
 }
 
 impl VisitorMut for Names<'_> {
     type Break = ();
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let named = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.queries.extend(named.map(|cte| normal_name(&cte.alias.name)));
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
-        self.in_name(name);
+        self.in_relation(name);
         ControlFlow::Continue(())
     }
 
@@ -179,17 +162,17 @@ impl VisitorMut for Names<'_> {
             Statement::Drop { object_type, names, .. }
                 if !matches!(object_type, datafusion::sql::sqlparser::ast::ObjectType::Schema) =>
             {
-                names.iter_mut().for_each(|name| self.in_name(name));
+                names.iter_mut().for_each(|name| self.in_relation(name));
             }
-            Statement::CreateView(create) => self.in_name(&mut create.name),
-            Statement::CreateTable(create) => self.in_name(&mut create.name),
-            Statement::AlterTable(alter) => self.in_name(&mut alter.name),
+            Statement::CreateView(create) => self.in_new(&mut create.name),
+            Statement::CreateTable(create) => self.in_new(&mut create.name),
+            Statement::AlterTable(alter) => self.in_relation(&mut alter.name),
             Statement::Truncate(truncate) => {
-                truncate.table_names.iter_mut().for_each(|table| self.in_name(&mut table.name))
+                truncate.table_names.iter_mut().for_each(|table| self.in_relation(&mut table.name))
             }
-            Statement::ExplainTable { table_name, .. } => self.in_name(table_name),
+            Statement::ExplainTable { table_name, .. } => self.in_relation(table_name),
             Statement::Comment { object_name, object_type, .. } if *object_type != CommentObject::Column => {
-                self.in_name(object_name);
+                self.in_relation(object_name);
             }
             _ => {}
         }

@@ -33,6 +33,7 @@ use ogee_functions::{Error, Result};
 use parking_lot::RwLock;
 
 use crate::{
+    changes::shown_expression,
     columns_of,
     depth::DEPTH_MAX,
     names::normal_name,
@@ -98,7 +99,37 @@ struct Parameter {
     default: Option<Expr>,
 }
 
+/// A macro, as it is told of.
+pub struct MacroInfo {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a table.
+    pub is_table: bool,
+    /// The names of its parameters.
+    pub parameters: Vec<String>,
+    /// What it stands for.
+    pub body: String,
+}
+
 impl Macros {
+    /// All of them, one for each body.
+    pub fn list(&self) -> Vec<MacroInfo> {
+        let known = self.0.read();
+        let bodies = [(&known.values, false), (&known.tables, true)].into_iter().flat_map(|(of, is_table)| {
+            of.iter().flat_map(move |(name, bodies)| bodies.iter().map(move |body| (name, is_table, body)))
+        });
+        let told = |(name, is_table, body): (&String, bool, &Body)| MacroInfo {
+            name: name.clone(),
+            is_table,
+            parameters: body.parameters.iter().map(|parameter| parameter.name.clone()).collect(),
+            body: match &body.is {
+                Is::Value(value) => shown_expression(value),
+                Is::Table(query) => query.to_string(),
+            },
+        };
+        bodies.map(told).collect()
+    }
+
     /// Does what `statement` says, if it makes or drops a macro; whether it does.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Columns that values of a table may become. DuckDB lets them be ten times as many; a plan of these takes seconds.
-const COLUMNS_MAX: usize = 10_000;
+const COLUMNS_MAX: usize = crate::options::PIVOT_COLUMNS_MAX;
 
 /// Up to so many columns each is an aggregate with a filter: each row is compared with so many values, which costs less than joining it with them.
 const FILTERS_MAX: usize = 32;
@@ -186,9 +186,10 @@ impl Pivot {
         let mut combinations = vec![Vec::<Wanted>::new()];
         for on in &ons {
             let wanted = on.wanted(&select.from, answers).await?;
-            if combinations.len().saturating_mul(wanted.len()).saturating_mul(usings.len()) > COLUMNS_MAX {
+            let most = answers.pivot_columns();
+            if combinations.len().saturating_mul(wanted.len()).saturating_mul(usings.len()) > most {
                 return Err(Error::Unsupported(format!(
-                    "PIVOT would make more than {COLUMNS_MAX} columns of the values in {}; name those that are wanted with IN (..), or GROUP BY it instead",
+                    "PIVOT would make more than {most} columns of the values in {}; name those that are wanted with IN (..), or GROUP BY it instead",
                     shown(&on.exprs)
                 )));
             }

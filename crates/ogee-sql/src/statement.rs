@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::{
     parser::{DFParserBuilder, Statement as ParsedStatement},
-    sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value, VisitorMut},
+    sqlparser::ast::{
+        Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Statement as SqlStatement, Value, VisitorMut,
+    },
 };
 use ogee_functions::Result;
 
@@ -15,7 +17,7 @@ use crate::{
     dialect::OgeeDialect,
     macros,
     spellings::{self, Spellings},
-    syntax,
+    syntax, system,
 };
 
 /// Calls of the parser's within one another: some for each of the levels that are let in, which [`depth::check`] counts.
@@ -32,6 +34,15 @@ impl std::fmt::Display for Statement {
 }
 
 impl Statement {
+    /// Whether it sets a setting, or puts one back.
+    pub fn changes_setting(&self) -> bool {
+        match &self.0 {
+            ParsedStatement::Reset(_) => true,
+            ParsedStatement::Statement(statement) => matches!(&**statement, SqlStatement::Set(_)),
+            _ => false,
+        }
+    }
+
     /// The parsed form, for those who treat some statements themselves.
     pub fn parsed(&self) -> &ParsedStatement {
         &self.0
@@ -105,7 +116,8 @@ fn literal(value: String) -> Value {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut tokens, asof_joins) = asof::tokens(sql)?;
     let quoted = spellings::fold(&mut tokens);
-    let tokens = syntax::upkeep::in_tokens(syntax::variables::in_tokens(tokens));
+    let tokens = syntax::named::in_tokens(tokens);
+    let tokens = syntax::upkeep::in_tokens(syntax::variables::in_tokens(syntax::shown::in_tokens(tokens)));
     let tokens = syntax::macros::in_tokens(syntax::positional::in_tokens(tokens));
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
     let tokens = syntax::columns::in_tokens(syntax::summaries::in_tokens(syntax::pivots::in_tokens(tokens)?));
@@ -128,8 +140,10 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().try_for_each(syntax::positional::write_out)?;
     statements.iter_mut().for_each(syntax::methods::write_out);
     statements.iter_mut().try_for_each(syntax::readers::write_out)?;
+    statements.iter_mut().try_for_each(system::write_out)?;
     statements.iter_mut().for_each(syntax::json::write_out);
     statements.iter_mut().try_for_each(syntax::tidy)?;
+    statements.iter_mut().for_each(syntax::collations::write_out);
     statements.iter().try_for_each(syntax::refusals::check)?;
     statements.iter().try_for_each(syntax::check_limits)?;
     statements.iter_mut().try_for_each(syntax::schemas::tell_apart)?;

@@ -41,6 +41,7 @@ use crate::{
     plan::plan,
     quotients::Division,
     spellings::{Spellings, heeded},
+    statement::{Statement as Parsed, parse},
 };
 
 tokio::task_local! {
@@ -70,6 +71,15 @@ pub fn unless_exists(statement: &mut ParsedStatement) -> Option<ObjectName> {
     let ParsedStatement::Statement(statement) = statement else { return None };
     let Statement::CreateView(CreateView { if_not_exists, name, .. }) = &mut **statement else { return None };
     std::mem::take(if_not_exists).then(|| name.clone())
+}
+
+/// Has the planner not look at the columns that `statement`, which makes a view, names: they may be fewer than those of its query.
+pub fn forget_columns(statement: &mut ParsedStatement) {
+    if let ParsedStatement::Statement(statement) = statement
+        && let Statement::CreateView(CreateView { columns, .. }) = &mut **statement
+    {
+        columns.clear();
+    }
 }
 
 /// What a statement that makes a view says of it.
@@ -118,6 +128,25 @@ async fn table(
     let rules = Analyzer::with_rules(vec![Arc::new(CommonTypes(division)), Arc::new(TypeCoercion::new())]);
     let planned = rules.execute_and_check(planned, state.config_options(), |_, _| {})?;
     Ok(ViewTable::new(planned, definition))
+}
+
+/// The table of the rows of the query `text`, which is planned now.
+///
+/// # Errors
+/// Those of planning.
+pub async fn of_text(state: &SessionState, text: &str) -> Result<ViewTable> {
+    let parsed = parse(text).map_err(|error| DataFusionError::External(Box::new(error)))?.pop();
+    if let Some(Parsed(ParsedStatement::Statement(statement), spellings)) = parsed
+        && let Statement::Query(query) = *statement
+    {
+        return table(state, &query, &[], &spellings, None).await;
+    }
+    plan_err!("'{text}' is no query")
+}
+
+/// Whether the query of a view is being planned.
+pub fn is_planning_view() -> bool {
+    WITHIN.try_with(|within| !within.is_empty()).unwrap_or(false)
 }
 
 /// `plan` with the names `columns` for its first columns, and one name for no two of them: `x` and `x_1`.

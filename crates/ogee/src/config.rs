@@ -46,7 +46,7 @@ impl Config {
             Setting::TempDirectory => self.temp_directory = Some(value.into()),
             Setting::Threads => self.threads = Some(parse_threads(value)?),
             Setting::TempCompression => self.temp_compression = parse_compression(value)?,
-            Setting::DefaultNullOrder | Setting::IntegerDivision | Setting::PreserveInsertionOrder => {
+            _ => {
                 check(setting, value)?;
                 self.named.push((setting, value.to_owned()));
             }

@@ -449,6 +449,9 @@ async fn produce(
         let _ = sender.send(Event::Ready(batches)).await;
         return Ok(());
     }
+    if statement.changes_setting() {
+        inner.settings.check_lock()?;
+    }
     let statement = statement.with_settings(|name| inner.settings.named(name, inner))?;
     match inner.session.run(statement, context).await? {
         Outcome::Done(affected) => {

@@ -67,7 +67,12 @@ impl Database {
         for (setting, value) in &config.named {
             inner.settings.set(*setting, Some(value), &inner)?;
         }
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        let told = Arc::downgrade(&inner);
+        inner.session.set_tells_settings(Box::new(move || {
+            told.upgrade().map(|inner| inner.settings.list(&inner)).unwrap_or_default()
+        }));
+        Ok(Self { inner })
     }
 
     /// A connection. Connections of a database see the same tables and settings.

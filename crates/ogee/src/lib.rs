@@ -43,6 +43,7 @@ mod register;
 mod release;
 mod result;
 mod settings;
+mod settings_known;
 mod size;
 mod stream;
 mod wait;

@@ -2,7 +2,13 @@
 //!
 //! Not here: the planner's settings, which go by their own names (`datafusion.…`).
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use datafusion::{
     arrow::{
@@ -15,13 +21,14 @@ use datafusion::{
         sqlparser::ast::{Expr, Set, Statement as SqlStatement, UnaryOperator, Value},
     },
 };
-use ogee_datafusion::{NullOrder, Statement, near};
+use ogee_datafusion::{NullOrder, PIVOT_COLUMNS_MAX, SettingInfo, Statement, near};
 use ogee_memory::TempCompression;
 use parking_lot::Mutex;
 
 use crate::{
     Error, Result,
     database::Inner,
+    settings_known::{FIXED, Fixed, absent, fixed_named},
     size::{format_size, parse_memory_limit, parse_size},
 };
 
@@ -29,8 +36,13 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     DefaultNullOrder,
+    DefaultOrder,
+    EnableExternalAccess,
     IntegerDivision,
+    LockConfiguration,
     MemoryLimit,
+    PivotLimit,
+    ScalarSubqueryErrors,
     Threads,
     TempCompression,
     TempDirectory,
@@ -38,12 +50,17 @@ pub(crate) enum Setting {
     PreserveInsertionOrder,
 }
 
-const SETTINGS: [(&str, Setting); 8] = [
+const SETTINGS: [(&str, Setting); 13] = [
     ("default_null_order", Setting::DefaultNullOrder),
+    ("default_order", Setting::DefaultOrder),
+    ("enable_external_access", Setting::EnableExternalAccess),
     ("integer_division", Setting::IntegerDivision),
+    ("lock_configuration", Setting::LockConfiguration),
     ("max_temp_size", Setting::MaxTempSize),
     ("memory_limit", Setting::MemoryLimit),
+    ("pivot_limit", Setting::PivotLimit),
     ("preserve_insertion_order", Setting::PreserveInsertionOrder),
+    ("scalar_subquery_error_on_multiple_rows", Setting::ScalarSubqueryErrors),
     ("temp_compression", Setting::TempCompression),
     ("temp_directory", Setting::TempDirectory),
     ("threads", Setting::Threads),
@@ -75,6 +92,41 @@ fn without_effect(name: &str) -> bool {
     WITHOUT_EFFECT.contains(&name.to_ascii_lowercase().as_str())
 }
 
+/// DuckDB's other names of settings.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("max_memory", "memory_limit"),
+    ("max_temp_directory_size", "max_temp_size"),
+    ("null_order", "default_null_order"),
+    ("worker_threads", "threads"),
+];
+
+impl Setting {
+    /// What it is for, and the type of its values.
+    fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::DefaultNullOrder => ("Where NULLs come in an order that does not say it.", "VARCHAR"),
+            Self::DefaultOrder => ("The direction of an order that says none: ASC or DESC.", "VARCHAR"),
+            Self::EnableExternalAccess => {
+                ("Whether statements read and write files. It is turned off for good.", "BOOLEAN")
+            }
+            Self::IntegerDivision => ("Whether / of whole numbers is a whole number.", "BOOLEAN"),
+            Self::LockConfiguration => ("Whether settings stay as they are. It is turned on for good.", "BOOLEAN"),
+            Self::MemoryLimit => ("Bytes that the process may hold.", "VARCHAR"),
+            Self::PivotLimit => ("How many columns a PIVOT may make.", "UBIGINT"),
+            Self::ScalarSubqueryErrors => {
+                ("Whether a subquery of several rows is an error as a value, or that of its first row.", "BOOLEAN")
+            }
+            Self::Threads => ("Workers.", "BIGINT"),
+            Self::TempCompression => ("How temporary data is compressed: auto, off or always.", "VARCHAR"),
+            Self::TempDirectory => ("Where temporary data goes.", "VARCHAR"),
+            Self::MaxTempSize => ("Bytes of temporary data, at most.", "VARCHAR"),
+            Self::PreserveInsertionOrder => {
+                ("Whether rows that nobody sorts come in the order in which they lie.", "BOOLEAN")
+            }
+        }
+    }
+}
+
 /// A statement about settings of the engine.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -88,6 +140,8 @@ pub(crate) enum Command {
     ShowAll,
     /// `SET` or `RESET` of one that has no effect here.
     Nothing,
+    /// `SHOW` of one that has one value.
+    ShowFixed(&'static Fixed),
 }
 
 impl Command {
@@ -98,6 +152,9 @@ impl Command {
                 SqlStatement::Set(Set::SingleAssignment { variable, values, .. }) => {
                     if without_effect(&variable.to_string()) {
                         return Ok(Some(Self::Nothing));
+                    }
+                    if let (Some(fixed), [value]) = (fixed_named(&variable.to_string()), values.as_slice()) {
+                        return fixed.check(&text_of(value)).map(|()| Some(Self::Nothing));
                     }
                     let Some(setting) = named(&variable.to_string())? else {
                         return unknown(&variable.to_string()).map_or(Ok(None), Err);
@@ -112,22 +169,28 @@ impl Command {
                     if name.eq_ignore_ascii_case("all") {
                         return Ok(Some(Self::ShowAll));
                     }
-                    Ok(known(&name).map(Self::Show))
+                    Ok(known(&name).map(Self::Show).or_else(|| fixed_named(&name).map(Self::ShowFixed)))
                 }
                 _ => Ok(None),
             },
-            Parsed::Reset(ResetStatement::Variable(variable)) if without_effect(&variable.to_string()) => {
-                Ok(Some(Self::Nothing))
+            Parsed::Reset(ResetStatement::Variable(variable)) => {
+                let name = variable.to_string();
+                if without_effect(&name) || fixed_named(&name).is_some() {
+                    return Ok(Some(Self::Nothing));
+                }
+                match named(&name)? {
+                    Some(setting) => Ok(Some(Self::Reset(setting))),
+                    None => unknown(&name).map_or(Ok(None), Err),
+                }
             }
-            Parsed::Reset(ResetStatement::Variable(variable)) => Ok(named(&variable.to_string())?.map(Self::Reset)),
             _ => Ok(None),
         }
     }
 }
 
 fn known(name: &str) -> Option<Setting> {
-    // DuckDB has two names for it.
-    let name = if name.eq_ignore_ascii_case("null_order") { "default_null_order" } else { name };
+    let other = OTHER_NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+    let name = other.map_or(name, |(_, name)| name);
     SETTINGS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, setting)| *setting)
 }
 
@@ -145,6 +208,9 @@ const OF_OTHERS: [&str; 5] = ["timezone", "schema", "search_path", "names", "tim
 fn unknown(name: &str) -> Option<Error> {
     if name.contains('.') || OF_OTHERS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
         return None;
+    }
+    if let Some(absent) = absent(name) {
+        return Some(absent);
     }
     let names = SETTINGS.iter().map(|(known, _)| *known).chain(OF_OTHERS);
     let near = match near(name, names) {
@@ -185,8 +251,29 @@ pub(crate) fn parse_compression(value: &str) -> Result<TempCompression> {
 pub(crate) fn check(setting: Setting, value: &str) -> Result<()> {
     match setting {
         Setting::DefaultNullOrder => NullOrder::named(value).map(drop).map_err(Into::into),
+        Setting::DefaultOrder => is_descending(value).map(drop),
+        Setting::PivotLimit => parse_pivot_limit(value).map(drop),
         _ => truth_of(value).map(drop),
     }
+}
+
+/// # Errors
+/// If `value` is no direction.
+fn is_descending(value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "asc" | "ascending" => Ok(false),
+        "desc" | "descending" => Ok(true),
+        _ => Err(Error::setting(format!("'{value}' is no direction of an order; set ASC or DESC"))),
+    }
+}
+
+/// # Errors
+/// If `value` is no number of columns.
+fn parse_pivot_limit(value: &str) -> Result<usize> {
+    let columns = value.trim().parse().ok().filter(|columns| (1..=PIVOT_COLUMNS_MAX).contains(columns));
+    columns.ok_or_else(|| {
+        Error::setting(format!("'{value}' is no number of columns for a PIVOT; set 1 to {PIVOT_COLUMNS_MAX}"))
+    })
 }
 
 /// # Errors
@@ -219,6 +306,7 @@ pub(crate) fn is_written(name: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Settings {
     temp: Mutex<Temp>,
+    is_locked: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -229,7 +317,7 @@ struct Temp {
 
 impl Settings {
     pub(crate) fn new(directory: Option<PathBuf>, max_bytes: Option<u64>) -> Self {
-        Self { temp: Mutex::new(Temp { directory, max_bytes }) }
+        Self { temp: Mutex::new(Temp { directory, max_bytes }), is_locked: AtomicBool::new(false) }
     }
 
     /// Obeys `command`; the rows are those of `SHOW`.
@@ -243,7 +331,15 @@ impl Settings {
                 self.set(*setting, None, inner)?;
                 return Ok(Vec::new());
             }
-            Command::Nothing => return Ok(Vec::new()),
+            Command::Nothing => {
+                self.check_lock()?;
+                return Ok(Vec::new());
+            }
+            Command::ShowFixed(fixed) => {
+                let names: ArrayRef = Arc::new(StringArray::from(vec![fixed.name]));
+                let values: ArrayRef = Arc::new(StringArray::from(vec![fixed.value]));
+                return Ok(vec![show_batch(vec![names, values])?]);
+            }
             Command::Show(setting) => SETTINGS.iter().filter(|(_, known)| known == setting).collect(),
             Command::ShowAll => SETTINGS.iter().collect(),
         };
@@ -258,6 +354,15 @@ impl Settings {
     /// # Errors
     /// If there is none.
     pub(crate) fn named(&self, name: &str, inner: &Inner) -> Result<String> {
+        let of_session = match name.to_ascii_lowercase().as_str() {
+            "timezone" => inner.session.zone(),
+            "schema" => Some(inner.session.schema()),
+            "search_path" => Some(inner.session.search_path()),
+            _ => fixed_named(name).map(|fixed| fixed.value.to_owned()),
+        };
+        if let Some(value) = of_session {
+            return Ok(value);
+        }
         match known(name) {
             Some(setting) => Ok(self.value(setting, inner)),
             None => Err(unknown(name).unwrap_or_else(|| {
@@ -266,9 +371,60 @@ impl Settings {
         }
     }
 
+    /// # Errors
+    /// If settings stay as they are.
+    pub(crate) fn check_lock(&self) -> Result<()> {
+        match self.is_locked.load(Ordering::Relaxed) {
+            true => Err(Error::setting("settings stay as they are: lock_configuration is true".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// All settings, for who lists them.
+    pub(crate) fn list(&self, inner: &Inner) -> Vec<SettingInfo> {
+        let mut all = Vec::new();
+        type Text = &'static str;
+        let mut add = |name: Text, value: String, description: Text, input_type: Text, aliases: &'static [Text]| {
+            all.push(SettingInfo { name, value, description, input_type, aliases });
+        };
+        for (name, setting) in SETTINGS {
+            let (description, input_type) = setting.told();
+            let aliases: &'static [Text] = match setting {
+                Setting::DefaultNullOrder => &["null_order"],
+                Setting::MemoryLimit => &["max_memory"],
+                Setting::MaxTempSize => &["max_temp_directory_size"],
+                Setting::Threads => &["worker_threads"],
+                _ => &[],
+            };
+            let value = self.value(setting, inner);
+            for alias in aliases {
+                add(*alias, value.clone(), description, input_type, &[]);
+            }
+            add(name, value, description, input_type, aliases);
+        }
+        for fixed in &FIXED {
+            add(fixed.name, fixed.value.to_owned(), "It has no other value.", fixed.input_type, &[]);
+        }
+        let zone = inner.session.zone().unwrap_or_default();
+        add("TimeZone", zone, "The zone in which instants are shown.", "VARCHAR", &[]);
+        add("schema", inner.session.schema(), "Where names are looked for first.", "VARCHAR", &[]);
+        add("search_path", inner.session.search_path(), "Where names are looked for.", "VARCHAR", &[]);
+        all.sort_by_key(|setting| setting.name);
+        all
+    }
+
     /// What `setting` is set to, as `SET` takes it.
     pub(crate) fn value(&self, setting: Setting, inner: &Inner) -> String {
+        let options = inner.session.options();
         match setting {
+            Setting::DefaultOrder => {
+                let direction = if options.is_descending() { "DESCENDING" } else { "ASCENDING" };
+                direction.to_owned()
+            }
+            Setting::EnableExternalAccess => inner.session.access().is_allowed().to_string(),
+            Setting::LockConfiguration => self.is_locked.load(Ordering::Relaxed).to_string(),
+            Setting::PivotLimit => options.pivot_columns().to_string(),
+            Setting::ScalarSubqueryErrors => (!options.takes_first()).to_string(),
             Setting::DefaultNullOrder => inner.session.null_order().name().to_owned(),
             Setting::IntegerDivision => inner.session.division().is_whole().to_string(),
             Setting::MemoryLimit => format_size(inner.memory.limit() as u64),
@@ -289,7 +445,31 @@ impl Settings {
 
     /// Sets to `value`, or to the default.
     pub(crate) fn set(&self, setting: Setting, value: Option<&str>, inner: &Inner) -> Result<()> {
+        self.check_lock()?;
+        let options = inner.session.options();
         match setting {
+            Setting::DefaultOrder => options.set_descending(value.map(is_descending).transpose()?.unwrap_or(false)),
+            Setting::EnableExternalAccess => {
+                let is_allowed = value.map(truth_of).transpose()?.unwrap_or(true);
+                match (is_allowed, inner.session.access().is_allowed()) {
+                    (false, _) => inner.session.access().deny(),
+                    (true, true) => {}
+                    (true, false) => {
+                        return Err(Error::setting(
+                            "enable_external_access has been turned off, and stays so until the end".to_owned(),
+                        ));
+                    }
+                }
+            }
+            Setting::LockConfiguration => {
+                self.is_locked.store(value.map(truth_of).transpose()?.unwrap_or(false), Ordering::Relaxed);
+            }
+            Setting::PivotLimit => {
+                options.set_pivot_columns(value.map(parse_pivot_limit).transpose()?.unwrap_or(PIVOT_COLUMNS_MAX));
+            }
+            Setting::ScalarSubqueryErrors => {
+                options.set_takes_first(!value.map(truth_of).transpose()?.unwrap_or(true));
+            }
             Setting::DefaultNullOrder => {
                 let order = value.map(NullOrder::named).transpose()?.unwrap_or_default();
                 inner.session.set_null_order(order);
@@ -319,6 +499,7 @@ impl Settings {
                 inner.memory.set_temp_compression(mode);
             }
             Setting::TempDirectory => {
+                inner.session.access().check()?;
                 let directory = value.map(PathBuf::from);
                 inner.memory.set_temp_directory(directory.clone())?;
                 self.temp.lock().directory = directory;

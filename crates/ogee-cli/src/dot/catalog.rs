@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::Arguments;
 use crate::errors::RunError;
-use crate::output::{identifier, quoted, width};
+use crate::output::{identifier, width};
 use crate::session::Session;
 use crate::terminal;
 
@@ -114,7 +114,7 @@ fn in_columns(names: &[String], room: usize) -> Vec<String> {
 /// Queries of views, by schema and name.
 fn views(session: &Session) -> Result<BTreeMap<(String, String), String>, RunError> {
     let rows = session.texts(
-        "SELECT table_schema, table_name, definition FROM information_schema.views WHERE definition IS NOT NULL",
+        "SELECT database_name || '.' || schema_name, view_name, sql FROM duckdb_views() WHERE sql IS NOT NULL",
     )?;
     let view = |row: Vec<Option<String>>| {
         let mut values = row.into_iter().flatten();
@@ -126,12 +126,8 @@ fn views(session: &Session) -> Result<BTreeMap<(String, String), String>, RunErr
 pub fn schema(session: &mut Session, arguments: &Arguments) -> Result<(), RunError> {
     let views = views(session)?;
     for table in listed(session, arguments.optional()?)? {
-        let place = match (table.database.as_str(), table.schema.as_str()) {
-            ("memory", "main") => "public",
-            ("memory", schema) => schema,
-            (database, _) => database,
-        };
-        let text = match views.get(&(place.to_owned(), table.name.clone())) {
+        let place = format!("{}.{}", table.database, table.schema);
+        let text = match views.get(&(place, table.name.clone())) {
             Some(definition) => definition.trim_end_matches(';').to_owned(),
             None => made(session, &table.written())?,
         };
@@ -153,7 +149,7 @@ fn made(session: &Session, table: &str) -> Result<String, RunError> {
         let name = identifier(value(0).unwrap_or_default());
         let mut part = format!("{name} {}", value(1).unwrap_or_default());
         if let Some(default) = value(4) {
-            part.push_str(&format!(" DEFAULT {}", default_of(default, value(1).unwrap_or_default())));
+            part.push_str(&format!(" DEFAULT {default}"));
         }
         match value(3) {
             Some("PRI") if has_joint_key => joint.push(name),
@@ -170,14 +166,6 @@ fn made(session: &Session, table: &str) -> Result<String, RunError> {
         parts.push(format!("PRIMARY KEY ({})", joint.join(", ")));
     }
     Ok(format!("CREATE TABLE {table} ({})", parts.join(", ")))
-}
-
-/// The default that `DESCRIBE` says as SQL: it writes constants without quotes.
-fn default_of(text: &str, of_type: &str) -> String {
-    let has_quotes =
-        ["VARCHAR", "DATE", "TIME", "INTERVAL", "BLOB", "UUID", "JSON"].iter().any(|name| of_type.starts_with(name));
-    let is_constant = !text.contains('(') && !text.eq_ignore_ascii_case("null");
-    if has_quotes && is_constant { quoted(text) } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -48,8 +48,7 @@ impl Names {
 fn tables(connection: &Connection) -> Vec<(String, Vec<String>)> {
     let rows = texts(
         connection,
-        "SELECT table_name, column_name FROM information_schema.columns \
-        WHERE table_schema <> 'information_schema' ORDER BY table_schema, table_name, ordinal_position",
+        "SELECT table_name, column_name FROM duckdb_columns() ORDER BY schema_name, table_name, column_index",
     );
     let mut tables: Vec<(String, Vec<String>)> = Vec::new();
     for row in rows.unwrap_or_default() {
@@ -65,7 +64,7 @@ fn tables(connection: &Connection) -> Vec<(String, Vec<String>)> {
 
 /// Without operators and what has no name that can be written.
 fn functions(connection: &Connection) -> Vec<String> {
-    let rows = texts(connection, "SELECT DISTINCT routine_name FROM information_schema.routines ORDER BY routine_name");
+    let rows = texts(connection, "SELECT DISTINCT function_name FROM duckdb_functions() ORDER BY function_name");
     let is_written = |name: &String| name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
     let own = |name: &String| name.starts_with("ogee_");
     rows.unwrap_or_default().into_iter().flatten().flatten().filter(|name| is_written(name) && !own(name)).collect()

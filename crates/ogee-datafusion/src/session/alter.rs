@@ -36,13 +36,13 @@ use super::{
 use crate::{changing::Changing, table::PagedTable};
 
 /// What a table becomes whose rows are written anew.
-struct Anew {
-    schema: SchemaRef,
-    definition: Definition,
-    constraints: Constraints,
-    defaults: Vec<(String, PlannedExpr)>,
+pub(super) struct Anew {
+    pub(super) schema: SchemaRef,
+    pub(super) definition: Definition,
+    pub(super) constraints: Constraints,
+    pub(super) defaults: Vec<(String, PlannedExpr)>,
     /// The values of its columns that are given, over the old ones.
-    values: Vec<(String, Expr)>,
+    pub(super) values: Vec<(String, Expr)>,
 }
 
 impl Session {
@@ -76,6 +76,7 @@ impl Session {
         }
         if let AlterTableOperation::RenameTable { table_name } = operation {
             let (RenameTableNameKind::As(new) | RenameTableNameKind::To(new)) = table_name;
+            self.must_not_be_referred_to(state, &reference, "names it", &[]).await?;
             self.rename(state, &reference, new).await?;
             return Ok(Some(Outcome::Done(None)));
         }
@@ -138,6 +139,7 @@ impl Session {
         match operation {
             O::RenameColumn { old_column_name, new_column_name } => {
                 let (at, new) = (find(old_column_name)?, alters::name_of(new_column_name));
+                self.must_not_be_foreign(state, reference, table, columns.name(at)).await?;
                 if columns.find(&quoted(&new)).is_some_and(|other| other != at) {
                     return Err(Error::Plan(format!("table '{reference}' has a column '{new}' already")));
                 }
@@ -165,9 +167,8 @@ impl Session {
                 self.anew(state, reference, table, anew).await.map(Some)
             }
             O::DropColumn { column_names, if_exists, drop_behavior, .. } => {
-                if drop_behavior.is_some() {
-                    return Err(unsupported("CASCADE or RESTRICT of DROP COLUMN", "leave it out"));
-                }
+                // What depends on a column is told, and has to be dropped before.
+                let _ = drop_behavior;
                 let [name] = column_names.as_slice() else {
                     return Err(unsupported("DROP COLUMN of several columns", "use an ALTER TABLE for each"));
                 };
@@ -175,6 +176,8 @@ impl Session {
                     return Ok(None);
                 }
                 let at = find(name)?;
+                self.must_not_be_foreign(state, reference, table, columns.name(at)).await?;
+                must_not_be_indexed(&columns, at)?;
                 let anew = without_column(reference, table, &columns, at)?;
                 self.anew(state, reference, table, anew).await.map(Some)
             }
@@ -258,6 +261,8 @@ impl Session {
                 Ok(Some(table.said(Arc::clone(&columns.schema), definition, defaults)?))
             }
             O::SetDataType { data_type, using, .. } => {
+                self.must_not_be_foreign(state, reference, table, &name).await?;
+                must_not_be_indexed(columns, at)?;
                 if definition.is_generated(&name) {
                     return Err(unsupported("another type for a generated column", "drop it, or make the table anew"));
                 }
@@ -300,9 +305,11 @@ impl Session {
     ) -> Result<Anew> {
         let name = alters::name_of(&column.name);
         let (mut default, mut nullable) = (None, true);
+        let mut constraints: Vec<Constraint> = table.declared_keys().iter().cloned().collect();
         for option in &column.options {
             match &option.option {
                 ColumnOption::Null => {}
+                ColumnOption::Unique(_) => constraints.push(Constraint::Unique(vec![columns.len()])),
                 ColumnOption::NotNull => nullable = false,
                 ColumnOption::Default(value) => default = Some(value.clone()),
                 other => {
@@ -329,7 +336,7 @@ impl Session {
         Ok(Anew {
             schema: Arc::new(Schema::new(fields)),
             definition,
-            constraints: table.declared_keys().clone(),
+            constraints: Constraints::new_unverified(constraints),
             defaults,
             values,
         })
@@ -353,7 +360,7 @@ impl Session {
     }
 
     /// The table that `anew` says, with its rows.
-    async fn anew(
+    pub(super) async fn anew(
         &self,
         state: &SessionState,
         reference: &TableReference,
@@ -368,7 +375,9 @@ impl Session {
         let rows = self.make_rows(table, &mut made)?;
         let plan = self.planned(state, alters::values(&rows, values)?, &mut made).await?;
         let name = reference.table().to_owned();
-        let target = Target { name, table: &new, columns: Columns { schema, definition }, blocks: new.blocks() };
+        let columns = Columns { schema, definition };
+        // Rows that were there meet what is asked of them.
+        let target = Target { name, table: &new, columns, blocks: new.blocks(), foreign: Arc::default() };
         let plan = self.computed(state, &target, plan, &[], &mut made).await?;
         let mut changing: Changing<'_> = target.begin(true);
         let mut rows = self.rows_of(state, &plan).await?;
@@ -382,17 +391,35 @@ impl Session {
     }
 
     /// The rows of `table`, by name.
-    fn make_rows<'a>(&'a self, table: &PagedTable, made: &mut Made<'a>) -> Result<String> {
+    pub(super) fn make_rows<'a>(&'a self, table: &PagedTable, made: &mut Made<'a>) -> Result<String> {
         let rows = PagedTable::of_blocks(table.rows_schema(), Arc::clone(table.memory()), table.blocks().to_vec());
         self.make(Arc::new(rows), made)
     }
 
     /// Puts `new` in the place of `old`.
-    async fn replace_table(&self, reference: &TableReference, old: &PagedTable, new: PagedTable) -> Result<()> {
+    pub(super) async fn replace_table(
+        &self,
+        reference: &TableReference,
+        old: &PagedTable,
+        new: PagedTable,
+    ) -> Result<()> {
         drop(old.blocks());
         self.context.deregister_table(reference.clone())?;
         self.context.register_table(reference.clone(), Arc::new(new))?;
         Ok(())
+    }
+}
+
+/// # Errors
+/// An index is of column `at`.
+fn must_not_be_indexed(columns: &Columns, at: usize) -> Result<()> {
+    match columns.definition.index_of(columns.name(at)) {
+        None => Ok(()),
+        Some(index) => Err(Error::Plan(format!(
+            "index '{}' is of column '{}'; use DROP INDEX before",
+            index.name,
+            columns.name(at)
+        ))),
     }
 }
 

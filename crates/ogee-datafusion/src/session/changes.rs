@@ -44,6 +44,7 @@ use ogee_sql::{
 use super::{Computed, Outcome, Session, drain, nullable, single_partition, task_context};
 use crate::{
     changing::{Changing, RowsWriter, Told, first_columns, numbers, some_rows},
+    foreign::Foreign,
     keys::{Conflict, SeenKeys},
     table::{Blocks, NumberedRows, PagedTable},
 };
@@ -55,13 +56,6 @@ const MERGE_ACTION: &str = "merge_action";
 #[derive(Default)]
 pub(super) struct Made<'a>(Vec<Computed<'a>>);
 
-impl<'a> Made<'a> {
-    /// The tables, for who keeps them longer.
-    pub(super) fn into_tables(self) -> Vec<Computed<'a>> {
-        self.0
-    }
-}
-
 /// A table that a statement changes.
 pub(super) struct Target<'a> {
     pub(super) name: String,
@@ -69,6 +63,7 @@ pub(super) struct Target<'a> {
     pub(super) columns: Columns,
     /// As it was when the statement began.
     pub(super) blocks: Blocks,
+    pub(super) foreign: Arc<Foreign>,
 }
 
 /// What is told of the rows of a statement, planned before there are any.
@@ -95,7 +90,8 @@ impl Session {
             }
             None => change,
         };
-        let target = Target { name: reference.table().to_owned(), table, columns, blocks: table.blocks() };
+        let foreign = self.foreign(state, &reference, table).await?;
+        let target = Target { name: reference.table().to_owned(), table, columns, blocks: table.blocks(), foreign };
         let mut made = Made::default();
         let returning = self.returning(state, &change, &target, &mut made).await?;
         match &change.action {
@@ -198,7 +194,8 @@ impl Session {
         let Some(provider) = self.changed(state, &change, &reference).await? else { return Ok(None) };
         let Some(table) = provider.downcast_ref::<PagedTable>() else { return Ok(None) };
         let columns = Columns { schema: table.rows_schema(), definition: table.definition().clone() };
-        let target = Target { name: reference.table().to_owned(), table, columns, blocks: table.blocks() };
+        let foreign = Arc::default();
+        let target = Target { name: reference.table().to_owned(), table, columns, blocks: table.blocks(), foreign };
         let mut made = Made::default();
         let rows = self.numbered(&target, &mut made)?;
         let query = match &change.action {
@@ -390,7 +387,7 @@ impl Session {
         };
         let blocks = match writer {
             Some(writer) => writer.finish()?,
-            None => told.new_blocks().to_vec(),
+            None => told.new_blocks(),
         };
         *rows.current().write() = blocks;
         let physical = single_partition(self.physical_plan(state, &plan).await?);
@@ -428,7 +425,7 @@ impl Session {
         while let Some(batch) = rows.next().await.transpose()? {
             let is_new = changing.take_away(numbers(&batch, 0)?)?;
             let batch = if is_new.true_count() < batch.num_rows() { some_rows(&batch, 0, &is_new)? } else { batch };
-            changing.add(&batch.columns()[1..], batch.num_rows())?;
+            changing.replace(numbers(&batch, 0)?, &batch.columns()[1..])?;
             count += batch.num_rows() as u64;
         }
         Ok(count)
@@ -528,7 +525,7 @@ impl Session {
             changing.add(batch.columns(), batch.num_rows())?;
         }
         drop(rows);
-        let mut count = changing.seen();
+        let mut count = changing.count();
         if let Some((rows, writer, plan)) = met {
             let blocks = writer.finish()?;
             if !blocks.is_empty() {
@@ -612,8 +609,10 @@ impl Session {
                     )));
                 }
                 let of_table = &batch.columns()[1..];
-                if !matches!(clause.does, MergeDoes::Delete) {
-                    changing.add(of_table, batch.num_rows())?;
+                match clause.does {
+                    MergeDoes::Delete => {}
+                    _ if inserts => changing.add(of_table, batch.num_rows())?,
+                    _ => changing.replace(numbers(&batch, 0)?, of_table)?,
                 }
                 count += batch.num_rows() as u64;
                 if let Some(writer) = returning.as_mut().and_then(|returning| returning.writer.as_mut()) {
@@ -627,7 +626,7 @@ impl Session {
 
 impl<'a> Target<'a> {
     pub(super) fn begin(&'a self, keys: bool) -> Changing<'a> {
-        Changing::begin(&self.name, self.table, Arc::clone(&self.blocks), keys)
+        Changing::begin(&self.name, self.table, Arc::clone(&self.blocks), Arc::clone(&self.foreign), keys)
     }
 
     /// Whether a key may change where these columns do.

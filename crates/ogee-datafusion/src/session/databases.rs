@@ -9,12 +9,15 @@ use datafusion::{
     catalog::{CatalogProvider, MemorySchemaProvider},
     execution::SessionState,
     sql::{
-        parser::Statement as ParsedStatement,
-        sqlparser::ast::{Expr, ObjectType, Set, Statement as SqlStatement, Use, Value},
+        parser::{ResetStatement, Statement as ParsedStatement},
+        sqlparser::ast::{Expr, ObjectType, SchemaName, Set, Statement as SqlStatement, Use, Value},
     },
 };
 use ogee_functions::{Error, Result};
-use ogee_sql::catalogs::{DATABASE, MAIN, MAIN_SCHEMA, last_name};
+use ogee_sql::{
+    catalogs::{DATABASE, MAIN, MAIN_SCHEMA, last_name},
+    system::is_system,
+};
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Outcome, Session};
@@ -32,6 +35,12 @@ impl Session {
         statement: &ParsedStatement,
         connection: u64,
     ) -> Result<Option<Outcome>> {
+        if let ParsedStatement::Reset(ResetStatement::Variable(variable)) = statement
+            && ["schema", "search_path"].contains(&variable.to_string().to_ascii_lowercase().as_str())
+        {
+            self.look_in(state, MAIN)?;
+            return Ok(Some(Outcome::Done(None)));
+        }
         let ParsedStatement::Statement(statement) = statement else { return Ok(None) };
         match &**statement {
             SqlStatement::Use(Use::Object(name) | Use::Schema(name) | Use::Database(name)) => {
@@ -49,28 +58,41 @@ impl Session {
                 if name != "schema" && name != "search_path" {
                     return Ok(None);
                 }
-                let [value] = values.as_slice() else {
-                    return Err(unsupported(
-                        "a search_path of several schemas",
-                        "set one, and write the others before names",
-                    ));
-                };
-                let place = match value {
+                let text = |value: &Expr| match value {
                     Expr::Value(value) => match &value.value {
                         Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
                         other => other.to_string(),
                     },
                     other => other.to_string(),
                 };
-                if place.contains(',') {
-                    return Err(unsupported(
-                        "a search_path of several schemas",
-                        "set one, and write the others before names",
-                    ));
+                let places: Vec<String> = values
+                    .iter()
+                    .map(text)
+                    .flat_map(|text| {
+                        text.split(',').map(|place| place.trim().trim_matches('"').to_owned()).collect::<Vec<_>>()
+                    })
+                    .filter(|place| !place.is_empty())
+                    .collect();
+                let place_of = |place: &str| {
+                    let place = place.strip_prefix("memory.").unwrap_or(place);
+                    place.strip_suffix(".main").unwrap_or(place).to_owned()
+                };
+                let places: Vec<String> = places.iter().map(|place| place_of(place)).collect();
+                let (first, further) = match places.as_slice() {
+                    [] => (MAIN, &[][..]),
+                    [first, further @ ..] => (first.as_str(), further),
+                };
+                if name == "schema" && !further.is_empty() {
+                    return Err(Error::Plan("schema is one; several are set as search_path".to_owned()));
                 }
-                let place = place.trim().trim_matches('"').to_owned();
-                let place = place.strip_prefix("memory.").unwrap_or(&place);
-                self.look_in(state, place.strip_suffix(".main").unwrap_or(place))?;
+                let catalog = self.catalog(state)?;
+                let in_catalog = |place: &String| if place == MAIN { MAIN_SCHEMA.to_owned() } else { place.clone() };
+                let further: Vec<String> = further.iter().map(in_catalog).collect();
+                if let Some(missing) = further.iter().find(|place| catalog.schema(place).is_none()) {
+                    return Err(no_place(missing));
+                }
+                self.look_in(state, first)?;
+                *self.further_schemas.lock() = further;
             }
             SqlStatement::AttachDuckDBDatabase {
                 if_not_exists, database_path, database_alias, attach_options, ..
@@ -124,6 +146,9 @@ impl Session {
                     let ([place] | [DATABASE, place]) = wanted.as_slice() else {
                         return Err(no_place(&name.to_string()));
                     };
+                    if is_system(place) {
+                        return Err(Error::Plan(format!("'{place}' is a schema of the system, and stays")));
+                    }
                     if [MAIN, MAIN_SCHEMA].contains(place) || self.attached.lock().contains(*place) {
                         let instead = "drop its tables, or DETACH a database";
                         return Err(Error::Plan(format!(
@@ -147,12 +172,47 @@ impl Session {
                     catalog.deregister_schema(place, true)?;
                 }
             }
+            SqlStatement::CreateSchema { schema_name, if_not_exists, .. } => {
+                let name = match schema_name {
+                    SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => name,
+                    SchemaName::UnnamedAuthorization(_) => return Ok(None),
+                };
+                let last = name.0.last().and_then(|part| part.as_ident()).map(last_name).unwrap_or_default();
+                if last != MAIN && !is_system(&last) {
+                    return Ok(None);
+                }
+                if !if_not_exists {
+                    return Err(Error::Plan(format!("there is a schema '{last}' already")));
+                }
+            }
             SqlStatement::AttachDatabase { .. } => {
                 return Err(unsupported("such an ATTACH", "use ATTACH ':memory:' AS name"));
             }
             _ => return Ok(None),
         }
         Ok(Some(Outcome::Done(None)))
+    }
+
+    /// The zone in which instants are shown.
+    pub fn zone(&self) -> Option<String> {
+        self.context.state_ref().read().config_options().execution.time_zone.as_ref().map(ToString::to_string)
+    }
+
+    /// The schema in which names are looked for first.
+    pub fn schema(&self) -> String {
+        let state = self.context.state_ref();
+        let schema = state.read().config_options().catalog.default_schema.clone();
+        if schema == MAIN_SCHEMA { MAIN.to_owned() } else { schema }
+    }
+
+    /// The schemas in which names are looked for; nothing where it is the first alone, of those without a schema.
+    pub fn search_path(&self) -> String {
+        let shown = |place: &String| if place == MAIN_SCHEMA { MAIN.to_owned() } else { place.clone() };
+        let (first, further) = (self.schema(), self.further_schemas.lock().clone());
+        if first == MAIN && further.is_empty() {
+            return String::new();
+        }
+        std::iter::once(first).chain(further.iter().map(shown)).collect::<Vec<_>>().join(",")
     }
 
     /// Names without a schema are looked for in `place` from now on.
@@ -162,6 +222,7 @@ impl Session {
             return Err(no_place(place));
         }
         self.context.state_ref().write().config_mut().options_mut().catalog.default_schema = place.to_owned();
+        self.further_schemas.lock().clear();
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use datafusion::{
 };
 use ogee_files::spelling::folded;
 use ogee_functions::{Error, Result};
-use ogee_sql::{catalogs, parse, told::near};
+use ogee_sql::{parse, told::near};
 
 use super::{Computed, Session};
 use crate::{changing::RowsWriter, describe::name_of, table::PagedTable};
@@ -145,7 +145,7 @@ impl Session {
             || Error::Parse(format!("'{name}' is no name of a table; write names with blanks in double quotes"));
         let mut statements = parse(&format!("INSERT INTO {name} SELECT 1")).map_err(|_| not_one())?;
         let (Some(mut statement), 0) = (statements.pop(), statements.len()) else { return Err(not_one()) };
-        catalogs::write_out(&mut statement.0, &self.attached());
+        self.write_out_places(&self.context.state(), &mut statement.0);
         let ParsedStatement::Statement(statement) = statement.0 else { return Err(not_one()) };
         match *statement {
             SqlStatement::Insert(insert) if insert.columns.is_empty() && insert.table_alias.is_none() => {

@@ -198,6 +198,15 @@ impl Session {
         self.drop_temporary(connection);
     }
 
+    /// Puts back what the transaction of `connection` has done, if one is open.
+    pub(super) fn put_back(&self, connection: u64) {
+        let open = self.transactions.0.lock().take_if(|open| open.connection == connection);
+        if let Some(Open { kept, .. }) = open {
+            // Catalogs in memory refuse none of it.
+            let _ = kept.put_back(&self.catalogs);
+        }
+    }
+
     /// Whether `connection` is in a transaction.
     pub(super) fn is_in_transaction(&self, connection: u64) -> bool {
         self.transactions.0.lock().as_ref().is_some_and(|open| open.connection == connection)

@@ -17,8 +17,11 @@ mod sniffed;
 mod table;
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock, Weak},
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -33,7 +36,7 @@ use datafusion::{
     catalog::{TableProvider, UrlTableFactory},
     common::{plan_datafusion_err, plan_err},
     datasource::{MemTable, file_format::FileFormat, listing::ListingTableUrl},
-    error::Result,
+    error::{DataFusionError, Result},
     execution::{SessionState, object_store::ObjectStoreUrl},
     object_store::ObjectMeta,
 };
@@ -49,6 +52,33 @@ pub use reads::{Read, reads_files, reads_files_apart};
 pub use table::FileTable;
 
 use crate::csv::CsvFormats;
+
+/// Whether statements may read and write files; an extension of a session's configuration.
+#[derive(Debug, Default)]
+pub struct ExternalAccess {
+    is_denied: AtomicBool,
+}
+
+impl ExternalAccess {
+    /// Whether they may.
+    pub fn is_allowed(&self) -> bool {
+        !self.is_denied.load(Ordering::Relaxed)
+    }
+
+    /// They may not from now on.
+    pub fn deny(&self) {
+        self.is_denied.store(true, Ordering::Relaxed);
+    }
+
+    /// # Errors
+    /// If they may not.
+    pub fn check(&self) -> ogee_functions::Result<()> {
+        match self.is_allowed() {
+            true => Ok(()),
+            false => Err(Error::Plan("files are out of reach: enable_external_access is false".to_owned())),
+        }
+    }
+}
 
 /// Makes tables of paths.
 #[derive(Debug)]
@@ -103,6 +133,9 @@ impl UrlTableFactory for FileTables {
             .and_then(Weak::upgrade)
             .map(|session| session.read().clone())
             .ok_or_else(|| plan_datafusion_err!("the session of '{url}' has ended"))?;
+        if let Some(access) = state.config().get_extension::<ExternalAccess>() {
+            access.check().map_err(|error| DataFusionError::External(Box::new(error)))?;
+        }
         let mut path = url.to_owned();
         if url.contains("://") && !is_list {
             let Ok(location) = ListingTableUrl::parse(url) else { return Ok(None) };

@@ -5,7 +5,10 @@
 //!
 //! Not here: types, `NOT NULL` and keys.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+};
 
 use datafusion::{
     arrow::datatypes::DataType as ArrowType,
@@ -13,8 +16,9 @@ use datafusion::{
         parser::Statement as Parsed,
         sqlparser::{
             ast::{
-                CastKind, CheckConstraint, ColumnOption, CreateTable, DataType, Expr, GeneratedAs, Ident, Query,
-                SelectItem, SetExpr, Statement, TableConstraint, TableFactor,
+                CastKind, CheckConstraint, ColumnOption, CreateTable, DataType, Expr, ForeignKeyConstraint,
+                GeneratedAs, Ident, Query, ReferentialAction, SelectItem, SetExpr, Statement, TableConstraint,
+                TableFactor, VisitorMut,
             },
             parser::Parser,
         },
@@ -31,6 +35,7 @@ use crate::{
     dialect::OgeeDialect,
     names::normal_name,
     syntax::{created::UNTYPED, in_type},
+    visitors,
 };
 
 /// The name of the output that says whether the `CHECK` of that number holds.
@@ -47,6 +52,154 @@ pub struct ColumnText {
     pub generated: Option<Expr>,
 }
 
+/// An index of a table.
+#[derive(Clone, Debug)]
+pub struct IndexText {
+    /// Its name.
+    pub name: String,
+    /// Whether rows have the columns' values once.
+    pub is_unique: bool,
+    /// What it is of: columns of the table, and what is computed of them.
+    pub of: Vec<Expr>,
+}
+
+impl IndexText {
+    /// What it is of, as SQL.
+    pub fn shown(&self) -> Vec<String> {
+        self.of.iter().map(shown_expression).collect()
+    }
+
+    /// The names of its columns, if it is of columns alone.
+    pub fn columns(&self) -> Option<Vec<String>> {
+        let name = |expr: &Expr| match expr {
+            Expr::Identifier(name) => Some(normal_name(name)),
+            _ => None,
+        };
+        self.of.iter().map(name).collect()
+    }
+}
+
+/// Columns whose values are those of a key of another table, or of the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// The columns.
+    pub columns: Vec<String>,
+    /// The schema of the other table, as the catalog has it.
+    pub schema: String,
+    /// The other table.
+    pub table: String,
+    /// The columns of its key.
+    pub referenced: Vec<String>,
+}
+
+impl ForeignKey {
+    /// The other table, as SQL.
+    pub fn shown_table(&self) -> String {
+        match self.schema.as_str() {
+            crate::catalogs::MAIN_SCHEMA => quoted(&self.table).to_string().trim_matches('"').to_owned(),
+            schema => format!("{schema}.{}", self.table),
+        }
+    }
+}
+
+/// What `constraint` says of `columns`.
+///
+/// # Errors
+/// Something would be done with them when rows of the other table go.
+fn foreign_key(constraint: &ForeignKeyConstraint, columns: Vec<String>) -> Result<ForeignKey> {
+    let ForeignKeyConstraint {
+        foreign_table, referred_columns, on_delete, on_update, match_kind, characteristics, ..
+    } = constraint;
+    let refuses =
+        |action: &ReferentialAction| matches!(action, ReferentialAction::Restrict | ReferentialAction::NoAction);
+    if let Some(action) = on_delete.iter().chain(on_update).find(|action| !refuses(action)) {
+        let instead = "leave it out: what others refer to does not go";
+        return Err(Error::Unsupported(format!("{action} of a FOREIGN KEY is not supported; {instead}")));
+    }
+    if match_kind.is_some() || characteristics.is_some() {
+        return Err(Error::Unsupported(
+            "MATCH or DEFERRABLE of a FOREIGN KEY is not supported; leave it out".to_owned(),
+        ));
+    }
+    let mut named = parts(foreign_table);
+    let table = named.pop().unwrap_or_default();
+    let schema = match named.join(".").as_str() {
+        "" => String::new(),
+        "main" | "memory" | "memory.main" => crate::catalogs::MAIN_SCHEMA.to_owned(),
+        other => other.strip_prefix("memory.").unwrap_or(other).to_owned(),
+    };
+    Ok(ForeignKey { columns, schema, table, referenced: referred_columns.iter().map(normal_name).collect() })
+}
+
+/// `expr` as DuckDB shows it: with brackets around each operation.
+pub fn shown_expression(expr: &Expr) -> String {
+    struct Brackets;
+
+    impl VisitorMut for Brackets {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let inner = match expr {
+                Expr::Nested(inner) => std::mem::replace(&mut **inner, null()),
+                Expr::BinaryOp { .. }
+                | Expr::IsNull(_)
+                | Expr::IsNotNull(_)
+                | Expr::Between { .. }
+                | Expr::InList { .. } => {
+                    let operation = std::mem::replace(expr, null());
+                    *expr = Expr::Nested(Box::new(operation));
+                    return ControlFlow::Continue(());
+                }
+                _ => return ControlFlow::Continue(()),
+            };
+            // What is within has its own.
+            *expr = inner;
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut shown = expr.clone();
+    let visited = visitors::visit_mut(&mut shown, &mut Brackets);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+    shown.to_string()
+}
+
+/// Whether a name like this word is in quotes where it stands for a table or column.
+pub fn is_keyword(name: &str) -> bool {
+    use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, Keyword};
+    const OTHERS: [Keyword; 24] = [
+        Keyword::ALL,
+        Keyword::AND,
+        Keyword::ANY,
+        Keyword::ARRAY,
+        Keyword::AS,
+        Keyword::ASC,
+        Keyword::CASE,
+        Keyword::CAST,
+        Keyword::CHECK,
+        Keyword::COLUMN,
+        Keyword::CONSTRAINT,
+        Keyword::CREATE,
+        Keyword::DEFAULT,
+        Keyword::DESC,
+        Keyword::DISTINCT,
+        Keyword::ELSE,
+        Keyword::FOREIGN,
+        Keyword::IN,
+        Keyword::NOT,
+        Keyword::NULL,
+        Keyword::OR,
+        Keyword::PRIMARY,
+        Keyword::TABLE,
+        Keyword::UNIQUE,
+    ];
+    let found = ALL_KEYWORDS.binary_search(&name.to_ascii_uppercase().as_str()).ok();
+    let Some(keyword) = found.map(|at| ALL_KEYWORDS_INDEX[at]) else { return false };
+    OTHERS.contains(&keyword)
+        || datafusion::sql::sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
+        || datafusion::sql::sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
+}
+
 /// What is said of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Definition {
@@ -54,9 +207,46 @@ pub struct Definition {
     name: String,
     columns: HashMap<String, ColumnText>,
     checks: Vec<Expr>,
+    indexes: Vec<IndexText>,
+    foreign_keys: Vec<ForeignKey>,
 }
 
 impl Definition {
+    /// Its indexes.
+    pub fn indexes(&self) -> &[IndexText] {
+        &self.indexes
+    }
+
+    /// There is one more index from now on.
+    pub fn add_index(&mut self, index: IndexText) {
+        self.indexes.push(index);
+    }
+
+    /// There is no index of this name from now on.
+    pub fn drop_index(&mut self, name: &str) {
+        self.indexes.retain(|index| index.name != name);
+    }
+
+    /// An index that is of column `name`, if there is one.
+    pub fn index_of(&self, name: &str) -> Option<&IndexText> {
+        self.indexes.iter().find(|index| index.of.iter().any(|of| uses(of, &self.name, name)))
+    }
+
+    /// Its keys of other tables.
+    pub fn foreign_keys(&self) -> &[ForeignKey] {
+        &self.foreign_keys
+    }
+
+    /// The same, to be changed.
+    pub fn foreign_keys_mut(&mut self) -> &mut Vec<ForeignKey> {
+        &mut self.foreign_keys
+    }
+
+    /// Whether `check` looks at column `name`.
+    pub fn check_uses(&self, check: &Expr, name: &str) -> bool {
+        uses(check, &self.name, name)
+    }
+
     /// What `statement` says, if it makes a table. What the planner has no words for is taken out of it.
     ///
     /// # Errors
@@ -66,11 +256,11 @@ impl Definition {
         let Parsed::Statement(statement) = statement else { return Ok(definition) };
         if let Statement::Prepare { statement, .. } = &**statement
             && let made = Self::take(&mut Parsed::Statement(statement.clone()))?
-            && made.is_computed()
+            && (made.is_computed() || !made.foreign_keys.is_empty())
         {
             let instead = "use CREATE TABLE without PREPARE";
             return Err(Error::Unsupported(format!(
-                "a prepared table with CHECK or generated columns is not supported; {instead}"
+                "a prepared table with CHECK, FOREIGN KEY or generated columns is not supported; {instead}"
             )));
         }
         let Statement::CreateTable(CreateTable { name, columns, constraints, .. }) = &mut **statement else {
@@ -83,6 +273,9 @@ impl Definition {
                 match &mut option.option {
                     ColumnOption::Default(default) => text.default = Some(default.clone()),
                     ColumnOption::Check(CheckConstraint { expr, .. }) => definition.checks.push((**expr).clone()),
+                    ColumnOption::ForeignKey(key) => {
+                        definition.foreign_keys.push(foreign_key(key, vec![normal_name(&column.name)])?);
+                    }
                     ColumnOption::Generated { generation_expr: Some(value), generated_as, .. } => {
                         debug_assert!(!matches!(generated_as, GeneratedAs::ByDefault), "refused before");
                         text.generated = Some(value.clone());
@@ -93,19 +286,30 @@ impl Definition {
             if text.default.is_some() && text.generated.is_some() {
                 return Err(Error::Plan(format!("column '{}' is generated, and has no DEFAULT", column.name)));
             }
-            column
-                .options
-                .retain(|option| !matches!(option.option, ColumnOption::Check(_) | ColumnOption::Generated { .. }));
+            column.options.retain(|option| {
+                !matches!(
+                    option.option,
+                    ColumnOption::Check(_) | ColumnOption::Generated { .. } | ColumnOption::ForeignKey(_)
+                )
+            });
             if text.default.is_some() || text.generated.is_some() {
                 definition.columns.insert(normal_name(&column.name), text);
             }
         }
+        let mut foreign = Vec::new();
         constraints.retain(|constraint| {
             if let TableConstraint::Check(CheckConstraint { expr, .. }) = constraint {
                 definition.checks.push((**expr).clone());
             }
-            !matches!(constraint, TableConstraint::Check(_))
+            if let TableConstraint::ForeignKey(key) = constraint {
+                foreign.push(key.clone());
+            }
+            !matches!(constraint, TableConstraint::Check(_) | TableConstraint::ForeignKey(_))
         });
+        for key in &foreign {
+            let columns = key.columns.iter().map(normal_name).collect();
+            definition.foreign_keys.push(foreign_key(key, columns)?);
+        }
         let texts = definition.columns.values().flat_map(|text| text.generated.iter().chain(&text.default));
         if let Some(expr) = texts.chain(&definition.checks).find(|expr| has_query(*expr)) {
             let instead = "it may use columns of its row, constants and functions";
@@ -203,6 +407,7 @@ impl Definition {
     /// The table has another name from now on.
     pub fn rename_table(&mut self, name: &str) {
         let old = std::mem::replace(&mut self.name, name.to_owned());
+        self.foreign_keys.iter_mut().filter(|key| key.table == old).for_each(|key| key.table = name.to_owned());
         self.for_each_name(|names| {
             if let [table, _, ..] = names.as_mut_slice()
                 && normal_name(table) == old
@@ -216,6 +421,9 @@ impl Definition {
     pub fn rename_column(&mut self, old: &str, new: &str) {
         if let Some(text) = self.columns.remove(old) {
             self.columns.insert(new.to_owned(), text);
+        }
+        for name in self.foreign_keys.iter_mut().flat_map(|key| key.columns.iter_mut()).filter(|name| *name == old) {
+            *name = new.to_owned();
         }
         let table = self.name.clone();
         self.for_each_name(|names| {
@@ -251,7 +459,8 @@ impl Definition {
 
     fn for_each_name(&mut self, mut each: impl FnMut(&mut Vec<Ident>)) {
         let texts = self.columns.values_mut().flat_map(|text| text.generated.iter_mut());
-        for expr in texts.chain(&mut self.checks) {
+        let indexes = self.indexes.iter_mut().flat_map(|index| index.of.iter_mut());
+        for expr in texts.chain(&mut self.checks).chain(indexes) {
             for_each_name(expr, |name, _| match name {
                 Expr::Identifier(ident) => {
                     let mut names = vec![ident.clone()];

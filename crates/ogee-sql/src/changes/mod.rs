@@ -16,9 +16,10 @@ mod merges;
 pub mod prepared;
 mod queries;
 mod updates;
+pub mod within;
 
 pub use conflicts::Conflicts;
-pub use definition::{ColumnText, Definition};
+pub use definition::{ColumnText, Definition, ForeignKey, IndexText, is_keyword, shown_expression};
 pub use merges::{Merge, MergeClause, MergeDoes};
 pub use queries::{Columns, quoted};
 

@@ -10,11 +10,12 @@ use std::{collections::HashSet, ops::ControlFlow};
 use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
     sqlparser::ast::{
-        CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateTable, CreateView,
-        Cte, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-        GroupByWithModifier, Insert, Join, JoinConstraint, JoinOperator, LimitClause, NullsDistinctOption, ObjectName,
-        OnInsert, PipeOperator, Query, Select, Set, SetExpr, SetOperator, SqliteOnConflict, Statement, TableAlias,
-        TableConstraint, TableFactor, UnaryOperator, UniqueConstraint, Value, Visitor,
+        CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateIndex, CreateTable,
+        CreateView, Cte, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+        GroupByExpr, GroupByWithModifier, IndexColumn, IndexType, Insert, Join, JoinConstraint, JoinOperator,
+        LimitClause, NullsDistinctOption, ObjectName, OnInsert, PipeOperator, Query, Select, Set, SetExpr, SetOperator,
+        SqliteOnConflict, Statement, TableAlias, TableConstraint, TableFactor, UnaryOperator, UniqueConstraint, Value,
+        Visitor,
     },
 };
 use ogee_functions::{Error, Result};
@@ -119,7 +120,7 @@ impl Visitor for Refusals {
                 "CREATE TYPE of an ENUM or of fields",
                 "use CREATE TYPE name AS a type that there is, such as STRUCT(..)",
             ),
-            Statement::CreateIndex(_) => refuse("CREATE INDEX", "use UNIQUE or PRIMARY KEY in CREATE TABLE for keys"),
+            Statement::CreateIndex(index) => in_index(index),
             Statement::Drop { purge, temporary, .. } => {
                 unless(*purge, "PURGE", "leave it out: a dropped table is gone")?;
                 unless(*temporary, "DROP TEMPORARY", "use DROP TABLE")
@@ -397,7 +398,11 @@ fn in_function(function: &Function) -> Flow {
 fn in_collation(collation: &ObjectName) -> Flow {
     let name = collation.0.last().and_then(|part| part.as_ident()).map(|name| name.value.to_ascii_lowercase());
     let binary = matches!(name.as_deref(), Some("c" | "posix" | "binary" | "ucs_basic"));
-    unless(!binary, &format!("COLLATE {collation}"), "compare lower(..), or strip accents before")
+    unless(
+        !binary,
+        &format!("COLLATE {collation} here"),
+        "NOCASE, NOACCENT and NFC are for comparisons and ORDER BY; elsewhere write lower(..) or strip_accents(..)",
+    )
 }
 
 fn in_create_table(create: &CreateTable) -> Flow {
@@ -413,9 +418,8 @@ fn in_column(column: &ColumnDef) -> Flow {
         O::PrimaryKey(key) => in_characteristics(key.characteristics.as_ref()),
         O::Unique(unique) => in_unique(unique),
         O::Check(check) => in_check(check),
-        O::ForeignKey(_) => {
-            refuse(&format!("REFERENCES of column {name}"), "insert with a SEMI JOIN to the other table")
-        }
+        // What of it has no meaning is refused where it is taken out.
+        O::ForeignKey(_) => ControlFlow::Continue(()),
         O::Collation(collation) => in_collation(collation),
         O::Generated { generation_expr: Some(_), sequence_options: None, .. } => ControlFlow::Continue(()),
         O::Generated { .. } => {
@@ -436,9 +440,26 @@ fn in_constraint(constraint: &TableConstraint) -> Flow {
         TableConstraint::Unique(unique) => in_unique(unique),
         TableConstraint::PrimaryKey(key) => in_characteristics(key.characteristics.as_ref()),
         TableConstraint::Check(check) => in_check(check),
-        TableConstraint::ForeignKey(_) => refuse("FOREIGN KEY", "insert with a SEMI JOIN to the other table"),
-        other => refuse(&format!("'{other}' of a table"), "leave it out: there are no indexes"),
+        TableConstraint::ForeignKey(_) => ControlFlow::Continue(()),
+        other => refuse(&format!("'{other}' of a table"), "use CREATE INDEX"),
     }
+}
+
+fn in_index(index: &CreateIndex) -> Flow {
+    let CreateIndex { using, concurrently, include, nulls_distinct, with, predicate, index_options, columns, .. } =
+        index;
+    unless(*concurrently, "CREATE INDEX CONCURRENTLY", "leave it out")?;
+    unless(!include.is_empty(), "INCLUDE of an index", "leave it out")?;
+    unless(nulls_distinct.is_some(), "NULLS DISTINCT of an index", "leave it out: several rows may have NULL")?;
+    unless(!with.is_empty() || !index_options.is_empty(), "an option of an index", "leave it out")?;
+    unless(predicate.is_some(), "an index of some rows", "leave WHERE out")?;
+    let is_art = |using: &IndexType| using.to_string().eq_ignore_ascii_case("art");
+    unless(using.as_ref().is_some_and(|using| !is_art(using)), "an index of such a type", "leave USING out")?;
+    let says = |column: &IndexColumn| {
+        let options = &column.column.options;
+        column.operator_class.is_some() || options.asc.is_some() || options.nulls_first.is_some()
+    };
+    unless(columns.iter().any(says), "an order or operators of an index", "leave them out")
 }
 
 fn in_check(check: &CheckConstraint) -> Flow {
@@ -532,8 +553,6 @@ mod tests {
             ("CREATE TABLE t (a INT COMMENT 'x')", "COMMENT"),
             ("CREATE TABLE t (a VARCHAR COLLATE NOCASE)", "COLLATE NOCASE"),
             ("CREATE TABLE t (a INT, CHECK (a > 0) NOT ENFORCED)", "not enforced"),
-            ("CREATE TABLE t (a INT REFERENCES u (a))", "REFERENCES"),
-            ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES u (a))", "FOREIGN KEY"),
             ("CREATE TABLE t (a INT, UNIQUE (a) NOT ENFORCED)", "not enforced"),
             ("CREATE TABLE t (a INT, UNIQUE NULLS NOT DISTINCT (a))", "NULLS NOT DISTINCT"),
             ("CREATE SECURE VIEW v AS SELECT 1", "SECURE"),
@@ -542,7 +561,7 @@ mod tests {
             ("SET LOCAL threads = 2", "SET LOCAL"),
             ("BEGIN ISOLATION LEVEL SERIALIZABLE", "mode of a transaction"),
             ("ROLLBACK TO SAVEPOINT a", "SAVEPOINT"),
-            ("CREATE UNIQUE INDEX i ON t (a)", "CREATE INDEX"),
+            ("CREATE INDEX i ON t (a) WHERE a > 0", "an index of some rows"),
             ("SELECT * FROM a POSITIONAL JOIN b JOIN c ON true", "POSITIONAL JOIN beside other joins"),
             ("SELECT * FROM a GLOBAL CROSS JOIN b", "GLOBAL JOIN"),
             ("EXPLAIN SELECT i FROM t PREWHERE i > 1", "PREWHERE"),

@@ -15,7 +15,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [("max_memory", "memory_limit"), ("worker
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_word = |token: &TokenWithSpan| {
         matches!(&token.token, Token::Word(word) if word.quote_style.is_none()
-            && ["pragma", "checkpoint", "set", "reset"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
+            && ["pragma", "checkpoint", "set", "reset", "vacuum", "analyze"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
     };
     if !tokens.iter().any(is_word) {
         return tokens;
@@ -29,10 +29,30 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         let ends = |at: usize| matches!(parts.token(at), None | Some(Token::SemiColon | Token::EOF));
         let checkpoint = nth + usize::from(parts.is_word(nth, &["FORCE"]));
-        if parts.is_word(checkpoint, &["CHECKPOINT"]) && ends(checkpoint + 1) {
+        let is_name = |nth: usize| matches!(parts.token(nth), Some(Token::Word(_)));
+        let of_database = usize::from(is_name(checkpoint + 1));
+        if parts.is_word(checkpoint, &["CHECKPOINT"]) && ends(checkpoint + 1 + of_database) {
             let pragma = vec![Token::make_keyword("PRAGMA"), space(), Token::make_word("force_checkpoint", None)];
-            replaced.push((nth..checkpoint + 1, pragma));
+            replaced.push((nth..checkpoint + 1 + of_database, pragma));
             continue;
+        }
+        // Of a table, or of some of its columns: there is nothing to tidy up of either.
+        if parts.is_word(nth, &["VACUUM", "ANALYZE"]) && !ends(nth + 1) && !parts.is_word(nth + 1, &["FULL", "VERBOSE"])
+        {
+            let table = nth + 1 + usize::from(parts.is_word(nth, &["VACUUM"]) && parts.is_word(nth + 1, &["ANALYZE"]));
+            let mut end = table + 1;
+            while parts.is(end, &Token::Period) {
+                end += 2;
+            }
+            if parts.is(end, &Token::LParen) {
+                end = parts.closing(end).map_or(end, |close| close + 1);
+            }
+            if is_name(table) && ends(end) {
+                let name = parts.text(table..table + 1);
+                let describe = [Token::make_keyword("ANALYZE"), space()];
+                replaced.push((nth..end, describe.into_iter().chain(name).collect()));
+                continue;
+            }
         }
         let is_pragma = parts.is_word(nth, &["PRAGMA"]);
         if is_pragma && parts.is(nth + 2, &Token::Eq) {
@@ -40,7 +60,12 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         } else if is_pragma || !parts.is_word(nth, &["SET", "RESET"]) {
             continue;
         }
-        let name = nth + 1 + usize::from(parts.is_word(nth + 1, &["GLOBAL", "SESSION", "LOCAL"]));
+        let scoped = parts.is_word(nth + 1, &["GLOBAL", "SESSION", "LOCAL"]);
+        let name = nth + 1 + usize::from(scoped);
+        // There is one of each, for all connections.
+        if scoped && parts.is_word(nth, &["RESET"]) && matches!(parts.token(nth + 2), Some(Token::Word(_))) {
+            replaced.push((nth + 1..nth + 2, Vec::new()));
+        }
         let other = OTHER_NAMES.iter().find(|(other, _)| parts.is_word(name, &[&other.to_ascii_uppercase()]));
         if let Some((_, known)) = other {
             replaced.push((name..name + 1, vec![Token::make_word(known, None)]));

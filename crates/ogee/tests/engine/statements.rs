@@ -199,7 +199,7 @@ fn external_tables_and_views() {
     assert_eq!(query(&connection, "SELECT count(*), sum(total) FROM totals WHERE k <> 'key 0'"), ["6|428429"]);
     assert!(explain(&connection, "SELECT * FROM totals").contains("OgeeScan"));
     assert_eq!(
-        query(&connection, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"),
+        query(&connection, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' ORDER BY 1"),
         ["t", "totals"]
     );
     query(&connection, "DROP VIEW totals");
