@@ -90,8 +90,6 @@ pub fn analyzer_rules(
         // As long as set operations are the only joins of their kind.
         Arc::new(CountCopies),
         Arc::new(Subqueries),
-        // Of queries whose subqueries are joins.
-        Arc::new(Recursions),
         Arc::new(FloatOrder),
         Arc::new(CheckedArithmetic(casts)),
         Arc::new(WindowFilters),
@@ -105,6 +103,8 @@ pub fn analyzer_rules(
         Arc::new(FailingCasts),
         Arc::new(UnorderedWindows),
         Arc::new(ComputedKeys),
+        // Of queries whose subqueries are joins, and that other rules know as DataFusion's.
+        Arc::new(Recursions),
     ];
     rules.extend(after);
     rules

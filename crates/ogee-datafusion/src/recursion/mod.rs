@@ -22,7 +22,7 @@ use datafusion::{
     catalog::Session,
     common::{
         JoinType, NullEquality, internal_err, not_impl_err,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     error::Result,
     logical_expr::{LogicalPlan, UserDefinedLogicalNode, physical_planning_context::PhysicalPlanningContext},
@@ -181,7 +181,8 @@ impl Bound {
                         .transform_down(|node| match node.downcast_ref::<WorkScanExec>() {
                             Some(scan) if scan.work().is_of(&tables.history) => {
                                 let found = WorkTableScan::all(&tables.found)?;
-                                Ok(Transformed::yes(of_keys(found, node, &of_found, &found_schema)?))
+                                let rows = of_keys(found, node, &of_found, &found_schema)?;
+                                Ok(Transformed::new(rows, true, TreeNodeRecursion::Jump))
                             }
                             _ => Ok(Transformed::no(node)),
                         })

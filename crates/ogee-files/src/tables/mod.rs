@@ -17,7 +17,7 @@ mod sniffed;
 mod table;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},

@@ -80,7 +80,10 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 }
             }
             Token::Word(_) => match super::keyword(&token.token) {
-                SELECT => (level.place, level.from) = (Place::Begin, false),
+                SELECT => {
+                    name_behind(&mut all, level);
+                    (level.place, level.from) = (Place::Begin, false);
+                }
                 ALL | DISTINCT if level.place == Place::Begin => {}
                 // An operator.
                 FROM if last == DISTINCT => {}
