@@ -47,10 +47,7 @@ fn written(statement: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
     while parts.is(end, &Token::Period) {
         end += 2;
     }
-    let list = match parts.is(end, &Token::LParen).then(|| parts.closing(end)).flatten() {
-        Some(close) => Some(end..close + 1),
-        None => None,
-    };
+    let list = parts.is(end, &Token::LParen).then(|| parts.closing(end)).flatten().map(|close| end..close + 1);
     let is_name = |nth: usize| matches!(parts.token(nth), Some(Token::Word(_)));
     let are_names = |list: &std::ops::Range<usize>| {
         let items = parts.items(list.start + 1..list.end - 1);

@@ -90,7 +90,7 @@ pub(super) fn in_function(function: &mut Function) {
     let mut in_frame = None;
     if let Some(order) = order {
         // A shift sees rows up to the current one where the window has an order.
-        let is_whole = spec.window_frame.is_none() && !follows_frame && !(shifts && !spec.order_by.is_empty());
+        let is_whole = spec.window_frame.is_none() && !follows_frame && (!shifts || spec.order_by.is_empty());
         match is_whole {
             true => spec.order_by = order,
             false => in_frame = Some(order),

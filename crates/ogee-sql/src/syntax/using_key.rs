@@ -269,9 +269,12 @@ fn outputs(body: &SetExpr) -> Option<Vec<String>> {
     }
 }
 
+/// Keys, and columns with their aggregates.
+type Divided = (Vec<String>, Vec<(String, Function)>);
+
 /// The keys among `items`, and which column has the value of which aggregate.
-fn divided(items: Vec<SelectItem>, columns: &[String]) -> Result<(Vec<String>, Vec<(String, Function)>)> {
-    let (mut keys, mut aggregates): (Vec<String>, Vec<(String, Function)>) = (Vec::new(), Vec::new());
+fn divided(items: Vec<SelectItem>, columns: &[String]) -> Result<Divided> {
+    let (mut keys, mut aggregates): Divided = (Vec::new(), Vec::new());
     let known = |name: String| {
         if columns.contains(&name) {
             return Ok(name);
