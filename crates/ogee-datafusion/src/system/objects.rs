@@ -256,13 +256,16 @@ pub(super) fn sequences(snapshot: &Snapshot, sequences: &Sequences) -> Result<Re
     ])
 }
 
+/// Whether an object of a schema, by their names, is where one looks.
+type IsThere = Box<dyn Fn(&str, &str) -> bool>;
+
 /// The names of the tables of `place`, a schema or a database, or of the schema in which names are looked for.
 pub(super) fn names(state: &SessionState, snapshot: &Snapshot, place: Option<&str>) -> Result<RecordBatch> {
     let normal = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
         Some(quoted) => quoted.to_owned(),
         None => name.to_ascii_lowercase(),
     };
-    let here: Box<dyn Fn(&str, &str) -> bool> = match place {
+    let here: IsThere = match place {
         None => {
             let attached = snapshot.databases.iter().filter(|name| *name != DATABASE && *name != SYSTEM_DATABASE);
             let attached = attached.cloned().collect();

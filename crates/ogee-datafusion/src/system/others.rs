@@ -113,8 +113,11 @@ pub(super) fn functions(state: &SessionState, macros: &Macros) -> Result<RecordB
     ])
 }
 
+/// A type as a row of `TYPES` tells it.
+type NamedType = (i64, &'static str, Option<&'static str>, i64, &'static [&'static str]);
+
 /// Types: the number, name and category, the bytes of a value, and other names.
-const TYPES: [(i64, &str, Option<&str>, i64, &[&str]); 27] = [
+const TYPES: [NamedType; 27] = [
     (10, "BOOLEAN", Some("BOOLEAN"), 1, &["bool", "boolean", "logical"]),
     (11, "TINYINT", Some("NUMERIC"), 1, &["int1", "tinyint"]),
     (12, "SMALLINT", Some("NUMERIC"), 2, &["int16", "int2", "short", "smallint"]),
@@ -289,7 +292,7 @@ pub(super) fn database_list(snapshot: &Snapshot) -> Result<RecordBatch> {
     let all = databases(snapshot);
     batch(vec![
         ("seq", numbers(all.iter().map(|name| snapshot.database_oid(name)))),
-        ("name", texts(all.iter().map(|name| Some(name)))),
+        ("name", texts(all.iter().map(Some))),
         ("file", no_text(&all)),
     ])
 }
@@ -299,7 +302,7 @@ pub(super) fn database_size(snapshot: &Snapshot, memory: &BufferManager) -> Resu
     let stats = memory.stats();
     let none = || numbers(all.iter().map(|_| Some(0)));
     batch(vec![
-        ("database_name", texts(all.iter().map(|name| Some(name)))),
+        ("database_name", texts(all.iter().map(Some))),
         ("database_size", text(&all, "0 bytes")),
         ("block_size", none()),
         ("total_blocks", none()),
