@@ -87,7 +87,7 @@ impl Fixed {
     /// If `value` is not the one that there is.
     pub(crate) fn check(&self, value: &str) -> Result<()> {
         let is = |known: &&str| known.eq_ignore_ascii_case(value.trim());
-        if is(&self.value) || self.accepts.iter().any(|known| is(known)) {
+        if is(&self.value) || self.accepts.iter().any(is) {
             return Ok(());
         }
         let shown = if self.value.is_empty() { "''" } else { self.value };

@@ -6,7 +6,7 @@ use datafusion::{
     arrow::{
         array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions},
         compute::cast,
-        datatypes::SchemaRef,
+        datatypes::{FieldRef, SchemaRef},
     },
     common::tree_node::TreeNodeRecursion,
     error::Result,
@@ -126,10 +126,15 @@ impl ExecutionPlan for RecursionExec {
     }
 }
 
-/// The columns of `batch` as those of `schema`, which may differ in whether they may be NULL.
+/// The columns of `batch` as those of `schema`, which may differ in whether they may be NULL, and in their types where two terms do.
 fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)?)
+    let of_type = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() == field.data_type() {
+        true => Ok(Arc::clone(column)),
+        false => cast(column, field.data_type()),
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(of_type).collect::<Result<_, _>>()?;
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
 /// A recursive query in execution.

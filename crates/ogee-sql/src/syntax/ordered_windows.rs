@@ -89,8 +89,8 @@ pub(super) fn in_function(function: &mut Function) {
     let shifts = matches!(of, Ordered::Lag | Ordered::Lead);
     let mut in_frame = None;
     if let Some(order) = order {
-        // A shift sees rows up to the current one where the window has an order.
-        let is_whole = spec.window_frame.is_none() && !follows_frame && (!shifts || spec.order_by.is_empty());
+        // Where the window has an order, its frame goes up to the current row.
+        let is_whole = spec.window_frame.is_none() && spec.order_by.is_empty() && !follows_frame;
         match is_whole {
             true => spec.order_by = order,
             false => in_frame = Some(order),
