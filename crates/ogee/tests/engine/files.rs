@@ -54,8 +54,13 @@ impl Files {
     }
 
     fn csv_error(&self, text: &str, parts: &[&str]) {
+        self.csv_error_of("'$/t.csv'", text, parts);
+    }
+
+    /// The error of what `from` reads, where the file has this text.
+    fn csv_error_of(&self, from: &str, text: &str, parts: &[&str]) {
         self.write("t.csv", text);
-        let error = self.error("SELECT * FROM '$/t.csv'");
+        let error = self.error(&format!("SELECT * FROM {from}"));
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
 
@@ -101,8 +106,12 @@ fn csv_records_that_do_not_fit_are_named() {
     let files = Files::new();
     files.csv_error("id,x,y\n1,2,3\n1,2\n", &["t.csv', line 3", "2 values", "3 columns"]);
     files.csv_error("id,x\n1,2\n3,4,5\n", &["line 3", "3 values"]);
-    files.csv_error("id,s\n1,\"abc\n2,def\n", &["line 2", "not closed"]);
-    files.csv_error("id,s\n1,\"x\"y\n", &["line 2", "closing quote"]);
+    let quoted = "read_csv('$/t.csv', quote = '\"')";
+    files.csv_error_of(quoted, "id,s\n1,\"abc\n2,def\n", &["line 2", "not closed"]);
+    files.csv_error_of(quoted, "id,s\n1,\"x\"y\n", &["line 2", "closing quote"]);
+    // Where quotes fit no record, they are letters as others.
+    assert_eq!(files.csv("id,s\n1,\"abc\n2,def\n"), ["1|\"abc", "2|def"]);
+    assert_eq!(files.csv("id,s\n1,\"x\"y\n"), ["1|\"x\"y"]);
     files.write("t.csv", b"id,s\n1,caf\xe9\n");
     let error = files.error("SELECT * FROM '$/t.csv'");
     assert!(error.contains("line 2") && error.contains("UTF-8"), "{error}");
