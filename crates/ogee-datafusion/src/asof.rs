@@ -8,11 +8,10 @@ use datafusion::{
     catalog::Session,
     common::{JoinType, internal_err, not_impl_err},
     error::Result,
-    execution::context::QueryPlanner,
     logical_expr::{LogicalPlan, Operator, UserDefinedLogicalNode, physical_planning_context::PhysicalPlanningContext},
     physical_expr::PhysicalExpr,
     physical_plan::ExecutionPlan,
-    physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
+    physical_planner::{ExtensionPlanner, PhysicalPlanner},
 };
 use ogee_exec::asof::{AsofKey, AsofKind, AsofSpec};
 use ogee_planner::{
@@ -22,22 +21,8 @@ use ogee_planner::{
 use ogee_sql::asof::AsofJoin;
 use ogee_vector::{normalize_schema, normalize_type};
 
-use crate::recursion::RecursionPlanner;
-
-/// DataFusion's planner, and what it lacks.
-#[derive(Debug, Default)]
-pub(crate) struct Planner;
-
-#[async_trait]
-impl QueryPlanner for Planner {
-    async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner =
-            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AsofPlanner), Arc::new(RecursionPlanner)]);
-        planner.create_physical_plan(plan, session).await
-    }
-}
-
-struct AsofPlanner;
+/// Plans the joins.
+pub(crate) struct AsofPlanner;
 
 #[async_trait]
 impl ExtensionPlanner for AsofPlanner {

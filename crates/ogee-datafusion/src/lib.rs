@@ -24,6 +24,7 @@ mod island;
 mod keys;
 mod listing;
 mod page_chain;
+mod planner;
 mod pool;
 mod recursion;
 mod registered;

@@ -79,13 +79,13 @@ use parking_lot::Mutex;
 
 use crate::{
     asker::Asker,
-    asof,
     ctes::condenses,
     describe,
     engine::Engine,
     explain::Explanation,
     island::{OgeeRule, expected_rows, is_one_island},
     listing::FunctionKind,
+    planner,
     pool::{OgeePool, PoolFiles},
     sequences::Sequences,
     system::{Comments, Kept, System, TellsSettings},
@@ -250,7 +250,7 @@ impl Session {
             .with_default_features()
             .with_analyzer_rules(rules::analyzer_rules(pieces.clone(), Casts::new(memory), &division))
             .with_optimizer_rules(rules::optimizer_rules())
-            .with_query_planner(Arc::new(asof::Planner))
+            .with_query_planner(Arc::new(planner::Planner))
             .with_relation_planners(rules::relation_planners())
             .with_physical_optimizer_rules(physical_rules)
             .build();

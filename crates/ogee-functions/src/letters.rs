@@ -53,14 +53,18 @@ fn nfc_normalize() -> ScalarUDF {
     Function::of("nfc_normalize", taken, |_| Ok(DataType::Utf8View), body).registered()
 }
 
+/// `text` without the marks on its letters.
+pub fn without_accents(text: &str) -> String {
+    text.nfd().filter(|letter| !is_combining_mark(*letter)).nfc().collect()
+}
+
 /// `strip_accents(s)`: a text without the marks on its letters.
 fn strip_accents() -> ScalarUDF {
     fn body(args: &[ArrayRef], _zone: &Zone) -> Result<ArrayRef> {
         let texts = args[0].as_string_view();
-        let plain = |text: &str| text.nfd().filter(|letter| !is_combining_mark(*letter)).nfc().collect::<String>();
         let texts = texts.iter().map(|text| match text {
             Some(text) if text.is_ascii() => Some(Cow::Borrowed(text)),
-            text => text.map(|text| Cow::Owned(plain(text))),
+            text => text.map(|text| Cow::Owned(without_accents(text))),
         });
         Ok(Arc::new(texts.collect::<StringViewArray>()))
     }

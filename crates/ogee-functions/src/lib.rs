@@ -88,15 +88,8 @@ pub use error::{Error, Result};
 /// If `context` lacks a function of DataFusion's that one of these rests on.
 pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafusion::error::Result<()> {
     let aggregates = [Arc::unwrap_or_clone(checked_sum::checked_sum()), averages::average(), median::function()];
-    let aggregates = aggregates.into_iter().chain(aggregates::functions()).chain([ordered_mode::function()]);
-    let aggregates = aggregates.chain(pairs::functions()).chain(shapes::functions()).chain(times::aggregates());
-    let aggregates = aggregates.chain(quantiles::functions()).chain(tops::functions()).chain(histograms::functions());
-    let aggregates = aggregates.chain([
-        bitstrings::function(memory),
-        lttb::function(),
-        bins_found::function(),
-        decimal_average::function(),
-    ]);
+    let aggregates = aggregates.into_iter().chain([ordered_mode::function()]).chain(times::aggregates());
+    let aggregates = aggregates.chain(own_aggregates()).chain([bitstrings::function(memory)]);
     aggregates.for_each(|function| context.register_udaf(function));
     ranks::functions().for_each(|function| context.register_udwf(function));
     ordered_windows::functions().for_each(|function| context.register_udwf(function));
@@ -147,12 +140,16 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     growing::register(context, memory)
 }
 
-/// The names of the aggregates that [`register`] adds.
-pub fn aggregate_names() -> Vec<String> {
+/// Aggregates of names that statements call, and that need nothing of a session.
+fn own_aggregates() -> impl Iterator<Item = datafusion::logical_expr::AggregateUDF> {
     let functions = aggregates::functions().into_iter().chain(pairs::functions()).chain(shapes::functions());
     let functions = functions.chain(quantiles::functions()).chain(tops::functions()).chain(histograms::functions());
-    let functions = functions.chain([lttb::function(), bins_found::function(), decimal_average::function()]);
-    let names = functions.flat_map(|function| [function.aliases(), &[function.name().to_owned()]].concat());
+    functions.chain([lttb::function(), bins_found::function(), decimal_average::function()])
+}
+
+/// The names of the aggregates that [`register`] adds.
+pub fn aggregate_names() -> Vec<String> {
+    let names = own_aggregates().flat_map(|function| [function.aliases(), &[function.name().to_owned()]].concat());
     names.chain(["bitstring_agg", "combine_aggr"].map(str::to_owned)).collect()
 }
 

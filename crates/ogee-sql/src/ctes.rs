@@ -21,7 +21,7 @@ use datafusion::{
     },
 };
 
-use crate::{statement::parse, visitors};
+use crate::{statement::parse, syntax, visitors};
 
 /// The query of a statement that reads rows by common table expressions, or has one that does explained.
 pub fn query_with(statement: &mut Parsed) -> Option<&mut Query> {
@@ -100,10 +100,7 @@ impl<F: FnMut(&Select, &str)> Visitor for Reads<F> {
 
 /// What `select` reads.
 fn tables(select: &Select) -> impl Iterator<Item = &TableFactor> {
-    select
-        .from
-        .iter()
-        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)))
+    select.from.iter().flat_map(syntax::factors)
 }
 
 /// Whether `select` reads one table.

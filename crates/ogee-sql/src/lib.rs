@@ -51,6 +51,7 @@ mod large_stack;
 mod limits;
 pub mod macros;
 mod marked_casts;
+mod markers;
 pub mod meant_names;
 mod mixed_types;
 pub mod named_types;

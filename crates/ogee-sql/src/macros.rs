@@ -619,9 +619,7 @@ impl Placing<'_> {
 }
 
 fn names_of(tables: &[TableWithJoins]) -> HashSet<String> {
-    let factors = tables
-        .iter()
-        .flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)));
+    let factors = tables.iter().flat_map(syntax::factors);
     factors.filter_map(syntax::name_of).map(|name| normal_name(&name)).collect()
 }
 

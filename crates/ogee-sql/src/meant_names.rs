@@ -11,7 +11,7 @@ use datafusion::sql::{
     parser::Statement as Parsed,
     sqlparser::ast::{
         ExcludeSelectItem, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-        SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, Visitor, VisitorMut,
+        SetExpr, Statement, TableAlias, TableFactor, Visitor, VisitorMut,
     },
 };
 
@@ -83,10 +83,7 @@ impl Names<'_> {
         if let Some(number) = self.number {
             return if select.from.is_empty() { None } else { columns("*", Some(number)) };
         }
-        let factors = select
-            .from
-            .iter()
-            .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
+        let factors = select.from.iter().flat_map(syntax::factors);
         if self.name == VALUE {
             return factors.clone().find_map(column_of_series);
         }
@@ -192,10 +189,8 @@ fn asks(part: &impl datafusion::sql::sqlparser::ast::Visit) -> bool {
 /// Puts each table of `select` into a query that numbers its rows; its stars leave the numbers out. Whether there is one that was not numbered before.
 fn number_tables(select: &mut Select) -> bool {
     let mut sides = Vec::new();
-    for TableWithJoins { relation, joins } in &mut select.from {
-        for factor in std::iter::once(relation).chain(joins.iter_mut().map(|join| &mut join.relation)) {
-            sides.extend(number_rows(factor));
-        }
+    for factor in select.from.iter_mut().flat_map(syntax::factors_mut) {
+        sides.extend(number_rows(factor));
     }
     if sides.is_empty() {
         return false;

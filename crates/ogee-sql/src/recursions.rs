@@ -11,21 +11,23 @@ use std::{cmp::Ordering, collections::HashSet, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::datatypes::{DataType, Field, Schema, SchemaRef},
+    arrow::datatypes::{Field, Schema, SchemaRef},
     catalog::{Session, TableProvider},
     common::{
-        DFSchemaRef, Result, ScalarValue, internal_err, not_impl_err, plan_err,
+        DFSchemaRef, Result, ScalarValue, not_impl_err, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
     datasource::{TableType, cte_worktable::CteWorkTable, provider_as_source, source_as_provider},
     logical_expr::{
-        ColumnarValue, Expr, Extension, LogicalPlan, LogicalPlanBuilder, RecursiveQuery, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, TableScan, UserDefinedLogicalNodeCore, Volatility,
+        Expr, Extension, LogicalPlan, LogicalPlanBuilder, RecursiveQuery, ScalarUDF, TableScan, TypeSignature,
+        UserDefinedLogicalNodeCore,
     },
     optimizer::AnalyzerRule,
     physical_plan::{ExecutionPlan, work_table::WorkTableExec},
 };
+
+use crate::markers;
 
 /// The function whose calls mark a place of a recursive query.
 pub(crate) const MARK: &str = "ogee_recursion";
@@ -319,28 +321,5 @@ fn without_mark(first: &LogicalPlan) -> Result<Option<(LogicalPlan, Keys)>> {
 
 /// The function of the marks.
 pub(crate) fn marker() -> ScalarUDF {
-    ScalarUDF::new_from_impl(Marker { signature: Signature::variadic_any(Volatility::Volatile) })
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Marker {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Marker {
-    fn name(&self) -> &str {
-        MARK
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        internal_err!("{MARK} is not evaluated")
-    }
+    markers::condition(MARK, TypeSignature::VariadicAny, "a mark of recursive queries, and nothing else")
 }

@@ -92,14 +92,6 @@ fn is_marked(alias: &TableAlias) -> bool {
     alias.columns.last().is_some_and(|column| column.name.value == OTHERS)
 }
 
-/// What is selected from, one after the other.
-fn factors(select: &Select) -> impl Iterator<Item = &TableFactor> {
-    fn of_tables(from: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
-        std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
-    }
-    select.from.iter().flat_map(of_tables)
-}
-
 /// The alias of `factor`, if that is marked.
 fn marked(factor: &TableFactor) -> Option<&TableAlias> {
     match factor {
@@ -112,7 +104,7 @@ fn marked(factor: &TableFactor) -> Option<&TableAlias> {
 
 /// Whether an alias of what is selected from is marked.
 pub(crate) fn is_in(select: &Select) -> bool {
-    factors(select).any(|factor| marked(factor).is_some())
+    select.from.iter().flat_map(syntax::factors).any(|factor| marked(factor).is_some())
 }
 
 /// Gives the marked aliases of `select` the names of all columns.
@@ -120,27 +112,24 @@ pub(crate) fn is_in(select: &Select) -> bool {
 /// # Errors
 /// Those of planning what is selected from.
 pub(crate) async fn write_out(select: &mut Select, answers: &Answers<'_>) -> Result<()> {
-    for from in &mut select.from {
-        for factor in std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation)) {
-            if marked(factor).is_none() {
-                continue;
-            }
-            let mut whole = factor.clone();
-            if let TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. } = &mut whole
-                && let Some(alias) = alias
-            {
-                alias.columns.clear();
-            }
-            let star = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
-            let all = answers.columns(star, &[TableWithJoins { relation: whole, joins: Vec::new() }]).await?;
-            if let TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } =
-                factor
-            {
-                alias.columns.pop();
-                let others = all.into_iter().skip(alias.columns.len());
-                let name = |name| TableAliasColumnDef { name: Ident::with_quote('"', name), data_type: None };
-                alias.columns.extend(others.map(|column| name(column.name)));
-            }
+    for factor in select.from.iter_mut().flat_map(syntax::factors_mut) {
+        if marked(factor).is_none() {
+            continue;
+        }
+        let mut whole = factor.clone();
+        if let TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. } = &mut whole
+            && let Some(alias) = alias
+        {
+            alias.columns.clear();
+        }
+        let star = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+        let all = answers.columns(star, &[TableWithJoins { relation: whole, joins: Vec::new() }]).await?;
+        if let TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } = factor
+        {
+            alias.columns.pop();
+            let others = all.into_iter().skip(alias.columns.len());
+            let name = |name| TableAliasColumnDef { name: Ident::with_quote('"', name), data_type: None };
+            alias.columns.extend(others.map(|column| name(column.name)));
         }
     }
     Ok(())

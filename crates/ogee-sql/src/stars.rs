@@ -226,9 +226,7 @@ impl Places<'_> {
                 }
                 match self.task {
                     Task::Ask => {
-                        let factors =
-                            std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation));
-                        let queries = factors.map(|factor| self.query(&factor.to_string(), "*"));
+                        let queries = syntax::factors(table).map(|factor| self.query(&factor.to_string(), "*"));
                         return Ok(Some(Found::Asked(Site {
                             tables: queries.collect::<Result<_>>()?,
                             within: Vec::new(),
@@ -320,8 +318,7 @@ impl Places<'_> {
             return Ok(None);
         }
         let joined = |table: &TableWithJoins| {
-            let factors = std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation));
-            factors.map(|factor| (factor.to_string(), lateral(factor))).collect::<Vec<_>>()
+            syntax::factors(table).map(|factor| (factor.to_string(), lateral(factor))).collect::<Vec<_>>()
         };
         match self.task {
             Task::Ask => {

@@ -255,10 +255,9 @@ impl KeyedRun {
 
     /// Rows that were found as rows of the query.
     fn as_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let (found, schema) = (batch.schema(), self.rows.schema());
-        let columns = found.fields().iter().zip(batch.columns()).filter(|(field, _)| field.name() != PLACE);
-        let columns = columns.zip(schema.fields()).map(|((_, column), field)| Ok(cast(column, field.data_type())?));
-        Ok(RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<Vec<ArrayRef>>>()?)?)
+        let mut columns: Vec<usize> = (0..batch.num_columns()).collect();
+        columns.remove(batch.schema().index_of(PLACE)?);
+        with_schema(&batch.project(&columns)?, self.rows.schema())
     }
 
     /// What plan `nth` finds, as rows of `table`.

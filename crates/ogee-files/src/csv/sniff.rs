@@ -7,6 +7,8 @@
 
 use std::collections::HashSet;
 
+use ogee_functions::letters::without_accents;
+
 use super::{
     records::{Incomplete, Marks, NO_QUOTE, Record, Tail},
     values::{Kind, Kinds, Manner},
@@ -443,10 +445,8 @@ const RESERVED: &[&str] = &[
 
 /// `name` in small letters without accents, with digits and underscores, and with an underscore before what is no name.
 fn plain_name(name: &str) -> String {
-    use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
-
-    let letters = name.trim().nfd().filter(|char| !is_combining_mark(*char));
-    let letters = letters.map(|char| if char == ' ' { '_' } else { char.to_ascii_lowercase() });
+    let letters = without_accents(name.trim());
+    let letters = letters.chars().map(|char| if char == ' ' { '_' } else { char.to_ascii_lowercase() });
     let name: String = letters.filter(|char| char.is_ascii_alphanumeric() || *char == '_').collect();
     match name.starts_with(|char: char| char.is_ascii_digit()) || RESERVED.contains(&name.as_str()) {
         true => format!("_{name}"),

@@ -5,48 +5,28 @@ use std::{cmp::Ordering, collections::HashSet, fmt, sync::Arc};
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        DFSchema, DFSchemaRef, JoinType, Result, exec_err, plan_err,
+        DFSchema, DFSchemaRef, JoinType, Result, plan_err,
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, Extension, Filter, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, UserDefinedLogicalNodeCore, Volatility, build_join_schema,
+        BinaryExpr, Expr, Extension, Filter, LogicalPlan, Operator, ScalarUDF, TypeSignature,
+        UserDefinedLogicalNodeCore, build_join_schema,
         utils::{conjunction, find_valid_equijoin_key_pair, split_conjunction_owned},
         when,
     },
     optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
+use crate::markers;
+
 /// The function around the condition of an `ASOF` join.
 pub(super) const MARK: &str = "ogee_asof";
 
 /// The function [`MARK`], which plans have only until [`AsofJoins`] has seen them.
 pub(crate) fn marker() -> ScalarUDF {
-    ScalarUDF::new_from_impl(Mark { signature: Signature::exact(vec![DataType::Boolean], Volatility::Volatile) })
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Mark {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Mark {
-    fn name(&self) -> &str {
-        MARK
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        exec_err!("{MARK} is nothing but the whole condition of a join")
-    }
+    let takes = TypeSignature::Exact(vec![DataType::Boolean]);
+    markers::condition(MARK, takes, "nothing but the whole condition of a join")
 }
 
 /// Makes nodes of joins whose conditions are marked.

@@ -64,7 +64,7 @@ struct Fields {
 fn tables(from: &[TableWithJoins]) -> Option<Vec<Table>> {
     let mut found = Vec::new();
     for table in from {
-        for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
+        for factor in super::factors(table) {
             match factor {
                 // Its conditions see the tables, the query its alias.
                 TableFactor::NestedJoin { table_with_joins, alias } => {

@@ -156,7 +156,7 @@ fn in_factor(factor: &mut TableFactor, is_behind: bool) {
         "json_tree" => TREE,
         _ => return,
     };
-    let Some(args) = unnamed(&args.args) else { return };
+    let Some(args) = super::unnamed(&args.args) else { return };
     let rows = call(rows, args);
     let is_lateral = is_behind && has_names(&rows);
     let columns: Vec<String> = COLUMNS.iter().map(|name| format!("r['{name}'] AS \"{name}\"")).collect();
@@ -165,15 +165,6 @@ fn in_factor(factor: &mut TableFactor, is_behind: bool) {
     let name = Ident::with_quote('"', function);
     let alias = alias.take().or(Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None }));
     *factor = TableFactor::Derived { lateral: is_lateral, subquery, alias, sample: None };
-}
-
-/// `args`, if none has a name.
-fn unnamed(args: &[FunctionArg]) -> Option<Vec<Expr>> {
-    let unnamed = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    args.iter().map(unnamed).collect()
 }
 
 fn query(text: &str) -> Option<Box<Query>> {
@@ -290,7 +281,7 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
         return None;
     }
     let FunctionArguments::List(list) = &function.args else { return None };
-    let args = unnamed(&list.args)?;
+    let args = super::unnamed(&list.args)?;
     let (open, each, close) = match (name, args.as_slice()) {
         ("json_group_array" | "json_group_structure", [value]) => ("[", call(VALUE, vec![value.clone()]), "]"),
         ("json_group_object", [key, value]) => {

@@ -605,18 +605,29 @@ pub(crate) fn query_of(text: &str) -> Option<Query> {
     Parser::new(&OgeeDialect).try_with_sql(text).ok()?.parse_query().ok().map(|query| *query)
 }
 
+/// `args`, if none has a name.
+fn unnamed(args: &[FunctionArg]) -> Option<Vec<Expr>> {
+    let unnamed = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    args.iter().map(unnamed).collect()
+}
+
+/// What `from` reads, one after the other.
+pub(crate) fn factors(from: &TableWithJoins) -> impl Iterator<Item = &TableFactor> + Clone {
+    std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
+}
+
+/// The same, to be changed.
+pub(crate) fn factors_mut(from: &mut TableWithJoins) -> impl Iterator<Item = &mut TableFactor> {
+    std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation))
+}
+
 /// `substr(s, n)`, where the place is not just a number.
 fn elsewhere(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let args: Option<Vec<Expr>> = list
-        .args
-        .iter()
-        .map(|arg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-            _ => None,
-        })
-        .collect();
-    let args = args.filter(|args| (2..=3).contains(&args.len()) && !args[1..].iter().all(is_place))?;
+    let args = unnamed(&list.args).filter(|args| (2..=3).contains(&args.len()) && !args[1..].iter().all(is_place))?;
     Some(call(ogee_functions::substrings::SUBSTRING, args))
 }
 

@@ -5,7 +5,7 @@
 //! Not here: one value.
 
 use datafusion::sql::sqlparser::{
-    ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value},
+    ast::{Expr, Function, FunctionArguments, Ident, ObjectName, Value},
     parser::Parser,
 };
 
@@ -37,11 +37,7 @@ fn in_order(function: &Function, descends: bool) -> Option<Expr> {
     if function.over.is_some() || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
         return None;
     }
-    let expr = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let args = list.args.iter().map(expr).collect::<Option<Vec<_>>>()?;
+    let args = super::unnamed(&list.args)?;
     let [value, .., count] = args.as_slice() else { return None };
     let is_count =
         |value: &Value| matches!(value, Value::Number(number, _) if number.parse::<u32>().is_ok_and(|n| n > 0));

@@ -5,7 +5,7 @@
 //! Not here: tables, whose rows have no places.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
+    Expr, FunctionArg, Ident, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
 };
 
 use super::{query_of, series};
@@ -17,7 +17,7 @@ pub(super) fn in_select(select: &mut Select) {
 }
 
 fn in_tables(tables: &mut TableWithJoins) {
-    for factor in std::iter::once(&mut tables.relation).chain(tables.joins.iter_mut().map(|join| &mut join.relation)) {
+    for factor in super::factors_mut(tables) {
         if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
             in_tables(table_with_joins);
         } else if let Some(numbered) = numbered(factor) {
@@ -54,42 +54,19 @@ fn numbered(factor: &TableFactor) -> Option<TableFactor> {
         }
         _ => return None,
     };
-    let mut query = query_of("SELECT 0 AS \"unnest\", 0 AS ordinality")?;
+    let first = Expr::value(Value::Number("1".to_owned(), false));
+    let places = call("generate_series", vec![first, call("length", vec![list.clone()])]);
+    let output =
+        |list, name: &str| SelectItem::ExprWithAlias { expr: call("unnest", vec![list]), alias: Ident::new(name) };
+    let mut query = query_of("SELECT 0")?;
     let SetExpr::Select(select) = &mut *query.body else { return None };
-    let length = query_of("SELECT unnest(range(1, length(0) + 1))")?;
-    let mut places = match *length.body {
-        SetExpr::Select(places) => places.projection.into_iter().next()?,
-        _ => return None,
-    };
-    let of = list.clone();
-    if let SelectItem::UnnamedExpr(places) = &mut places {
-        super::for_each_outside_queries(places, |expr| {
-            if let Expr::Function(function) = &*expr
-                && function.name.to_string() == "length"
-            {
-                *expr = call("length", vec![of.clone()]);
-            }
-        });
-    }
-    for (item, value) in select.projection.iter_mut().zip([SelectItem::UnnamedExpr(call("unnest", vec![list])), places])
-    {
-        if let (SelectItem::ExprWithAlias { expr, .. }, SelectItem::UnnamedExpr(value)) = (item, value) {
-            *expr = value;
-        }
-    }
+    select.projection = vec![output(list, "unnest"), output(places, "ordinality")];
     Some(TableFactor::Derived { lateral: is_lateral, subquery: Box::new(query), alias: alias.clone(), sample: None })
 }
 
 /// The list whose elements the function `name` of `args` gives as rows.
 fn list_of(name: &str, args: &[FunctionArg], is_lateral: bool) -> Option<Expr> {
-    let exprs: Option<Vec<Expr>> = args
-        .iter()
-        .map(|arg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-            _ => None,
-        })
-        .collect();
-    let mut exprs = exprs?;
+    let mut exprs = super::unnamed(args)?;
     match name.to_lowercase().as_str() {
         "unnest" if exprs.len() == 1 => exprs.pop(),
         name @ ("range" | "generate_series") if is_lateral => Some(call(name, exprs)),

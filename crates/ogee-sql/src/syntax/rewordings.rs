@@ -63,11 +63,7 @@ const QUANTILES: &[&str] =
 /// What `function`, which is called `name`, is in other words, if it is such a one.
 pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let expr = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let args = list.args.iter().map(expr).collect::<Option<Vec<Expr>>>()?;
+    let args = super::unnamed(&list.args)?;
     if QUANTILES.contains(&name)
         && let [_, Expr::Array(fractions), ..] = args.as_slice()
     {

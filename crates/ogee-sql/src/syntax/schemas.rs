@@ -74,7 +74,7 @@ pub(super) fn shown(factor: &TableFactor) -> Option<Vec<String>> {
 /// What each table of `from` is called by.
 fn all_shown(from: &[TableWithJoins], all: &mut Vec<Vec<String>>) {
     for table in from {
-        for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
+        for factor in super::factors(table) {
             match factor {
                 TableFactor::NestedJoin { table_with_joins, alias: None } => {
                     all_shown(std::slice::from_ref(table_with_joins), all);

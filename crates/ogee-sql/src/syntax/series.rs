@@ -83,14 +83,7 @@ fn in_factor(factor: &mut TableFactor, lateral: bool) -> Option<Renamed> {
     if !is_lateral && !args.iter().any(has_column) {
         return name_column(alias, &function);
     }
-    let exprs: Option<Vec<Expr>> = args
-        .iter()
-        .map(|arg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-            _ => None,
-        })
-        .collect();
-    let mut value = call(&function, as_moments(exprs?));
+    let mut value = call(&function, as_moments(super::unnamed(args)?));
     if function != "unnest" {
         value = call("unnest", vec![value]);
     }

@@ -45,8 +45,7 @@ pub(crate) fn unnested(select: &Select, item: &SelectItem) -> Option<Expr> {
 
 /// Whether a table of this name is in `from`, or may be.
 fn has_table(from: &TableWithJoins, name: &Ident) -> bool {
-    let mut factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
-    factors.any(|factor| match factor {
+    super::factors(from).any(|factor| match factor {
         TableFactor::NestedJoin { table_with_joins, alias: None } => has_table(table_with_joins, name),
         TableFactor::NestedJoin { alias: Some(alias), .. } => normal_name(&alias.name) == normal_name(name),
         factor => name_of(factor).is_some_and(|table| normal_name(&table) == normal_name(name)),

@@ -86,11 +86,7 @@ fn in_select_with_joins(select: &mut Select, names: Option<&[Vec<String>]>, with
         flatten(table);
         name_tables(table, at);
     }
-    let all = |table: &TableWithJoins| {
-        std::iter::once(&table.relation)
-            .chain(table.joins.iter().map(|join| &join.relation))
-            .all(|factor| name_of(factor).is_some())
-    };
+    let all = |table: &TableWithJoins| super::factors(table).all(|factor| name_of(factor).is_some());
     if !select.from.iter().all(all) {
         return None;
     }
