@@ -49,6 +49,8 @@ enum Existing {
 pub struct Target {
     /// As the statement has it.
     path: String,
+    /// What that is behind links.
+    place: PathBuf,
     /// Where files are until all are written; a directory of them, or one.
     staging: PathBuf,
     is_directory: bool,
@@ -123,8 +125,11 @@ impl Target {
                 "directory '{path}' is not empty; write to another, or use OVERWRITE, OVERWRITE_OR_IGNORE or APPEND"
             );
         }
+        // A link stays one, and what it leads to is written.
+        let place =
+            if is_device(place) { place.to_owned() } else { fs::canonicalize(place).unwrap_or(place.to_owned()) };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (parent, name) = match is_device(place) {
+        let (parent, name) = match is_device(&place) {
             true => (std::env::temp_dir(), "device".to_owned()),
             false => {
                 let name = place.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -140,6 +145,7 @@ impl Target {
         copy.output_url = format!("{}{}", staging.display(), if is_directory { "/" } else { "" });
         Ok(Some(Self {
             path,
+            place,
             staging,
             is_directory,
             existing,
@@ -190,12 +196,13 @@ impl Target {
     }
 
     fn place_file(&self) -> io::Result<Vec<String>> {
-        let place = Path::new(&self.path);
         self.end(&self.staging)?;
-        if is_device(place) {
-            io::copy(&mut fs::File::open(&self.staging)?, &mut OpenOptions::new().write(true).open(place)?)?;
+        if is_device(&self.place) {
+            let mut device = device(&self.place)?;
+            io::copy(&mut fs::File::open(&self.staging)?, &mut device)?;
+            device.flush()?;
         } else {
-            fs::rename(&self.staging, place)?;
+            fs::rename(&self.staging, &self.place)?;
         }
         Ok(vec![self.path.clone()])
     }
@@ -274,9 +281,23 @@ fn random_uuid() -> String {
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
-/// Whether `path` is neither file nor directory.
+/// Where the standard outputs of a process are, whatever they lead to.
+const OUTPUTS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
+
+/// Whether `path` is neither file nor directory, or an open file of a process, which may be one and is written on where it is.
 fn is_device(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+    let is_open = OUTPUTS.iter().any(|output| path == Path::new(output))
+        || ["/dev/fd", "/proc"].iter().any(|directory| path.starts_with(directory));
+    is_open || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// What writes to the device `path`: to the standard outputs behind what was written to them before.
+fn device(path: &Path) -> io::Result<Box<dyn Write>> {
+    Ok(match OUTPUTS.iter().position(|output| path == Path::new(output)) {
+        Some(0) => Box::new(io::stdout()),
+        Some(_) => Box::new(io::stderr()),
+        None => Box::new(OpenOptions::new().write(true).open(path)?),
+    })
 }
 
 fn has_files(path: &Path) -> bool {
@@ -321,6 +342,7 @@ mod tests {
         }
         Target {
             path: root.join("d").display().to_string(),
+            place: root.join("d"),
             staging,
             is_directory: true,
             existing,

@@ -362,3 +362,31 @@ fn memory_is_shown() {
 fn a_database_is_left_behind() {
     answers("CREATE TABLE t (a INTEGER);\n.open\n.tables\n.open :memory:\nSELECT 1 AS a;", "a\n1\n");
 }
+
+#[cfg(unix)]
+#[test]
+fn copies_leave_links_and_devices_where_they_are() {
+    let place = Place::new();
+    std::fs::write(place.path("real.csv"), "old\n").unwrap();
+    std::os::unix::fs::symlink("real.csv", place.path("link.csv")).unwrap();
+    let device = std::fs::symlink_metadata("/dev/stdout").map(|found| found.file_type());
+    let script = "SELECT 1 AS a;\nCOPY (SELECT 2 AS b) TO '/dev/stdout' (FORMAT csv);\nSELECT 3 AS c;\nCOPY (SELECT 4 AS d) TO 'link.csv';\n";
+    let output = place.script(&["-csv"], script);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("a\n1\nb\n2\nc\n3\n", ""));
+    assert!(place.path("link.csv").is_symlink());
+    assert_eq!(std::fs::read_to_string(place.path("real.csv")).unwrap(), "d\n4\n");
+    // Into a file, too, whose text before it stays.
+    let file = std::fs::File::create(place.path("out.txt")).unwrap();
+    let mut command =
+        place.command(&["-csv", "-c", "SELECT 1 AS a", "-c", "COPY (SELECT 2 AS b) TO '/dev/stdout' (FORMAT csv)"]);
+    assert!(command.stdout(file).status().unwrap().success());
+    assert_eq!(std::fs::read_to_string(place.path("out.txt")).unwrap(), "a\n1\nb\n2\n");
+    assert_eq!(std::fs::symlink_metadata("/dev/stdout").map(|found| found.file_type()).ok(), device.ok());
+    assert!(
+        std::fs::read_dir(place.path(".")).unwrap().all(|entry| !entry
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .contains("copying"))
+    );
+}
