@@ -63,6 +63,16 @@ pub fn read_footer(memory: &Arc<BufferManager>, path: &Path, size: u64) -> Resul
     Ok(Arc::new(metadata))
 }
 
+/// Whether `file`, all its bytes, ends with a footer that is whole: the library may be busy for hours with one that is not.
+pub fn has_whole_footer(file: &[u8]) -> bool {
+    let footer = || {
+        let (rest, tail) = file.split_at_checked(file.len().checked_sub(TAIL)?)?;
+        let len = u32::from_le_bytes(*tail.first_chunk()?) as usize;
+        thrift::struct_len(rest.get(rest.len().checked_sub(len)?..)?, DEPTH_MAX, Fields::Any)
+    };
+    footer().is_some()
+}
+
 /// A file whose metadata is at hand.
 pub(crate) struct OpenFile {
     pub(crate) path: PathBuf,

@@ -29,6 +29,7 @@ mod batch;
 mod codec;
 mod columns;
 mod decode;
+mod delta;
 mod dictionary;
 mod error;
 mod estimate;
@@ -48,7 +49,7 @@ mod thrift;
 mod work;
 
 pub use error::ScanError;
-pub use footer::read_footer;
+pub use footer::{has_whole_footer, read_footer};
 pub use library::{caught, is_reading};
 pub use sample::RowReader;
 pub use source::ParquetSource;

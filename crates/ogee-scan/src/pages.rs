@@ -29,10 +29,12 @@ use parquet::{
         metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
         reader::{ChunkReader, Length, SerializedPageReader},
     },
+    schema::types::{ColumnDescPtr, ColumnDescriptor},
 };
 
 use crate::{
     codec::Codec,
+    delta,
     error::ScanError,
     footer::OpenFile,
     grant::Grant,
@@ -396,8 +398,8 @@ impl RowGroups for RowGroupPages {
     }
 
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        let value_bytes = value_bytes(self.meta().column(leaf));
-        Ok(Box::new(OneChunk(Some(Box::new(Decompressed { pages: self.raw_pages(leaf, 0)?, value_bytes })))))
+        let column = self.meta().column(leaf).column_descr_ptr();
+        Ok(Box::new(OneChunk(Some(Box::new(Decompressed { pages: self.raw_pages(leaf, 0)?, column })))))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
@@ -412,19 +414,17 @@ impl RowGroups for RowGroupPages {
 /// Pages for the library, each decompressed into memory of the size that was granted for it.
 struct Decompressed {
     pages: RawPages,
-    /// Bytes of a value in a dictionary, at least.
-    value_bytes: usize,
+    column: ColumnDescPtr,
 }
 
-/// Bytes of a plain value of column `meta`, at least; a length comes before those that have one.
-fn value_bytes(meta: &ColumnChunkMetaData) -> usize {
-    let descriptor = meta.column_descr();
-    match descriptor.physical_type() {
+/// Bytes of a plain value of `column`, at least; a length comes before those that have one.
+fn value_bytes(column: &ColumnDescriptor) -> usize {
+    match column.physical_type() {
         Type::BOOLEAN => 1,
         Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
         Type::INT64 | Type::DOUBLE => 8,
         Type::INT96 => 12,
-        Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(descriptor.type_length()).unwrap_or(0).max(1),
+        Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(column.type_length()).unwrap_or(0).max(1),
     }
 }
 
@@ -460,10 +460,14 @@ impl PageReader for Decompressed {
             }
         }
         // The library has room for as many values as the header says before it looks for them.
-        if let Page::DictionaryPage { buf, num_values, .. } = &page
-            && (*num_values as usize).saturating_mul(self.value_bytes) > buf.len()
-        {
-            return Err(ParquetError::General(format!("a dictionary of {num_values} values does not fit in its page")));
+        match &page {
+            Page::DictionaryPage { buf, num_values, .. } => {
+                if (*num_values as usize).saturating_mul(value_bytes(&self.column)) > buf.len() {
+                    let said = format!("a dictionary of {num_values} values does not fit in its page");
+                    return Err(ParquetError::General(said));
+                }
+            }
+            Page::DataPage { .. } | Page::DataPageV2 { .. } => delta::check(&page, &self.column)?,
         }
         Ok(Some(page))
     }

@@ -71,13 +71,15 @@ fn pass_value(bytes: &mut &[u8], kind: u8, is_element: bool, depth: usize, field
     }
 }
 
-fn pass<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+/// The next `count` bytes.
+pub(crate) fn pass<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (passed, rest) = bytes.split_at_checked(count)?;
     *bytes = rest;
     Some(passed)
 }
 
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
+/// The next number of a variable length.
+pub(crate) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = pass(bytes, 1)?[0];

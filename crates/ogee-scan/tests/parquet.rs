@@ -785,6 +785,34 @@ fn lists_of_a_made_up_length_are_damaged() {
 }
 
 #[test]
+fn lengths_of_a_made_up_count_are_damaged() {
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..100).map(|_| "abc")));
+    // A block of 128 equal numbers.
+    let equal = |count: &[u8], number: i32| [&[0x80, 1, 4], count, &zigzag(number), &[0; 5]].concat();
+    let bytes = "abc".repeat(100).into_bytes();
+    let many: &[u8] = &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
+    let read = |encoding: i32, lengths: &[Vec<u8>]| {
+        let values = [lengths.concat(), bytes.clone()].concat();
+        let size = values.len() as i32;
+        let sizes = [next_field(0), next_field(size), next_field(size)].concat();
+        let of_kind =
+            [vec![0x2c], next_field(100), next_field(encoding), next_field(3), next_field(3), vec![0]].concat();
+        read_crafted(&texts, Compression::UNCOMPRESSED, &[sizes, of_kind, vec![0], values].concat(), 0)
+    };
+    // Lengths alone; those of prefixes and of suffixes.
+    assert_eq!(read(6, &[equal(&[100], 3)]), Ok(100));
+    assert_eq!(read(7, &[equal(&[100], 0), equal(&[100], 3)]), Ok(100));
+    for (encoding, lengths) in [
+        (6, vec![equal(many, 3)]),
+        (7, vec![equal(many, 0), equal(&[100], 3)]),
+        (7, vec![equal(&[100], 0), equal(many, 3)]),
+    ] {
+        let error = read(encoding, &lengths).unwrap_err();
+        assert!(error.contains("lengths are not those of the page's values"), "{error}");
+    }
+}
+
+#[test]
 fn footers_that_lie_are_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("footer.parquet");

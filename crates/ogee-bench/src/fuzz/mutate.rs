@@ -27,7 +27,8 @@ pub(super) fn mutated(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
 fn mutation(bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     let options = ArrowReaderOptions::new();
     let file = Bytes::from(bytes.clone());
-    let metadata = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::load(&file, options).ok())).ok().flatten();
+    let load = || ogee_scan::has_whole_footer(&file).then(|| ArrowReaderMetadata::load(&file, options).ok()).flatten();
+    let metadata = catch_unwind(AssertUnwindSafe(load)).ok().flatten();
     let starts = metadata.as_ref().map_or_else(Vec::new, |metadata| page_starts(metadata.metadata(), bytes.len()));
     match (random.below(10), metadata) {
         (0..=3, _) if !starts.is_empty() => {

@@ -13,7 +13,7 @@ use arrow_schema::Schema;
 use arrow_select::concat::concat;
 use ogee_exec::{ExecContext, ExecError, ExecSettings, Source, SourceStep};
 use ogee_memory::{BufferManager, MemoryConfig};
-use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource};
+use ogee_scan::{ParquetFile, ParquetScanSpec, ParquetSource, ScanError};
 use ogee_scheduler::{Cancellation, TaskContext};
 use ogee_vector::{normalize_array, normalize_schema};
 use parking_lot::Mutex;
@@ -65,15 +65,18 @@ pub(super) fn read(
     is_whole: bool,
     judges: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
-    // As tables are listed: the types are those that the file says.
-    let listed = catch_unwind(|| ArrowReaderMetadata::load(&File::open(path)?, ArrowReaderOptions::new()));
-    let Some(listed) = listed.ok().and_then(Result::ok).filter(|listed| !listed.schema().fields().is_empty()) else {
-        return Ok(if is_whole {
-            Outcome::Wrong("it has no footer".to_owned())
-        } else {
-            Outcome::Refused { why: "no footer".to_owned(), gave_up: false }
-        });
+    PANICS.lock().clear();
+    let listed = match catch_unwind(|| list(path)) {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(error)) => return Ok(without_panics(refused(form, is_whole, &error))),
+        Err(panic) => return Ok(Outcome::Wrong(format!("a panic that nobody caught: {}", message(&*panic)))),
     };
+    if listed.schema().fields().is_empty() {
+        return Ok(match is_whole {
+            true => Outcome::Wrong("it has no columns".to_owned()),
+            false => Outcome::Refused { why: "no columns".to_owned(), gave_up: false },
+        });
+    }
     let rows = listed.metadata().row_groups().iter().map(|group| group.num_rows()).fold(0i64, i64::wrapping_add);
     PANICS.lock().clear();
     let found = catch_unwind(AssertUnwindSafe(|| scan(path, listed.schema())));
@@ -85,28 +88,46 @@ pub(super) fn read(
     if let Outcome::Wrong(what) = without_panics(Outcome::Rows) {
         return Ok(Outcome::Wrong(format!("{what}; {:?}", found.map(|found| found.len()))));
     }
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return Ok(refused(form, is_whole, &error)),
+    };
     judges()?;
     let expected = judge(path);
     // Neither its panics nor its memory are the engine's.
     PANICS.lock().clear();
     forget_peak()?;
-    Ok(match (found, expected) {
-        (Err(error), _) if is_whole => Outcome::Wrong(format!("{form} is refused: {error}")),
-        (Err(error), _) if error.code().starts_with("OGEE_R") || error.code().starts_with("OGEE_M") => {
-            let why = error.to_string();
-            Outcome::Refused { gave_up: why.contains("the reader gave up"), why }
-        }
-        (Err(error), _) => Outcome::Wrong(format!("an error of another kind: [{}] {error}", error.code())),
+    Ok(match expected {
         // A footer that lies about its rows is believed: what pages have beyond them is not read.
-        (Ok(found), Some(expected)) if found.len() != expected.len() && found.len() as i64 == rows => Outcome::Rows,
-        (Ok(found), Some(expected)) if found.to_data() != expected.to_data() => {
+        Some(expected) if found.len() != expected.len() && found.len() as i64 == rows => Outcome::Rows,
+        Some(expected) if found.to_data() != expected.to_data() => {
             let row = (0..found.len().min(expected.len())).find(|&row| found.slice(row, 1) != expected.slice(row, 1));
             let lens = (found.len(), expected.len());
             Outcome::Wrong(format!("{} rows are not the {} of Arrow's reader, row {row:?} is another", lens.0, lens.1))
         }
-        (Ok(_), None) if is_whole => Outcome::Wrong("Arrow's reader cannot read it".to_owned()),
-        (Ok(_), _) => Outcome::Rows,
+        None if is_whole => Outcome::Wrong("Arrow's reader cannot read it".to_owned()),
+        _ => Outcome::Rows,
     })
+}
+
+/// What the engine makes of a file that it says `error` of.
+fn refused(form: &str, is_whole: bool, error: &ExecError) -> Outcome {
+    let (code, why) = (error.code(), error.to_string());
+    if is_whole {
+        return Outcome::Wrong(format!("{form} is refused: {why}"));
+    }
+    match code.starts_with("OGEE_R") || code.starts_with("OGEE_M") {
+        true => Outcome::Refused { gave_up: why.contains("the reader gave up"), why },
+        false => Outcome::Wrong(format!("an error of another kind: [{code}] {why}")),
+    }
+}
+
+/// The metadata of the file at `path`, as tables are listed: the types are those that the file says.
+fn list(path: &Path) -> Result<ArrowReaderMetadata, ExecError> {
+    let memory = BufferManager::new(MemoryConfig { limit: LIMIT, ..MemoryConfig::default() })?;
+    let metadata = ogee_scan::read_footer(&memory, path, 0)?;
+    let listed = ogee_scan::caught(|| ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new()));
+    listed.map_err(|error| ScanError::Parquet { path: path.to_owned(), message: error.to_string() }.into())
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
