@@ -41,6 +41,7 @@ mod list_aggregates;
 mod list_functions;
 mod list_orders;
 mod list_picks;
+pub mod list_places;
 mod list_reductions;
 pub mod lists;
 mod lttb;
@@ -56,7 +57,7 @@ pub mod ordered_windows;
 mod pairs;
 mod places;
 mod quantiles;
-mod randoms;
+pub mod randoms;
 pub mod ranks;
 mod regexes;
 mod replacements;
@@ -135,6 +136,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(times::functions());
     scalars.for_each(|function| context.register_udf(function));
     context.register_higher_order_function(list_reductions::function());
+    list_places::functions().into_iter().for_each(|function| context.register_higher_order_function(function));
     list_aggregates::register(context)?;
     exported::register(context);
     growing::register(context, memory)

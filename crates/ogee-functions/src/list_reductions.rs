@@ -47,7 +47,8 @@ fn arguments<V, L>(args: &[ValueOrLambda<V, L>]) -> Result<(&V, &L, Option<&V>)>
     }
 }
 
-fn element(list: &DataType) -> Result<FieldRef> {
+/// The element of lists of a type.
+pub(crate) fn element(list: &DataType) -> Result<FieldRef> {
     match list {
         DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
             Ok(Arc::clone(element))
@@ -57,7 +58,8 @@ fn element(list: &DataType) -> Result<FieldRef> {
     }
 }
 
-fn nullable(data_type: &DataType) -> FieldRef {
+/// Values of a type that may be NULL.
+pub(crate) fn nullable(data_type: &DataType) -> FieldRef {
     Arc::new(Field::new("", data_type.clone(), true))
 }
 

@@ -1,4 +1,5 @@
-//! `setseed`, after which `random` gives the same numbers again, as far as one thread asks for them in one order.
+//! `setseed`, after which `random` gives the same numbers again, as far as one thread asks for them in one order; and places of rows in a sample that is the same each time
+//! ([`place`]).
 //!
 //! Not here: random numbers of which nobody asked for the same again, which DataFusion makes.
 
@@ -9,7 +10,7 @@ use std::{
 
 use datafusion::{
     arrow::{array::Float64Array, datatypes::DataType},
-    common::{Result, ScalarValue, exec_err},
+    common::{Result, ScalarValue, cast::as_uint64_array, exec_err},
     functions::math::random as plain,
     logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility},
 };
@@ -17,11 +18,48 @@ use datafusion::{
 use crate::arguments::{Argument, doubles, taken};
 
 /// The functions to register in one session.
-pub fn functions() -> [ScalarUDF; 2] {
+pub(crate) fn functions() -> [ScalarUDF; 3] {
     let state = State::default();
     let seed = SetSeed { state: Arc::clone(&state), signature: Signature::user_defined(Volatility::Volatile) };
     let random = Random { state, plain: plain(), signature: Signature::nullary(Volatility::Volatile) };
-    [ScalarUDF::new_from_impl(random), ScalarUDF::new_from_impl(seed)]
+    [ScalarUDF::new_from_impl(random), ScalarUDF::new_from_impl(seed), place()]
+}
+
+/// The function that gives a place from 0 up to, but not, 1 for the number of a row and a seed.
+pub fn place() -> ScalarUDF {
+    let takes = Signature::exact(vec![DataType::UInt64, DataType::UInt64], Volatility::Immutable);
+    ScalarUDF::new_from_impl(Place { signature: takes })
+}
+
+const PLACE: &str = "ogee_sample_place";
+
+/// See [`place`].
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Place {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Place {
+    fn name(&self) -> &str {
+        PLACE
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [numbers, seeds] = &args.args[..] else { return exec_err!("{PLACE} takes a number and a seed") };
+        let (numbers, seeds) = (numbers.to_array(args.number_rows)?, seeds.to_array(args.number_rows)?);
+        let (numbers, seeds) = (as_uint64_array(&numbers)?, as_uint64_array(&seeds)?);
+        let place = |(number, seed): (Option<u64>, Option<u64>)| Some(Sequence(number? ^ seed?.rotate_left(32)).next());
+        let places: Float64Array = numbers.iter().zip(seeds).map(place).collect();
+        Ok(ColumnarValue::Array(Arc::new(places)))
+    }
 }
 
 /// Where the sequence of a session is, if it has one.
@@ -157,5 +195,12 @@ mod tests {
         assert_ne!(of(42), of(43));
         let mean = of(7).iter().sum::<f64>() / 1000.0;
         assert!((mean - 0.5).abs() < 0.05, "{mean}");
+        // Places of rows that follow one another, and of seeds that do.
+        for seed in [0, 1, 42] {
+            let places: Vec<f64> =
+                (0..1000).map(|number| Sequence(number ^ u64::rotate_left(seed, 32)).next()).collect();
+            let mean = places.iter().sum::<f64>() / 1000.0;
+            assert!((mean - 0.5).abs() < 0.05, "{mean}");
+        }
     }
 }

@@ -9,13 +9,13 @@
 use std::{path::Path, sync::Arc};
 
 use arrow_array::{
-    Array, ArrayRef, UInt32Array,
+    Array, ArrayRef, ListArray, StructArray, UInt32Array,
     cast::AsArray,
     new_null_array,
     types::{Decimal128Type, Decimal256Type},
 };
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType, Field, FieldRef, Fields, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, SchemaRef, TimeUnit};
 use ogee_exec::ExecError;
 use ogee_vector::normalize_array;
 use parquet::{
@@ -284,13 +284,36 @@ fn cast(path: &Path, wanted: &Field, column: ArrayRef) -> Result<ArrayRef, ScanE
     if column.data_type() == wanted.data_type() {
         return Ok(column);
     }
-    // Not safe in Arrow's sense: a value that does not fit is an error, and not NULL.
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(&column, wanted.data_type(), &options).map_err(|error| ScanError::Cast {
+    cast_by_names(&column, wanted.data_type()).map_err(|error| ScanError::Cast {
         path: path.to_owned(),
         column: wanted.name().clone(),
         from: column.data_type().clone(),
         to: wanted.data_type().clone(),
         message: error.to_string(),
     })
+}
+
+/// `column` in another type. Fields of structs are found by their names; those that the file does not have are NULL.
+fn cast_by_names(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+    match (column.data_type(), wanted) {
+        (of, wanted) if of == wanted => Ok(Arc::clone(column)),
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let structs = column.as_struct();
+            let field = |field: &FieldRef| match structs.column_by_name(field.name()) {
+                Some(values) => cast_by_names(values, field.data_type()),
+                None => Ok(new_null_array(field.data_type(), structs.len())),
+            };
+            let values = fields.iter().map(field).collect::<Result<_, _>>()?;
+            let nulls = structs.nulls().cloned();
+            Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), values, nulls, structs.len())?))
+        }
+        (DataType::List(of), DataType::List(wanted)) if of.data_type().is_nested() => {
+            let lists = column.as_list::<i32>();
+            let values = cast_by_names(lists.values(), wanted.data_type())?;
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            Ok(Arc::new(ListArray::try_new(Arc::clone(wanted), offsets, values, nulls)?))
+        }
+        // Not safe in Arrow's sense: a value that does not fit is an error, and not NULL.
+        _ => cast_with_options(column, wanted, &CastOptions { safe: false, ..CastOptions::default() }),
+    }
 }

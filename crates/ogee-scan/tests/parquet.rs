@@ -34,7 +34,7 @@ use parquet::{
         ArrowWriter,
         arrow_reader::{ArrowReaderMetadata, RowSelection, RowSelector},
     },
-    basic::Compression,
+    basic::{Compression, Encoding},
     file::{
         metadata::{ParquetMetaDataBuilder, ParquetMetaDataWriter},
         properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
@@ -693,6 +693,18 @@ fn page(kind: i32, values: i32, uncompressed: i32, levels: i32, bytes: &[u8], mo
 
 /// A file with `column`, whose pages are `pages` and are said to be compressed by `compression`. Those before `data` are a dictionary.
 fn crafted(path: &Path, column: &ArrayRef, compression: Compression, pages: &[u8], data: usize) -> ParquetFile {
+    crafted_of(path, column, compression, &[Encoding::PLAIN, Encoding::RLE], pages, data)
+}
+
+/// The same, whose footer says that its pages have these encodings.
+fn crafted_of(
+    path: &Path,
+    column: &ArrayRef,
+    compression: Compression,
+    encodings: &[Encoding],
+    pages: &[u8],
+    data: usize,
+) -> ParquetFile {
     let field = Field::new("column", column.data_type().clone(), column.is_nullable());
     let schema = Arc::new(Schema::new(vec![field]));
     let batch = RecordBatch::try_new(schema, vec![Arc::clone(column)]).unwrap();
@@ -705,6 +717,7 @@ fn crafted(path: &Path, column: &ArrayRef, compression: Compression, pages: &[u8
         .set_dictionary_page_offset((data > 0).then_some(start as i64))
         .set_data_page_offset((start + data as u64) as i64)
         .set_total_compressed_size(pages.len() as i64)
+        .set_encodings(encodings.to_vec())
         .clear_statistics()
         .set_column_index_offset(None)
         .set_column_index_length(None)
@@ -727,6 +740,11 @@ fn crafted(path: &Path, column: &ArrayRef, compression: Compression, pages: &[u8
 fn read_crafted(column: &ArrayRef, compression: Compression, pages: &[u8], data: usize) -> Result<usize, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = crafted(&dir.path().join("crafted.parquet"), column, compression, pages, data);
+    read_file(column, file)
+}
+
+/// The rows of a file with that column, or what is wrong with it.
+fn read_file(column: &ArrayRef, file: ParquetFile) -> Result<usize, String> {
     let schema = Arc::new(Schema::new(vec![Field::new("column", column.data_type().clone(), true)]));
     let ctx = context(64 << 20);
     let outcome = drive(&ctx, spec(vec![file], &schema), 1);
@@ -797,7 +815,11 @@ fn lengths_of_a_made_up_count_are_damaged() {
         let sizes = [next_field(0), next_field(size), next_field(size)].concat();
         let of_kind =
             [vec![0x2c], next_field(100), next_field(encoding), next_field(3), next_field(3), vec![0]].concat();
-        read_crafted(&texts, Compression::UNCOMPRESSED, &[sizes, of_kind, vec![0], values].concat(), 0)
+        let pages = [sizes, of_kind, vec![0], values].concat();
+        let encodings = [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY];
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("crafted.parquet");
+        read_file(&texts, crafted_of(&path, &texts, Compression::UNCOMPRESSED, &encodings, &pages, 0))
     };
     // Lengths alone; those of prefixes and of suffixes.
     assert_eq!(read(6, &[equal(&[100], 3)]), Ok(100));

@@ -5,6 +5,7 @@
 //! * It takes the number in `date + 31` for an interval of so many nanoseconds, of which 64 bits hold 292 years. It is a number of days.
 //! * It compares a float with a decimal as decimals of 15 digits, which few floats are. The decimal becomes a float, also within lists and structs; so it does where one of both is
 //!   chosen (`mixed_types`).
+//! * It takes no numbers and texts for the operands of `AND` and `OR` and the conditions of joins. They are cast.
 //! * It divides decimals as decimals (see `quotients`).
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, cast, utils::merge_schema,
+        BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator, Projection, Subquery, cast, utils::merge_schema,
     },
     optimizer::AnalyzerRule,
 };
@@ -59,6 +60,11 @@ fn rewrite_plan(plan: LogicalPlan, division: &Division) -> Result<Transformed<Lo
         return Ok(Transformed::no(plan));
     }
     let schema = merge_schema(&plan.inputs());
+    let mut plan = plan;
+    let mut is_cast = false;
+    if let LogicalPlan::Join(Join { filter: Some(condition), .. }) = &mut plan {
+        is_cast = as_condition(condition, &schema);
+    }
     let rewritten = kept_names::map_expressions(plan, |expr| {
         expr.transform_up(|expr| {
             if let Expr::ScalarFunction(call) = &expr {
@@ -73,18 +79,37 @@ fn rewrite_plan(plan: LogicalPlan, division: &Division) -> Result<Transformed<Lo
         })
     })?;
     if !rewritten.transformed {
-        return Ok(rewritten);
+        return Ok(if is_cast { Transformed::yes(rewritten.data) } else { rewritten });
     }
     // Types of what is above follow.
     rewritten.map_data(LogicalPlan::recompute_schema)
+}
+
+/// Casts a condition of another type, of those whose types are found at once.
+fn as_condition(condition: &mut Expr, schema: &DFSchema) -> bool {
+    let may_be = match condition {
+        Expr::Column(_) | Expr::Literal(..) | Expr::Cast(_) | Expr::ScalarFunction(_) | Expr::ScalarSubquery(_) => true,
+        Expr::BinaryExpr(binary) => matches!(
+            binary.op,
+            Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo
+        ),
+        _ => false,
+    };
+    let castable = |data_type: &DataType| data_type.is_numeric() || data_type.is_string();
+    let casts = may_be && condition.get_type(schema).is_ok_and(|data_type| castable(&data_type));
+    if casts {
+        *condition = cast(std::mem::take(condition), DataType::Boolean);
+    }
+    casts
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema, division: &Division) -> Transformed<Expr> {
     let done = |expr: Expr, changed: bool| if changed { Transformed::yes(expr) } else { Transformed::no(expr) };
     let expr = match expr {
         // The type of a long condition is found by a walk through all of it, and says nothing here.
-        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
-            return Transformed::no(Expr::BinaryExpr(binary));
+        Expr::BinaryExpr(mut binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            let changed = as_condition(&mut binary.left, schema) | as_condition(&mut binary.right, schema);
+            return done(Expr::BinaryExpr(binary), changed);
         }
         Expr::BinaryExpr(mut binary) => {
             let mixed = mix([&mut *binary.left, &mut *binary.right], schema);

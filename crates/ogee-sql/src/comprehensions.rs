@@ -1,9 +1,15 @@
 //! Lists that are made of another: `[x * 2 FOR x IN l IF x > 1]` is `list_transform(list_filter(l, x -> x > 1), x -> x * 2)`.
 //!
+//! With places, `[x + i FOR x, i IN l IF c]`, those are the ones before elements are left out: each is made a list of one or NULL, `flatten(list_filter(list_transform(l, (x, i) ->
+//! CASE WHEN c THEN [x + i] END), made -> made IS NOT NULL))`.
+//!
 //! Not here: lambdas, which the parser knows.
 
 use datafusion::sql::sqlparser::{
-    ast::{Expr, Ident, LambdaFunction, LambdaFunctionParameter, LambdaSyntax, OneOrManyWithParens},
+    ast::{
+        Array, CaseWhen, Expr, Ident, LambdaFunction, LambdaFunctionParameter, LambdaSyntax, OneOrManyWithParens,
+        helpers::attached_token::AttachedToken,
+    },
     keywords::Keyword,
     parser::{Parser, ParserError},
     tokenizer::Token,
@@ -44,10 +50,29 @@ fn parse(parser: &mut Parser) -> Result<Expr, ParserError> {
     let mut list = parser.parse_expr()?;
     if parser.parse_keyword(Keyword::IF) {
         let condition = parser.parse_expr()?;
+        if names.len() > 1 {
+            parser.expect_token(&Token::RBracket)?;
+            return Ok(with_places(&names, value, list, condition));
+        }
         list = call("list_filter", vec![list, lambda(&names, condition)]);
     }
     parser.expect_token(&Token::RBracket)?;
     Ok(call("list_transform", vec![list, lambda(&names, value)]))
+}
+
+/// What is made of the elements of `list` and of their places where `condition` is true.
+fn with_places(names: &[Ident], value: Expr, list: Expr, condition: Expr) -> Expr {
+    let made = Ident::new("made");
+    let value = Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition, result: Expr::Array(Array { elem: vec![value], named: false }) }],
+        else_result: None,
+    };
+    let all = call("list_transform", vec![list, lambda(names, value)]);
+    let is_made = Expr::IsNotNull(Box::new(Expr::Identifier(made.clone())));
+    call("flatten", vec![call("list_filter", vec![all, lambda(&[made], is_made)])])
 }
 
 fn lambda(names: &[Ident], body: Expr) -> Expr {

@@ -107,6 +107,19 @@ impl Dialect for OgeeDialect {
         Some(parser.parse_subexpr(POWER).map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) }))
     }
 
+    /// `SELECT sum(1) OVER w WINDOW w AS ()` names windows, and no output.
+    fn is_select_item_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser) -> bool {
+        let names_windows = || {
+            let [name, named, open] = parser.peek_tokens_ref::<3>().map(|token| &token.token);
+            let is_as = matches!(named, Token::Word(word) if word.keyword == Keyword::AS);
+            matches!(name, Token::Word(_)) && is_as && *open == Token::LParen
+        };
+        if *keyword == Keyword::WINDOW && !explicit && names_windows() {
+            return false;
+        }
+        explicit || self.is_column_alias(keyword, parser)
+    }
+
     fn supports_numeric_literal_underscores(&self) -> bool {
         true
     }

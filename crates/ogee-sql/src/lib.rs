@@ -72,6 +72,7 @@ mod range_offsets;
 pub mod recursions;
 mod repeated_orders;
 pub mod rules;
+mod samples;
 mod scopes;
 mod set_operations;
 mod short_aliases;

@@ -76,6 +76,8 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
             // Planned again.
         } else if cte_names::misses_table(why) && cte_names::drop_unread(&mut other) {
             // What nobody reads need not be there.
+        } else if syntax::conditions::are_refused(why) && syntax::conditions::cast(&mut other) {
+            // Numbers are conditions, too.
         } else if is_clash(why) && meant_names::tell_stars_apart(&mut other) {
             Box::pin(asked::write_out(state, &mut other)).await?;
         } else if is_clash(why) && !named {

@@ -52,6 +52,7 @@ use crate::{
     range_offsets::RangeOffsets,
     recursions::{self, Recursions},
     repeated_orders::{RepeatedOrders, with_single_keys},
+    samples::{self, Samples},
     set_operations::CountCopies,
     sliding_frames::SlidingFrames,
     sorted_rows::SortedRows,
@@ -69,6 +70,7 @@ pub fn analyzer_rules(
 ) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     // Before types are coerced.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(Samples),
         Arc::new(MarkedCasts::new(casts.clone())),
         Arc::new(EnumOrder(casts.clone())),
         Arc::new(DeepExpressions::new(pieces)),
@@ -145,7 +147,7 @@ pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
 
 /// Adds the functions to `context` that the text of statements is written with here, and that rules take out of plans again.
 pub fn register_markers(context: &SessionContext) {
-    let own = [asof::marker(), named_cast(), quantified::function(), recursions::marker()];
+    let own = [asof::marker(), named_cast(), quantified::function(), recursions::marker(), samples::marker()];
     for function in own.into_iter().chain(exclusions::functions()) {
         context.register_udf(function);
     }

@@ -116,11 +116,12 @@ fn literal(value: String) -> Value {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut tokens, asof_joins) = asof::tokens(sql)?;
     let quoted = spellings::fold(&mut tokens);
-    let tokens = syntax::named::in_tokens(tokens);
+    let tokens = syntax::named::in_tokens(syntax::explained::in_tokens(syntax::without_last_commas(tokens)));
     let tokens = syntax::upkeep::in_tokens(syntax::variables::in_tokens(syntax::shown::in_tokens(tokens)));
     let tokens = syntax::macros::in_tokens(syntax::positional::in_tokens(tokens));
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
     let tokens = syntax::columns::in_tokens(syntax::summaries::in_tokens(syntax::pivots::in_tokens(tokens)?));
+    let tokens = syntax::star_items::in_tokens(tokens);
     let tokens = syntax::grouping::in_tokens(syntax::exported::in_tokens(syntax::lists::in_tokens(tokens))?);
     let tokens = syntax::merges::in_tokens(syntax::inserts::in_tokens(syntax::created::in_tokens(tokens)?));
     let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));

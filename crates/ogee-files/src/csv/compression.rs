@@ -37,9 +37,10 @@ pub(crate) fn decompressed(
     Ok(match compression {
         CompressionTypeVariant::UNCOMPRESSED => Box::new(file),
         CompressionTypeVariant::GZIP => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        CompressionTypeVariant::BZIP2 => Box::new(bzip2::read::MultiBzDecoder::new(file)),
         CompressionTypeVariant::ZSTD => Box::new(zstd::stream::Decoder::new(file)?),
         other => {
-            let why = format!("'{name}' is compressed with {other:?}, which is not supported; use gzip or zstd");
+            let why = format!("'{name}' is compressed with {other:?}, which is not supported; use gzip, zstd or bzip2");
             return Err(Error::Unsupported(why).into());
         }
     })

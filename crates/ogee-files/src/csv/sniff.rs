@@ -300,6 +300,10 @@ fn marks(sample: &[u8], is_all: bool, given: &Given) -> Marks {
                 continue;
             }
             let Some(found) = found(delimiter, quote) else { continue };
+            // One that stands nowhere is none, but for the usual one.
+            if quote != quotes[0] && quote != NO_QUOTE && found.0.1 == 0 {
+                continue;
+            }
             if of_delimiter.is_none_or(|((_, quoted), _)| found.0.1 > quoted) {
                 of_delimiter = Some(found);
             }

@@ -8,6 +8,7 @@
 mod caught;
 mod checks;
 mod contents;
+mod drift;
 mod facts;
 mod listing;
 mod marked;
@@ -225,7 +226,7 @@ async fn columns(
         "arrow" => checks::arrow_files(memory, files)?,
         _ => {}
     }
-    let schema = format.infer_schema(state, &store, files).await?;
+    let schema = drift::columns(format, state, &store, files).await?;
     // What one of the files does not have is NULL there, whatever the others say.
     let schema = if said.missing.is_empty() { schema } else { Arc::new(checks::with_nulls(&schema, &said.missing)) };
     Ok(marked::schema(schema, &said))

@@ -12,12 +12,14 @@ mod blobs;
 mod by_name;
 pub(crate) mod collations;
 pub(crate) mod columns;
+pub(crate) mod conditions;
 pub(crate) mod copies;
 pub(crate) mod created;
 mod distinct_on;
 mod escapes;
 mod excluded;
 pub(crate) mod exclusions;
+pub(crate) mod explained;
 pub(crate) mod exported;
 pub(crate) mod fields;
 pub(crate) mod filters;
@@ -56,6 +58,7 @@ pub(crate) mod samples;
 pub(crate) mod schemas;
 mod series;
 pub(crate) mod shown;
+pub(crate) mod star_items;
 mod struct_fields;
 pub(crate) mod struct_types;
 mod structs;
@@ -181,6 +184,38 @@ pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     tokens.into_iter().zip(dropped).filter_map(|(token, dropped)| (!dropped).then_some(token)).collect()
+}
+
+/// `tokens` without commas behind the last of the rows of `VALUES`, or of other items in brackets.
+pub(crate) fn without_last_commas(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let (mut last, mut dropped) = ([None; 2], Vec::new());
+    for (at, token) in tokens.iter().enumerate() {
+        match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::RParen | Token::SemiColon | Token::EOF => {
+                if let [Some(before), Some(comma)] = last
+                    && is_comma_behind_bracket(&tokens, before, comma)
+                {
+                    dropped.push(comma);
+                }
+            }
+            _ => {}
+        }
+        last = [last[1], Some(at)];
+    }
+    if let [Some(before), Some(comma)] = last
+        && is_comma_behind_bracket(&tokens, before, comma)
+    {
+        dropped.push(comma);
+    }
+    dropped.iter().rev().for_each(|&comma| {
+        tokens.remove(comma);
+    });
+    tokens
+}
+
+fn is_comma_behind_bracket(tokens: &[TokenWithSpan], before: usize, comma: usize) -> bool {
+    tokens[before].token == Token::RParen && tokens[comma].token == Token::Comma
 }
 
 /// Numbers the parameters of each statement that are written `?`, by which DataFusion tells them apart.
@@ -862,8 +897,10 @@ fn in_function(function: &mut Function) -> Option<Expr> {
     if matches!(name.as_str(), "substr" | "substring") {
         return elsewhere(function);
     }
-    if let Some((_, new)) = RENAMED.iter().find(|(old, _)| *old == name) {
-        function.name = ObjectName::from(vec![Ident::new(*new)]);
+    let renamed = lambdas::of_places(&name, function);
+    let renamed = renamed.or_else(|| RENAMED.iter().find(|(old, _)| *old == name).map(|(_, new)| *new));
+    if let Some(new) = renamed {
+        function.name = ObjectName::from(vec![Ident::new(new)]);
         return None;
     }
     let other = structs::in_function(&name, function).or_else(|| most::in_function(&name, function));

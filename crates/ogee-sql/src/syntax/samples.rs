@@ -1,40 +1,26 @@
 //! Samples: `TABLESAMPLE 10%`, `USING SAMPLE 5 ROWS`, `TABLESAMPLE reservoir(20 ROWS)`.
 //!
-//! Of these the parser knows some. So each is read among the tokens and written as one that it knows: behind a table `TABLESAMPLE BERNOULLI (10 PERCENT)` or
-//! `TABLESAMPLE (5 ROWS)`; for a whole `FROM`, as `USING SAMPLE` is, a mark in `QUALIFY` that is taken out again.
-//! A part of the rows is a condition, `random() < 0.1`, for each of them; a number of rows is the first of them in a random order.
+//! Of these the parser knows some. So each is read among the tokens and written as one that it knows: behind a table `TABLESAMPLE BERNOULLI (10 PERCENT)`, where each row has a
+//! chance, `TABLESAMPLE SYSTEM (10 PERCENT)`, for that share of the rows, or `TABLESAMPLE (5 ROWS)`; for a whole `FROM`, as `USING SAMPLE` is, a mark in `QUALIFY` that becomes the sample of its only
+//! table, or a condition before the others.
 //!
-//! Not here: samples that come out the same each time, which are refused.
+//! Not here: their plans (`samples`).
 
 use datafusion::{
-    common::{Result as Planned, ScalarValue, plan_err},
-    functions::math::random,
-    logical_expr::{
-        Expr as LogicalExpr, LogicalPlanBuilder, lit,
-        planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning},
-    },
+    common::{Result as Planned, plan_err},
+    logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning},
     sql::sqlparser::{
         ast::{
             BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Select, TableFactor, TableSample,
-            TableSampleKind, TableSampleMethod, TableSampleModifier, TableSampleQuantity, TableSampleUnit, Value,
+            TableSampleKind, TableSampleMethod, TableSampleModifier, TableSampleQuantity, TableSampleSeed,
+            TableSampleSeedModifier, TableSampleUnit, Value,
         },
         tokenizer::{Token, TokenWithSpan, Whitespace},
     },
 };
 use ogee_functions::{Error, Result};
 
-use super::text;
-use crate::names::call;
-
-/// Stands in `QUALIFY` for a sample of the whole `FROM`.
-const MARK: &str = "ogee_sample";
-
-/// How much of the rows is wanted.
-#[derive(Clone, Copy)]
-enum Amount {
-    Percent(f64),
-    Rows(u64),
-}
+use crate::samples::{Amount, MARK, Sample};
 
 /// `tokens` with samples in words that the parser knows.
 ///
@@ -63,41 +49,9 @@ pub(crate) fn in_usual_words(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWith
             }
         };
         let mut spec = Spec { tokens: &tokens, at: begin };
-        let amount = spec.read()?;
+        let sample = spec.read()?;
         let span = tokens[at].span;
-        let number = |number: String| Token::Number(number, false);
-        let words = match (whole, amount) {
-            (false, Amount::Percent(percent)) => vec![
-                Token::make_keyword("TABLESAMPLE"),
-                Token::make_keyword("BERNOULLI"),
-                Token::LParen,
-                number(percent.to_string()),
-                Token::make_keyword("PERCENT"),
-                Token::RParen,
-            ],
-            (false, Amount::Rows(rows)) => vec![
-                Token::make_keyword("TABLESAMPLE"),
-                Token::LParen,
-                number(rows.to_string()),
-                Token::make_keyword("ROWS"),
-                Token::RParen,
-            ],
-            (true, amount) => {
-                let (unit, count) = match amount {
-                    Amount::Percent(percent) => ("percent", percent.to_string()),
-                    Amount::Rows(rows) => ("rows", rows.to_string()),
-                };
-                vec![
-                    Token::make_keyword("QUALIFY"),
-                    Token::make_word(MARK, None),
-                    Token::LParen,
-                    Token::SingleQuotedString(unit.to_owned()),
-                    Token::Comma,
-                    Token::SingleQuotedString(count),
-                    Token::RParen,
-                ]
-            }
-        };
+        let words = if whole { mark_of(sample) } else { words_of(sample) };
         for token in words {
             all.push(TokenWithSpan { token, span });
             all.push(TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span });
@@ -105,6 +59,31 @@ pub(crate) fn in_usual_words(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWith
         at = spec.at;
     }
     Ok(all)
+}
+
+/// `sample` behind a table.
+fn words_of(sample: Sample) -> Vec<Token> {
+    let (method, number, unit) = match sample.amount {
+        Amount::Chance(percent) => (Some("BERNOULLI"), percent.to_string(), "PERCENT"),
+        Amount::Share(percent) => (Some("SYSTEM"), percent.to_string(), "PERCENT"),
+        Amount::Rows(rows) => (None, rows.to_string(), "ROWS"),
+    };
+    let mut words = vec![Token::make_keyword("TABLESAMPLE")];
+    words.extend(method.map(Token::make_keyword));
+    words.extend([Token::LParen, Token::Number(number, false), Token::make_keyword(unit), Token::RParen]);
+    if let Some(seed) = sample.seed {
+        let seed = Token::Number(seed.to_string(), false);
+        words.extend([Token::make_keyword("REPEATABLE"), Token::LParen, seed, Token::RParen]);
+    }
+    words
+}
+
+/// `sample` of a whole `FROM`.
+fn mark_of(sample: Sample) -> Vec<Token> {
+    let [kind, amount, seed] = sample.words().map(Token::SingleQuotedString);
+    let mut words = vec![Token::make_keyword("QUALIFY"), Token::make_word(MARK, None), Token::LParen];
+    words.extend([kind, Token::Comma, amount, Token::Comma, seed, Token::RParen]);
+    words
 }
 
 /// Reads what stands behind `SAMPLE`.
@@ -143,7 +122,7 @@ impl Spec<'_> {
         )))
     }
 
-    fn read(&mut self) -> Result<Amount> {
+    fn read(&mut self) -> Result<Sample> {
         const METHODS: &[&str] = &["bernoulli", "system", "reservoir", "row", "block"];
         let before = self.eat_word(METHODS);
         let bracket = self.eat(&Token::LParen);
@@ -155,7 +134,7 @@ impl Spec<'_> {
             return self.expected("')'");
         }
         let mut method = before;
-        let mut seeded = false;
+        let mut seed = None;
         if method.is_none() && !bracket && self.peek() == Some(&Token::LParen) {
             let open = self.at;
             self.at += 1;
@@ -163,68 +142,79 @@ impl Spec<'_> {
             if method.is_none() {
                 self.at = open;
             } else {
-                seeded = self.eat(&Token::Comma);
-                self.at += usize::from(seeded && matches!(self.peek(), Some(Token::Number(..))));
+                if self.eat(&Token::Comma) {
+                    seed = Some(self.seed()?);
+                }
                 if !self.eat(&Token::RParen) {
                     return self.expected("')'");
                 }
             }
         }
-        seeded |= self.eat_word(&["repeatable", "seed"]).is_some();
-        if seeded {
-            let instead = "use a condition on a key, such as WHERE id % 10 = 0";
-            return Err(Error::Unsupported(format!("a sample with a seed is not supported; {instead}")));
+        if self.eat_word(&["repeatable", "seed"]).is_some() {
+            if !self.eat(&Token::LParen) {
+                return self.expected("'('");
+            }
+            seed = Some(self.seed()?);
+            if !self.eat(&Token::RParen) {
+                return self.expected("')'");
+            }
         }
         let Ok(count) = number.parse::<f64>() else { return self.expected("a number") };
-        match (method.as_deref(), is_percent) {
-            (Some("reservoir"), true) => Err(Error::Unsupported(
-                "reservoir sampling of a percentage is not supported; use bernoulli, or a number of ROWS".to_owned(),
-            )),
+        let amount = match (method.as_deref(), is_percent) {
             (_, true) if !(0.0..=100.0).contains(&count) => {
-                Err(Error::Plan(format!("a sample is of 0 to 100 percent, not {number}")))
+                return Err(Error::Plan(format!("a sample is of 0 to 100 percent, not {number}")));
             }
-            (_, true) => Ok(Amount::Percent(count)),
+            (Some("reservoir"), true) => Amount::Share(count),
+            (_, true) => Amount::Chance(count),
             (Some("bernoulli" | "row"), false) if !is_rows => {
-                Err(Error::Plan(format!("bernoulli sampling takes a percentage: write {number} PERCENT")))
+                return Err(Error::Plan(format!("bernoulli sampling takes a percentage: write {number} PERCENT")));
             }
             (Some("bernoulli"), false) => {
-                Err(Error::Plan("bernoulli sampling takes a percentage; use reservoir for ROWS".to_owned()))
+                return Err(Error::Plan("bernoulli sampling takes a percentage; use reservoir for ROWS".to_owned()));
             }
-            _ => Ok(Amount::Rows(count as u64)),
-        }
+            // A part of a row counts as the row that it is nearest to.
+            _ => Amount::Rows(count.round() as u64),
+        };
+        Ok(Sample { amount, seed })
+    }
+
+    fn seed(&mut self) -> Result<u64> {
+        let Some(Token::Number(number, _)) = self.peek() else { return self.expected("a seed, a whole number,") };
+        let Ok(seed) = number.parse() else { return self.expected("a seed, a whole number,") };
+        self.at += 1;
+        Ok(seed)
     }
 }
 
 /// Has the `FROM` of `select` sampled where `QUALIFY` says so.
 pub(super) fn in_select(select: &mut Select) -> Result<()> {
-    let Some(amount) = select.qualify.as_ref().and_then(marked) else { return Ok(()) };
-    select.qualify = None;
+    let Some(sample) = select.qualify.as_ref().and_then(marked) else { return Ok(()) };
+    let Some(mark) = select.qualify.take() else { return Ok(()) };
     let alone = matches!(select.from.as_slice(), [table] if table.joins.is_empty());
     if alone
-        && let TableFactor::Table { sample: sample @ None, .. } | TableFactor::Derived { sample: sample @ None, .. } =
+        && let TableFactor::Table { sample: of_table @ None, .. } | TableFactor::Derived { sample: of_table @ None, .. } =
             &mut select.from[0].relation
     {
-        *sample = Some(TableSampleKind::AfterTableAlias(Box::new(sample_of(amount))));
+        *of_table = Some(TableSampleKind::AfterTableAlias(Box::new(sample_of(sample))));
         return Ok(());
     }
-    let Amount::Percent(percent) = amount else {
-        let instead = "use FROM (SELECT * FROM ..) USING SAMPLE n ROWS";
-        return Err(Error::Unsupported(format!("USING SAMPLE of ROWS of a join is not supported; {instead}")));
-    };
-    // Whether a row is in the sample does not depend on whether it is wanted.
-    let (left, right) = (call("random", Vec::new()), text(&(percent / 100.0).to_string()));
-    let part = super::to_double(Box::new(right));
-    let mut condition = Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::Lt, right: Box::new(part) };
-    if let Some(selection) = select.selection.take() {
-        let right = Box::new(Expr::Nested(Box::new(selection)));
-        condition = Expr::BinaryOp { left: Box::new(condition), op: BinaryOperator::And, right };
+    if sample.seed.is_some() {
+        let instead = "its rows are in no order; sample its tables, or FROM (SELECT .. ORDER BY ..)";
+        return Err(Error::Unsupported(format!("USING SAMPLE of a join with a seed is not supported: {instead}")));
     }
-    select.selection = Some(condition);
+    // Whether a row is in the sample does not depend on whether it is wanted.
+    select.selection = Some(match select.selection.take() {
+        Some(selection) => {
+            let right = Box::new(Expr::Nested(Box::new(selection)));
+            Expr::BinaryOp { left: Box::new(mark), op: BinaryOperator::And, right }
+        }
+        None => mark,
+    });
     Ok(())
 }
 
 /// The sample that `expr` stands for.
-fn marked(expr: &Expr) -> Option<Amount> {
+fn marked(expr: &Expr) -> Option<Sample> {
     let Expr::Function(function) = expr else { return None };
     if function.name.to_string() != MARK {
         return None;
@@ -237,26 +227,51 @@ fn marked(expr: &Expr) -> Option<Amount> {
         },
         _ => None,
     });
-    match (args.next()?, args.next()?) {
-        ("percent", percent) => percent.parse().ok().map(Amount::Percent),
-        (_, rows) => rows.parse().ok().map(Amount::Rows),
-    }
+    Sample::of_words([args.next()?, args.next()?, args.next()?])
 }
 
-fn sample_of(amount: Amount) -> TableSample {
-    let (name, value, unit) = match amount {
-        Amount::Percent(percent) => (Some(TableSampleMethod::Bernoulli), percent.to_string(), TableSampleUnit::Percent),
+fn sample_of(sample: Sample) -> TableSample {
+    let (name, value, unit) = match sample.amount {
+        Amount::Chance(percent) => (Some(TableSampleMethod::Bernoulli), percent.to_string(), TableSampleUnit::Percent),
+        Amount::Share(percent) => (Some(TableSampleMethod::System), percent.to_string(), TableSampleUnit::Percent),
         Amount::Rows(rows) => (None, rows.to_string(), TableSampleUnit::Rows),
     };
     let value = Expr::value(Value::Number(value, false));
+    let seed = sample.seed.map(|seed| TableSampleSeed {
+        modifier: TableSampleSeedModifier::Repeatable,
+        value: Value::Number(seed.to_string(), false).into(),
+    });
     TableSample {
         modifier: TableSampleModifier::TableSample,
         name,
         quantity: Some(TableSampleQuantity { parenthesized: true, value, unit: Some(unit) }),
-        seed: None,
+        seed,
         bucket: None,
         offset: None,
     }
+}
+
+/// The sample that the parser has as `sample`.
+fn read(sample: &TableSample) -> Option<Sample> {
+    let TableSample { name, quantity: Some(TableSampleQuantity { value: Expr::Value(count), unit, .. }), seed, .. } =
+        sample
+    else {
+        return None;
+    };
+    let Value::Number(count, _) = &count.value else { return None };
+    let amount = match (unit, name) {
+        (Some(TableSampleUnit::Percent), Some(TableSampleMethod::System)) => Amount::Share(count.parse().ok()?),
+        (Some(TableSampleUnit::Percent), _) => Amount::Chance(count.parse().ok()?),
+        _ => Amount::Rows(count.parse().ok()?),
+    };
+    let seed = match seed {
+        Some(seed) => match &seed.value.value {
+            Value::Number(seed, _) => Some(seed.parse().ok()?),
+            _ => return None,
+        },
+        None => None,
+    };
+    Some(Sample { amount, seed })
 }
 
 /// Plans tables with samples.
@@ -276,28 +291,11 @@ impl RelationPlanner for SamplePlanner {
         let Some(TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        let TableSample {
-            name: _, quantity: Some(TableSampleQuantity { value: Expr::Value(count), unit, .. }), ..
-        } = *sample
-        else {
+        let Some(sample) = read(&sample) else {
             return plan_err!("a sample is like TABLESAMPLE 10% or USING SAMPLE 5 ROWS");
         };
-        let Value::Number(count, _) = count.value else {
-            return plan_err!("a sample is of a number of rows or percents");
-        };
-        let rows = LogicalPlanBuilder::from(context.plan(relation)?);
-        let random: LogicalExpr = random().call(Vec::new());
-        let sampled = match unit {
-            Some(TableSampleUnit::Percent) => {
-                let Ok(percent) = count.parse::<f64>() else { return plan_err!("{count} is no percentage") };
-                rows.filter(random.lt(lit(ScalarValue::Float64(Some(percent / 100.0)))))?
-            }
-            _ => {
-                let Ok(count) = count.parse::<usize>() else { return plan_err!("{count} is no number of rows") };
-                rows.sort([random.sort(true, true)])?.limit(0, Some(count))?
-            }
-        };
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(sampled.build()?, None))))
+        let sampled = sample.of(context.plan(relation)?)?;
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(sampled, None))))
     }
 }
 
@@ -321,18 +319,30 @@ mod tests {
                 "SELECT 1 FROM t TABLESAMPLE (5 ROWS) WHERE x LIMIT 2",
             ),
             ("FROM t USING SAMPLE 10 PERCENT (bernoulli)", "SELECT * FROM t TABLESAMPLE BERNOULLI (10 PERCENT)"),
+            ("FROM t USING SAMPLE 10% (reservoir)", "SELECT * FROM t TABLESAMPLE SYSTEM (10 PERCENT)"),
+            (
+                "SELECT 1 FROM t TABLESAMPLE BERNOULLI (10 PERCENT) REPEATABLE (42)",
+                "SELECT 1 FROM t TABLESAMPLE BERNOULLI (10 PERCENT) REPEATABLE (42)",
+            ),
+            (
+                "SELECT 1 FROM t USING SAMPLE 5 ROWS (reservoir, 377)",
+                "SELECT 1 FROM t TABLESAMPLE (5 ROWS) REPEATABLE (377)",
+            ),
+            (
+                "SELECT 1 FROM t, u WHERE x OR y USING SAMPLE 5 ROWS",
+                "SELECT 1 FROM t, u WHERE ogee_sample('rows', '5', '') AND (x OR y)",
+            ),
             ("SELECT 1 FROM t JOIN u USING (sample)", "SELECT 1 FROM t JOIN u USING(sample)"),
         ] {
             let statement = parse(sql).unwrap().pop().unwrap();
             assert_eq!(statement.to_string(), usual, "{sql}");
         }
         for (sql, named) in [
-            ("SELECT 1 FROM t TABLESAMPLE BERNOULLI (10 PERCENT) REPEATABLE (42)", "with a seed"),
-            ("SELECT 1 FROM t USING SAMPLE 10% (system, 377)", "with a seed"),
-            ("SELECT 1 FROM t USING SAMPLE 10% (reservoir)", "reservoir"),
+            ("SELECT 1 FROM t, u USING SAMPLE 10% (system, 377)", "with a seed"),
+            ("SELECT 1 FROM t USING SAMPLE 10% (system, x)", "a seed"),
+            ("SELECT 1 FROM t TABLESAMPLE 5 REPEATABLE 3", "'(' expected"),
             ("SELECT 1 FROM t TABLESAMPLE BERNOULLI (10)", "PERCENT"),
             ("SELECT 1 FROM t TABLESAMPLE 101%", "0 to 100"),
-            ("SELECT 1 FROM t, u USING SAMPLE 5 ROWS", "ROWS of a join"),
             ("SELECT 1 FROM t TABLESAMPLE x", "a number expected"),
         ] {
             let Err(error) = parse(sql) else { panic!("{sql}") };
