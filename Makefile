@@ -108,6 +108,16 @@ test-terminal: $(VENV)/.done ## The shell in a terminal: keys, completion, colou
 	$(CARGO) test --workspace --no-run --quiet
 	$(VENV)/bin/python tests/shell/terminal.py --shell target/debug/ogee $(ARGS)
 
+.venv-remote/.done: tests/remote/requirements.txt
+	$(PYTHON) -m venv .venv-remote
+	.venv-remote/bin/pip install --quiet --disable-pip-version-check -r tests/remote/requirements.txt
+	touch $@
+
+.PHONY: test-remote
+test-remote: .venv-remote/.done ## Files by URL, against servers that the test starts (not part of `test`: the feature's dependencies take minutes to build)
+	$(CARGO) build --workspace --features ogee-cli/remote --bin ogee
+	.venv-remote/bin/python tests/remote/remote.py --shell target/debug/ogee
+
 .PHONY: differential
 differential: $(VENV)/.done ## Random queries of one seed against DuckDB (SEED="$$(date +%s)" for others); more with ARGS="--rounds 1000 --seconds 3600"
 	@# As in test-rust, so that features are the same and nothing is built twice.
@@ -128,8 +138,8 @@ differential-long: $(VENV)/.done ## 200,000 random queries of a release build, a
 	OGEE_ROUNDS=1000 $(CARGO) test --release -p ogee --test engine oracles::
 
 .PHONY: release
-release:
-	$(CARGO) build --release -p ogee-cli -p ogee-bench
+release: ## The shell, which opens files by URL (feature `remote`), and the experiments in release
+	$(CARGO) build --release -p ogee-cli -p ogee-bench --features ogee-cli/remote
 
 $(DATA)/lineitem: | release
 	target/release/ogee-bench generate tpch --tables lineitem --scale $(SCALE) --out $(DATA)

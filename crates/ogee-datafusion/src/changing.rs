@@ -20,6 +20,7 @@ use datafusion::{
     common::{exec_datafusion_err, exec_err, internal_err},
     error::{DataFusionError, Result},
 };
+use ogee_functions::times::infinite::infinite_word;
 use ogee_memory::{BufferManager, Reservation};
 
 use crate::{
@@ -400,6 +401,9 @@ fn shown(columns: &[ArrayRef], schema: &SchemaRef, row: usize) -> String {
     const SHOWN: usize = 8;
     let options = FormatOptions::default().with_null("NULL");
     let value = |column: &ArrayRef| {
+        if let Some(word) = infinite_word(column, row) {
+            return word.to_owned();
+        }
         let formatter = ArrayFormatter::try_new(column, &options);
         formatter.map_or_else(|_| "?".to_owned(), |formatter| formatter.value(row).to_string())
     };

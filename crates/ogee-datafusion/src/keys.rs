@@ -26,6 +26,7 @@ use datafusion::{
     common::{Constraint, Constraints, exec_err},
     error::{DataFusionError, Result},
 };
+use ogee_functions::times::infinite::infinite_word;
 use ogee_memory::{BufferManager, Reservation};
 use parking_lot::Mutex;
 
@@ -266,9 +267,13 @@ impl Key {
     fn shown(&self, key: &[u8]) -> String {
         let parser = self.converter.parser();
         let Ok(columns) = self.converter.convert_rows([parser.parse(key)]) else { return self.names.join(", ") };
-        let values = self.names.iter().zip(&columns).map(|(name, column)| {
+        let plain = |column: &ArrayRef| {
             let value = ArrayFormatter::try_new(column, &FormatOptions::default());
-            format!("{name} = {}", value.map_or_else(|_| "?".to_owned(), |value| value.value(0).to_string()))
+            value.map_or_else(|_| "?".to_owned(), |value| value.value(0).to_string())
+        };
+        let values = self.names.iter().zip(&columns).map(|(name, column)| {
+            let value = infinite_word(column, 0).map_or_else(|| plain(column), str::to_owned);
+            format!("{name} = {value}")
         });
         values.collect::<Vec<_>>().join(", ")
     }

@@ -44,6 +44,7 @@ use ogee_files::{
     ArrowFormats, CaughtFormats, CheckedTables, CsvFormats, ExternalAccess, FileTables, JsonFormats,
     copy::{in_plain_types, within_limit},
     copy_target::staged,
+    remote::{self, Secrets},
 };
 use ogee_functions::{
     Error, Result,
@@ -270,6 +271,7 @@ impl Session {
             *tables = Arc::new(CheckedTables { tables: Arc::clone(tables), memory: Arc::clone(engine.memory()) });
         }
         let context = SessionContext::new_with_state(state);
+        remote::register(&context.runtime_env(), engine.memory(), &Arc::new(Secrets::default()))?;
         files.serve(context.state_weak_ref());
         pieces.serve(context.state_weak_ref());
         binder.serve(context.state_weak_ref());

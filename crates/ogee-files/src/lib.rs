@@ -13,6 +13,7 @@ mod csv;
 mod json;
 mod pieces;
 mod read_through;
+pub mod remote;
 pub mod spelling;
 mod tables;
 mod text_memory;

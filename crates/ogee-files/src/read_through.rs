@@ -37,6 +37,7 @@ use ogee_functions::times::Zone;
 use crate::{
     csv::compression::decompressed,
     pieces::Pieces,
+    remote::{Incoming, batches, is_remote},
     text_sink::{RowText, writing},
 };
 
@@ -126,10 +127,7 @@ impl Scan {
     }
 }
 
-/// A file as users know it.
-pub(crate) fn shown(location: &Path) -> String {
-    format!("/{location}")
-}
+pub(crate) use crate::remote::shown;
 
 /// The text of a file, which may be compressed.
 pub(crate) async fn text(
@@ -140,10 +138,7 @@ pub(crate) async fn text(
     let result = store.get_opts(location, GetOptions::default()).await?;
     match result.payload {
         GetResultPayload::File(file, _) => decompressed(file, compression, &shown(location)),
-        GetResultPayload::Stream(_) => {
-            let bytes = result.bytes().await?;
-            decompressed(std::io::Cursor::new(bytes), compression, &shown(location))
-        }
+        GetResultPayload::Stream(stream) => decompressed(Incoming::new(stream), compression, &shown(location)),
     }
 }
 
@@ -311,6 +306,10 @@ struct Opener<R> {
 impl<R: ReadThrough> FileOpener for Opener<R> {
     fn open(&self, file: PartitionedFile) -> Result<FileOpenFuture> {
         let (reading, scan, store) = (self.reading.clone(), Arc::clone(&self.scan), Arc::clone(&self.store));
+        if is_remote(&file.object_meta.location) {
+            let open = async move { reading.open(&scan, &store, &file.object_meta).await };
+            return Ok(Box::pin(async move { batches(open) }));
+        }
         Ok(Box::pin(async move {
             let Some(mut reader) = reading.open(&scan, &store, &file.object_meta).await? else {
                 return Ok(futures::stream::empty().boxed());

@@ -19,7 +19,7 @@ use datafusion::{
 };
 use ogee_memory::BufferManager;
 
-use crate::{arguments::wholes, function::Function, histograms, type_names::sql_name};
+use crate::{arguments::wholes, function::Function, histograms, times::infinite::Infinite, type_names::sql_name};
 
 const NAME: &str = "equi_width_bins";
 
@@ -127,6 +127,9 @@ pub(crate) fn bins(args: &[ArrayRef], mut promise: impl FnMut(usize, u128) -> Re
         }
         _ => {
             let is_moment = *kind == MOMENT;
+            if Infinite::of(least).is_some() || Infinite::of(&greatest).is_some() {
+                return exec_err!("{NAME} takes no infinite bounds, nor NaN");
+            }
             let (least, greatest) = (cast(least, &DataType::Int64)?, cast(&greatest, &DataType::Int64)?);
             let (least, greatest) = (least.as_primitive::<Int64Type>(), greatest.as_primitive::<Int64Type>());
             let mut lists = ListBuilder::new(Int64Builder::new());

@@ -8,6 +8,8 @@ use std::error::Error as StdError;
 use datafusion::{
     arrow::error::ArrowError,
     common::{Column, DataFusionError, SchemaError, utils::datafusion_strsim::levenshtein},
+    object_store,
+    parquet::errors::ParquetError,
 };
 use ogee_exec::ExecError;
 use ogee_memory::MemoryError;
@@ -156,8 +158,11 @@ impl From<&DataFusionError> for Error {
             DataFusionError::SchemaError(inner, _) => Self::Plan(schema_message(inner)),
             DataFusionError::NotImplemented(message) => Self::Unsupported(without_trace(message)),
             DataFusionError::Configuration(message) => Self::Setting(without_trace(message)),
-            DataFusionError::ParquetError(inner) => Self::Source(inner.to_string()),
-            DataFusionError::ObjectStore(inner) => Self::Source(inner.to_string()),
+            DataFusionError::ParquetError(inner) => match &**inner {
+                ParquetError::External(inner) => from_any(&**inner),
+                inner => Self::Source(inner.to_string()),
+            },
+            DataFusionError::ObjectStore(inner) => from_store(inner),
             DataFusionError::IoError(inner) => match inner.get_ref() {
                 Some(wrapped) => from_any(wrapped),
                 None => Self::Source(inner.to_string()),
@@ -181,6 +186,12 @@ impl From<&DataFusionError> for Error {
     }
 }
 
+/// Stores of ours say what happened within the error that their interface has.
+fn from_store(error: &object_store::Error) -> Error {
+    let own = error.source().and_then(|source| source.downcast_ref::<Error>());
+    own.cloned().unwrap_or_else(|| Error::Source(error.to_string()))
+}
+
 fn from_any(error: &(dyn StdError + Send + Sync + 'static)) -> Error {
     if let Some(exec) = error.downcast_ref::<ExecError>() {
         Error::from(exec)
@@ -192,6 +203,8 @@ fn from_any(error: &(dyn StdError + Send + Sync + 'static)) -> Error {
         Error::from(datafusion)
     } else if let Some(arrow) = error.downcast_ref::<ArrowError>() {
         Error::from(arrow)
+    } else if let Some(store) = error.downcast_ref::<object_store::Error>() {
+        from_store(store)
     } else if let Some(io) = error.downcast_ref::<std::io::Error>() {
         match io.get_ref() {
             Some(wrapped) => from_any(wrapped),

@@ -73,6 +73,7 @@ pub mod text_casts;
 pub mod text_parts;
 pub mod times;
 mod tops;
+pub mod tried;
 pub mod type_names;
 mod vectors;
 
@@ -137,6 +138,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     scalars.for_each(|function| context.register_udf(function));
     context.register_higher_order_function(list_reductions::function());
     list_places::functions().into_iter().for_each(|function| context.register_higher_order_function(function));
+    context.register_higher_order_function(tried::function());
     list_aggregates::register(context)?;
     exported::register(context);
     growing::register(context, memory)

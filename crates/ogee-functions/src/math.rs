@@ -22,7 +22,7 @@ use ogee_memory::BufferManager;
 use crate::{
     arguments::{Argument, doubles, refused, taken, texts, wholes},
     function::{Call, Function, Shown},
-    times::Zone,
+    times::{self, Zone},
 };
 
 /// The functions that statements may name; `memory` is of those that look at constants.
@@ -336,14 +336,15 @@ fn may_be_infinite(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     }
 }
 
-/// Of what is no float, all values are finite.
+/// Whole numbers and decimals are finite, all of them.
 fn finiteness(args: &[ArrayRef], finite: bool) -> Result<ArrayRef> {
     if args[0].data_type().is_floating() {
         let of = |value: f64| if finite { value.is_finite() } else { value.is_infinite() };
         return Ok(of_doubles(&doubles(&args[0])?, of));
     }
-    let all: BooleanArray = (0..args[0].len()).map(|row| args[0].is_valid(row).then_some(finite)).collect();
-    cast(&all, &DataType::Boolean).map_err(Into::into)
+    let known = times::infinite::finite(&args[0])?;
+    let all = (0..args[0].len()).map(|row| args[0].is_valid(row).then(|| known.is_valid(row) == finite));
+    Ok(Arc::new(all.collect::<BooleanArray>()))
 }
 
 #[cfg(test)]

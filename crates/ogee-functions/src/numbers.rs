@@ -30,7 +30,7 @@ use datafusion::{
     physical_expr_common::datum::apply,
 };
 
-use crate::arithmetic::as_nullable_as_args;
+use crate::{arithmetic::as_nullable_as_args, times::infinite::Infinite};
 
 /// The function that `//` becomes.
 pub const INTEGER_DIVIDE: &str = "ogee_integer_divide";
@@ -164,6 +164,8 @@ pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
         DataType::Timestamp(unit, Some(_)) => cast(moments, &DataType::Timestamp(*unit, Some("+00:00".into())))?,
         _ => Arc::clone(moments),
     };
+    let infinite = Infinite::of(&utc);
+    let utc = infinite.as_ref().map_or_else(|| Ok(Arc::clone(&utc)), |infinite| infinite.left_out(&utc))?;
     let formatter = ArrayFormatter::try_new(&utc, &options)?;
     let mut texts = StringViewBuilder::with_capacity(utc.len());
     let mut text = String::new();
@@ -181,7 +183,8 @@ pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
         text.push_str(zone);
         texts.append_value(&text);
     }
-    Ok(Arc::new(texts.finish()))
+    let texts: ArrayRef = Arc::new(texts.finish());
+    infinite.map_or_else(|| Ok(Arc::clone(&texts)), |infinite| infinite.put_in(&texts))
 }
 
 /// Writes the year of the moment `text` as DuckDB does: one beyond 9999 without a sign, one below 1 as before Christ.

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use datafusion::{
     arrow::datatypes::{DataType, SchemaRef},
     catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider},
-    common::{DFSchema, TableReference},
+    common::{DFSchema, TableReference, plan_err},
     error::Result,
     functions_table::generate_series::{GenerateSeriesFunc, RangeFunc},
     logical_expr::{
@@ -24,6 +24,8 @@ use datafusion::{
     physical_plan::{ExecutionPlan, memory::LazyMemoryExec},
     sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, TableFactor},
 };
+
+use crate::times::infinite::{infinite_text, is_infinite_value};
 
 /// The functions, by name.
 pub fn functions() -> [(&'static str, Arc<dyn TableFunctionImpl>); 2] {
@@ -59,6 +61,9 @@ impl RelationPlanner for SeriesPlanner {
         let schema = DFSchema::empty();
         let args = args.into_iter().map(|arg| Ok(as_bigint(context.sql_expr_to_logical_expr(arg, &schema)?)));
         let args = args.collect::<Result<Vec<_>>>()?;
+        if args.iter().any(is_infinite) {
+            return plan_err!("{function} with an infinite bound is not supported: it would have no end");
+        }
         let texts: Vec<String> = args.iter().map(ToString::to_string).collect();
         let scanned = TableReference::bare(format!("{function}({})", texts.join(", ")));
         let source = context.context_provider().get_table_function_source(&function, args)?;
@@ -68,6 +73,17 @@ impl RelationPlanner for SeriesPlanner {
             None => scan.alias(TableReference::bare(format!("{function}()")))?,
         };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(scan.build()?, alias.clone()))))
+    }
+}
+
+/// Whether `expr` is a constant moment that is infinite.
+fn is_infinite(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => {
+            is_infinite_value(value) || value.try_as_str().flatten().is_some_and(|text| infinite_text(text).is_some())
+        }
+        Expr::Cast(cast) => is_infinite(&cast.expr),
+        _ => false,
     }
 }
 

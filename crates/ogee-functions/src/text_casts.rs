@@ -9,14 +9,19 @@ use std::{borrow::Cow, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, StringViewBuilder},
-        datatypes::DataType,
+        array::{Array, ArrayRef, StringViewArray, StringViewBuilder},
+        compute::{CastOptions, cast_with_options},
+        datatypes::{DataType, TimeUnit},
     },
     common::Result,
     logical_expr::Expr,
 };
 
-use crate::{arguments::texts, function::Function, times::moments::split_zone, times::zone_in_text};
+use crate::{
+    arguments::texts,
+    function::Function,
+    times::{infinite::Infinite, moments::split_zone, zone_in_text},
+};
 
 /// What a text is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,6 +300,66 @@ fn moment(text: &str) -> String {
         Some((day, None)) => day,
         None => text.to_owned(),
     }
+}
+
+/// `texts` as they are cast to `to`, where infinite moments are words. `tries`: what is no such value is NULL.
+///
+/// # Errors
+/// If a text is no such value.
+pub fn cast_texts(texts: &StringViewArray, to: &DataType, tries: bool) -> Result<ArrayRef> {
+    let options = CastOptions { safe: tries, ..CastOptions::default() };
+    let is_moment = matches!(to, DataType::Date32 | DataType::Timestamp(..));
+    let infinite = Infinite::of_texts(texts).filter(|_| is_moment);
+    let texts: ArrayRef = match &infinite {
+        Some(infinite) => infinite.left_out(texts)?,
+        None => Arc::new(texts.clone()),
+    };
+    let usual = match Written::of(to) {
+        Some(written) => each(&[texts], written)?,
+        None => texts,
+    };
+    let values = cast_with_options(&usual, to, &options)?;
+    infinite.map_or_else(|| Ok(Arc::clone(&values)), |infinite| infinite.put_in(&values))
+}
+
+/// The cast of `text` to `to`, dates or timestamps without a zone, where infinite moments are words. `tries`: what is no such value is NULL.
+pub fn moment_of_text(text: Expr, to: &DataType, tries: bool) -> Option<Expr> {
+    const TRIES: bool = true;
+    let function = match to {
+        DataType::Date32 if tries => moment_function::<0, TRIES>("ogee_try_date_of"),
+        DataType::Date32 => moment_function::<0, false>("ogee_date_of"),
+        DataType::Timestamp(TimeUnit::Second, None) if tries => moment_function::<1, TRIES>("ogee_try_timestamp_s_of"),
+        DataType::Timestamp(TimeUnit::Second, None) => moment_function::<1, false>("ogee_timestamp_s_of"),
+        DataType::Timestamp(TimeUnit::Millisecond, None) if tries => {
+            moment_function::<2, TRIES>("ogee_try_timestamp_ms_of")
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, None) => moment_function::<2, false>("ogee_timestamp_ms_of"),
+        DataType::Timestamp(TimeUnit::Microsecond, None) if tries => {
+            moment_function::<3, TRIES>("ogee_try_timestamp_of")
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, None) => moment_function::<3, false>("ogee_timestamp_of"),
+        DataType::Timestamp(TimeUnit::Nanosecond, None) if tries => {
+            moment_function::<4, TRIES>("ogee_try_timestamp_ns_of")
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => moment_function::<4, false>("ogee_timestamp_ns_of"),
+        _ => return None,
+    };
+    Some(function.call(vec![text]))
+}
+
+/// The types that [`moment_of_text`] makes.
+const MOMENTS: [DataType; 5] = [
+    DataType::Date32,
+    DataType::Timestamp(TimeUnit::Second, None),
+    DataType::Timestamp(TimeUnit::Millisecond, None),
+    DataType::Timestamp(TimeUnit::Microsecond, None),
+    DataType::Timestamp(TimeUnit::Nanosecond, None),
+];
+
+/// The function that makes values of the type at `TO` of texts.
+fn moment_function<const TO: usize, const TRIES: bool>(name: &'static str) -> Function {
+    let body = |args: &[ArrayRef], _: &_| cast_texts(&texts(&args[0])?, &MOMENTS[TO], TRIES);
+    Function::new(name, 1, |_| Ok(MOMENTS[TO].clone()), body)
 }
 
 /// `text` as it is if what ends it is no zone, for an error that shows all of it.

@@ -3,7 +3,8 @@
 //! An analyzer rule, after types are coerced, replaces operators on integers by functions that report overflow, everywhere in the statement: in what becomes
 //! islands, in what stays DataFusion's, and before constants are folded.
 //!
-//! The same rule has casts to whole numbers round, those of doubles to floats fail where these would be infinite, those to text write it as DuckDB does, and floats compared with zero take the negative one for it, which has another place in Arrow's order.
+//! The same rule has casts to whole numbers round, those of doubles to floats fail where these would be infinite, those to text write it as DuckDB does, and floats compared with zero take the negative one for it, which has another place in Arrow's order. What makes
+//! moments of moments leaves infinite ones as they are.
 //!
 //! Not here: the functions (`ogee_functions::arithmetic`, and `decimals` and `bits` there, which the rule puts in as well); floats, which Arrow treats as SQL wants.
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        DFSchema, Result, ScalarValue,
+        DFSchema, Result, ScalarValue, not_impl_err,
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     config::ConfigOptions,
@@ -30,7 +31,13 @@ use ogee_functions::{
     marks::Casts,
     nested_text::{is_written, nested_text},
     numbers::{as_double, fit_for_cast, is_beyond_quotients, moment_text, round_for_cast},
-    times::{Zone, session_zone},
+    times::{
+        Zone,
+        infinite::{infinite_text, is_infinite_value},
+        moved::{is_moment_cast, moment_cast, move_moment},
+        session_zone,
+    },
+    tried::TRY,
 };
 
 use crate::{common_types::has_expressions, kept_names};
@@ -80,6 +87,9 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
             if left_type == right_type && left_type.is_integer() {
                 return Ok(call(function, vec![*left, *right]));
             }
+            if let Some(moved) = moved(&left, op, &right, &left_type, &right_type) {
+                return Ok(Transformed::yes(moved));
+            }
             match decimals::checked(op, &left_type, &right_type) {
                 Some(function) => call(function, vec![*left, *right]),
                 None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
@@ -112,30 +122,16 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
             let cast = Expr::TryCast(cast);
             if changed { Transformed::yes(cast) } else { Transformed::no(cast) }
         }
-        // Casts cut off fractions.
-        Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
-            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
-            Transformed::yes(Expr::Cast(cast))
-        }
-        Expr::TryCast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
-            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
-            Transformed::yes(Expr::TryCast(cast))
-        }
-        // Casts round the digits of long decimals, and then their quotient.
-        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })
-            if *field.data_type() == DataType::Float64
-                && expr.get_type(schema).is_ok_and(|from| is_beyond_quotients(&from)) =>
-        {
-            Transformed::yes(as_double(*expr))
-        }
-        // Casts make the greatest doubles infinite.
-        Expr::Cast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
-            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), false);
-            Transformed::yes(Expr::Cast(cast))
-        }
-        Expr::TryCast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
-            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), true);
-            Transformed::yes(Expr::TryCast(cast))
+        Expr::Cast(Cast { expr, field }) => match moment(&expr, field.data_type(), schema, false) {
+            Some(moment) => Transformed::yes(moment),
+            None => rewrite_number_cast(Expr::Cast(Cast { expr, field }), schema),
+        },
+        Expr::TryCast(TryCast { expr, field }) => match moment(&expr, field.data_type(), schema, true) {
+            Some(moment) => Transformed::yes(moment),
+            None => rewrite_number_cast(Expr::TryCast(TryCast { expr, field }), schema),
+        },
+        Expr::HigherOrderFunction(call) if call.func.name() == TRY && call.args.iter().any(varies) => {
+            return not_impl_err!("a function in TRY whose answers vary is not supported; put TRY in its arguments");
         }
         Expr::Negative(inner) if matches!(&*inner, Expr::Literal(..)) => Transformed::no(Expr::Negative(inner)),
         Expr::Negative(inner) if inner.get_type(schema).is_ok_and(|t| t.is_signed_integer()) => {
@@ -162,6 +158,89 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
         }
         other => Transformed::no(other),
     })
+}
+
+/// Whether two evaluations of `expr` may differ.
+fn varies(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lambda(lambda) => varies(&lambda.body),
+        other => other.is_volatile(),
+    }
+}
+
+/// A cast to numbers, which rounds, and fails where it would be infinite.
+fn rewrite_number_cast(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    match expr {
+        // Casts cut off fractions.
+        Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::TryCast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+            *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::TryCast(cast))
+        }
+        // Casts round the digits of long decimals, and then their quotient.
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })
+            if *field.data_type() == DataType::Float64
+                && expr.get_type(schema).is_ok_and(|from| is_beyond_quotients(&from)) =>
+        {
+            Transformed::yes(as_double(*expr))
+        }
+        // Casts make the greatest doubles infinite.
+        Expr::Cast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
+            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), false);
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::TryCast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
+            *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), true);
+            Transformed::yes(Expr::TryCast(cast))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+/// The cast of `expr` to `to`, both dates or timestamps, which leaves infinite ones infinite. `None` if it is no such cast, or none is infinite.
+fn moment(expr: &Expr, to: &DataType, schema: &DFSchema, tries: bool) -> Option<Expr> {
+    let is_other = || expr.get_type(schema).is_ok_and(|from| is_moment_cast(&from, to));
+    (to.is_temporal() && !is_finite(expr) && is_other()).then(|| moment_cast(expr.clone(), to, tries))
+}
+
+/// A date or timestamp moved by an interval, which leaves infinite ones infinite. `None` if `left op right` is none, or not infinite.
+fn moved(left: &Expr, op: Operator, right: &Expr, left_type: &DataType, right_type: &DataType) -> Option<Expr> {
+    let is_moment = |of: &DataType| matches!(of, DataType::Date32 | DataType::Timestamp(_, None));
+    let is_interval = |of: &DataType| matches!(of, DataType::Interval(_));
+    // A time of a day is added to dates as that.
+    let is_duration = matches!((left_type, right_type), (DataType::Timestamp(..), DataType::Duration(_)));
+    let is_moved = is_moment(left_type) && (is_interval(right_type) || is_duration) && !is_finite(left);
+    match op {
+        Operator::Plus | Operator::Minus if is_moved => {
+            Some(move_moment(left.clone(), right.clone(), op == Operator::Minus))
+        }
+        Operator::Plus
+            if (is_interval(left_type)
+                || matches!(left_type, DataType::Duration(_)) && *right_type != DataType::Date32)
+                && is_moment(right_type)
+                && !is_finite(right) =>
+        {
+            Some(move_moment(right.clone(), left.clone(), false))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a moment is made of constants that are finite, so that the rules of DataFusion may compute it.
+fn is_finite(moment: &Expr) -> bool {
+    match moment {
+        Expr::Literal(value, _) => {
+            !is_infinite_value(value) && value.try_as_str().flatten().is_none_or(|text| infinite_text(text).is_none())
+        }
+        Expr::Cast(cast) => is_finite(&cast.expr),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus | Operator::Minus, right }) => {
+            is_finite(left) && is_finite(right)
+        }
+        _ => false,
+    }
 }
 
 /// Both zeros of its type, if `expr` is a zero among floats: Arrow orders the negative one before the other.

@@ -22,7 +22,7 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::lists::check_text;
+use ogee_functions::{lists::check_text, times::moved::move_days};
 
 use crate::{
     kept_names,
@@ -194,9 +194,7 @@ fn days_from(date: Expr, op: Operator, count: Expr) -> Expr {
         let interval = ScalarValue::new_interval_mdn(0, days, 0);
         return Expr::BinaryExpr(BinaryExpr::new(Box::new(date), op, Box::new(Expr::Literal(interval, None))));
     }
-    let day = cast(cast(date, DataType::Int32), DataType::Int64);
-    let moved = BinaryExpr::new(Box::new(day), op, Box::new(cast(count, DataType::Int64)));
-    cast(cast(Expr::BinaryExpr(moved), DataType::Int32), DataType::Date32)
+    move_days(date, cast(count, DataType::Int64), op == Operator::Minus)
 }
 
 /// Whether `expr` is an interval that is not known to be one of whole days.

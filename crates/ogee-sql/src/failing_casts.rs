@@ -15,6 +15,8 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
+use ogee_functions::tried::TRY;
+
 use crate::{kept_names, subqueries::maybe};
 
 /// See the module.
@@ -36,7 +38,8 @@ impl AnalyzerRule for FailingCasts {
         plan.transform_up_with_subqueries(|node| {
             // Rows of constants are computed while the statement is planned.
             if matches!(node, LogicalPlan::Values(_)) {
-                return Ok(Transformed::no(node));
+                // What fails there is not known before.
+                return kept_names::map_expressions(node, |expr| expr.transform_up(in_try));
             }
             kept_names::map_expressions(node, |expr| expr.transform_up(|expr| Ok(hidden(expr))))
         })
@@ -52,6 +55,14 @@ impl AnalyzerRule for FailingCasts {
 fn fails(expr: &Expr) -> bool {
     let Expr::Cast(Cast { expr, field }) = expr else { return false };
     matches!(&**expr, Expr::Literal(value, _) if value.cast_to(field.data_type()).is_err())
+}
+
+/// `expr`, of which the casts are hidden if it is `TRY` of them.
+fn in_try(expr: Expr) -> Result<Transformed<Expr>> {
+    match &expr {
+        Expr::HigherOrderFunction(call) if call.func.name() == TRY => expr.transform_up(|expr| Ok(hidden(expr))),
+        _ => Ok(Transformed::no(expr)),
+    }
 }
 
 fn hidden(expr: Expr) -> Transformed<Expr> {

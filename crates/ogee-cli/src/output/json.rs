@@ -1,4 +1,5 @@
-//! JSON objects, one a line or in one array. NULL, NaN and infinities are `null`; decimals are numbers with all digits.
+//! JSON objects, one a line or in one array. NULL, NaN and infinities are `null`; decimals are numbers with all digits; infinite dates and timestamps
+//! are texts.
 //!
 //! An object has each key once: the second of two columns `a` is `a_1`.
 
@@ -11,7 +12,7 @@ use arrow_json::WriterBuilder;
 use arrow_json::writer::{JsonArray, LineDelimited};
 use arrow_schema::{Schema, SchemaRef};
 
-use super::{ResultWriter, map_keys::with_text_keys, to_io};
+use super::{ResultWriter, map_keys::with_text_keys, to_io, words::with_words};
 
 fn builder() -> WriterBuilder {
     WriterBuilder::new().with_explicit_nulls(true)
@@ -49,6 +50,11 @@ fn keyed(batch: &RecordBatch, schema: Option<&SchemaRef>) -> io::Result<RecordBa
     }
 }
 
+/// `batch` with nothing that the library does not write.
+fn in_words(batch: &RecordBatch) -> io::Result<RecordBatch> {
+    with_words(batch).and_then(|batch| with_text_keys(&batch)).map_err(to_io)
+}
+
 /// One object a line.
 #[derive(Default)]
 pub struct JsonLines {
@@ -62,7 +68,7 @@ impl ResultWriter for JsonLines {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> io::Result<()> {
-        let batch = with_text_keys(&keyed(batch, self.keys.as_ref())?).map_err(to_io)?;
+        let batch = in_words(&keyed(batch, self.keys.as_ref())?)?;
         builder().build::<_, LineDelimited>(out).write(&batch).map_err(to_io)
     }
 
@@ -94,7 +100,7 @@ impl ResultWriter for Json {
         // The library writes whole arrays; the brackets of each batch are taken off again.
         let mut bytes = Vec::new();
         let mut writer = builder().build::<_, JsonArray>(&mut bytes);
-        let batch = with_text_keys(&keyed(batch, self.keys.as_ref())?).map_err(to_io)?;
+        let batch = in_words(&keyed(batch, self.keys.as_ref())?)?;
         writer.write(&batch).map_err(to_io)?;
         writer.finish().map_err(to_io)?;
         drop(writer);

@@ -21,6 +21,7 @@ mod separated;
 mod sink;
 mod style;
 mod types;
+mod words;
 
 use std::io::{self, Write};
 

@@ -38,6 +38,28 @@ fn maps_are_json_objects_whatever_their_keys() {
 }
 
 #[test]
+fn infinite_moments_are_words_in_all_modes() {
+    let place = Place::new();
+    let sql = "SELECT * FROM (VALUES (DATE 'infinity', TIMESTAMP '-infinity'), ('2024-01-02'::DATE, NULL)) t(d, t)";
+    let nested = "SELECT [DATE '-infinity', '2024-01-02'::DATE] l, {'t': TIMESTAMPTZ 'infinity'} s, map([DATE 'infinity'], [1]) m";
+    for mode in ["duckbox", "box", "table", "column", "line", "list", "tabs", "csv", "markdown", "html", "insert"] {
+        let output = place.run(&["--format", mode, "-c", sql]);
+        assert_success(&output);
+        let text = stdout(&output);
+        assert!(
+            text.matches("infinity").count() == 2 && text.contains("-infinity") && text.contains("2024-01-02"),
+            "{mode}: {text}"
+        );
+    }
+    let rows = serde_json::json!([{"d": "infinity", "t": "-infinity"}, {"d": "2024-01-02", "t": null}]);
+    let json =
+        |sql: &str| serde_json::from_str::<Value>(&stdout(&place.run(&["--format", "json", "-c", sql]))).unwrap();
+    assert_eq!(json(sql), rows);
+    let row = serde_json::json!({"l": ["-infinity", "2024-01-02"], "s": {"t": "infinity"}, "m": {"infinity": 1}});
+    assert_eq!(json(nested), serde_json::json!([row]));
+}
+
+#[test]
 fn results_without_rows_have_their_form_too() {
     let place = Place::new();
     let run = |format: &str| stdout(&place.run(&["--format", format, "-c", "SELECT 1 AS a WHERE false"]));

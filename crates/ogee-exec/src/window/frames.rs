@@ -8,7 +8,7 @@
 use std::{cmp::Ordering, collections::VecDeque};
 
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray,
+    Array, ArrayRef, ArrowPrimitiveType, Date32Array, PrimitiveArray,
     cast::AsArray,
     timezone::Tz,
     types::{
@@ -285,7 +285,13 @@ fn moved(keys: &ArrayRef, distance: Distance, after: bool) -> Result<Vec<Key>, E
     }
     match keys.data_type() {
         DataType::Date32 => {
-            moved!(cast(keys, &DataType::Timestamp(TimeUnit::Microsecond, None))?, TimestampMicrosecondType)
+            // Infinite days are no moments.
+            let is_finite = |day: &i32| day.unsigned_abs() != i32::MAX.unsigned_abs();
+            let days: Date32Array = keys.as_primitive::<Date32Type>().iter().map(|day| day.filter(is_finite)).collect();
+            let moments = cast(&days, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+            let moved = moved!(moments, TimestampMicrosecondType)?;
+            let infinite = |(moved, key): (Key, Key)| if let Key::Null = moved { key } else { moved };
+            Ok(moved.into_iter().zip(plain(keys, true)?).map(infinite).collect())
         }
         DataType::Timestamp(TimeUnit::Second, _) => moved!(keys, TimestampSecondType),
         DataType::Timestamp(TimeUnit::Millisecond, _) => moved!(keys, TimestampMillisecondType),
@@ -307,6 +313,10 @@ fn moments_moved<T: ArrowTimestampType>(
     let overflow = || ExecError::Overflow { operation: "RANGE", data_type: moments.data_type().to_string() };
     let moved = |moment: Option<i64>| {
         let Some(moment) = moment else { return Ok(Key::Null) };
+        // The least and the greatest are infinite, and stay where they are.
+        if moment.unsigned_abs() == i64::MAX.unsigned_abs() {
+            return Ok(Key::Integer(moment.into()));
+        }
         by(moment, interval, zone).map(|moved| Key::Integer(moved.into())).ok_or_else(overflow)
     };
     moments.iter().map(moved).collect()

@@ -7,6 +7,8 @@ use std::io::Read;
 use datafusion::{common::parsers::CompressionTypeVariant, error::Result, object_store::path::Path};
 use ogee_functions::Error;
 
+use crate::remote::without_query;
+
 /// How a file of this name is compressed, as far as its name tells.
 fn of_name(name: &str) -> CompressionTypeVariant {
     match name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).as_deref() {
@@ -21,7 +23,7 @@ fn of_name(name: &str) -> CompressionTypeVariant {
 /// Whether the file at `location` is compressed, where `compression` is said of it.
 pub(crate) fn is_compressed(location: &Path, compression: CompressionTypeVariant) -> bool {
     compression != CompressionTypeVariant::UNCOMPRESSED
-        || of_name(location.as_ref()) != CompressionTypeVariant::UNCOMPRESSED
+        || of_name(without_query(location.as_ref())) != CompressionTypeVariant::UNCOMPRESSED
 }
 
 /// What `file` holds, `name` being its name, which tells how it is compressed unless that is said.

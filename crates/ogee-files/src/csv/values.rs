@@ -10,7 +10,10 @@
 use std::borrow::Cow;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use ogee_functions::times::formats::MomentFormat;
+use ogee_functions::times::{
+    formats::MomentFormat,
+    infinite::{infinite_count, infinite_day, is_infinite_day},
+};
 
 /// The zone of columns whose values have one.
 pub(crate) const UTC: &str = "+00:00";
@@ -119,13 +122,18 @@ impl Manner {
 
     /// Days since 1970-01-01 of a date in the format that is said.
     pub(crate) fn formatted_date(&self, value: &[u8]) -> Option<i32> {
-        let moment = self.date.as_ref()?.read(std::str::from_utf8(value).ok()?)?;
+        let format = self.date.as_ref()?;
+        if let Some(infinite) = infinite_day(value) {
+            return Some(infinite);
+        }
+        let moment = format.read(std::str::from_utf8(value).ok()?)?;
         i32::try_from(moment.div_euclid(86_400_000_000)).ok()
     }
 
     /// Microseconds since 1970-01-01 of a timestamp in the format that is said.
     pub(crate) fn formatted_timestamp(&self, value: &[u8]) -> Option<i64> {
-        self.timestamp.as_ref()?.read(std::str::from_utf8(value).ok()?)
+        let format = self.timestamp.as_ref()?;
+        infinite_count(value).or_else(|| format.read(std::str::from_utf8(value).ok()?))
     }
 }
 
@@ -484,7 +492,8 @@ fn time_part(value: &[u8], seconds: bool) -> Option<(i64, &[u8])> {
 
 /// Days since 1970-01-01.
 pub(crate) fn date(value: &[u8], order: Order) -> Option<i32> {
-    date_part(trim(value), order).filter(|(_, rest)| rest.is_empty()).map(|(days, _)| days)
+    let day = date_part(trim(value), order).filter(|(_, rest)| rest.is_empty()).map(|(days, _)| days);
+    day.or_else(|| infinite_day(value))
 }
 
 /// Microseconds since midnight.
@@ -517,22 +526,31 @@ fn timestamp_part(value: &[u8], order: Order) -> Option<((i32, i64), &[u8])> {
 
 /// Days since 1970-01-01 and nanoseconds since midnight.
 pub(crate) fn timestamp(value: &[u8], order: Order) -> Option<(i32, i64)> {
-    timestamp_part(trim(value), order).filter(|(_, rest)| rest.is_empty()).map(|(timestamp, _)| timestamp)
+    let found = timestamp_part(trim(value), order).filter(|(_, rest)| rest.is_empty()).map(|(timestamp, _)| timestamp);
+    found.or_else(|| infinite_day(value).map(|day| (day, 0)))
 }
 
 /// The same in microseconds since 1970-01-01.
 pub(crate) fn microseconds((days, nanoseconds): (i32, i64)) -> i64 {
+    if is_infinite_day(days) {
+        return i64::MAX * i64::from(days.signum());
+    }
     i64::from(days) * 86_400_000_000 + nanoseconds.div_euclid(1000)
 }
 
 /// The same in nanoseconds, if they fit into 64 bits.
 pub(crate) fn nanoseconds((days, nanoseconds): (i32, i64)) -> Option<i64> {
+    if is_infinite_day(days) {
+        return Some(i64::MAX * i64::from(days.signum()));
+    }
     (i64::from(days)).checked_mul(86_400_000_000_000)?.checked_add(nanoseconds)
 }
 
 /// A timestamp with a zone, in microseconds since 1970-01-01 UTC.
 pub(crate) fn instant(value: &[u8]) -> Option<i64> {
-    let (timestamp, rest) = timestamp_part(trim(value), Order::YearMonthDay)?;
+    let Some((timestamp, rest)) = timestamp_part(trim(value), Order::YearMonthDay) else {
+        return infinite_count(value);
+    };
     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
     let offset = match rest {
         b"Z" | b"z" | b"UTC" => 0,
@@ -587,6 +605,9 @@ mod tests {
         assert_eq!(kind(&["2024-01-05 10:11:12.123456789"]), Kind::Timestamp(Order::YearMonthDay, true));
         assert_eq!(kind(&["2024-01-05T10:11:12Z", "2024-01-05 10:11:12+02:00"]), Kind::Instant);
         assert_eq!(kind(&["10:11:12", "9:00"]), Kind::Time);
+        assert_eq!(kind(&["Infinity", "-inf"]), Kind::Date(Order::YearMonthDay));
+        assert_eq!(kind(&["2024-01-05 10:11", "infinity"]), Kind::Timestamp(Order::YearMonthDay, false));
+        assert_eq!(kind(&["Infinity", "1.5"]), Kind::Text);
     }
 
     #[test]
@@ -619,7 +640,6 @@ mod tests {
             &["true", "1"],
             &["2024-01-05", "2024-01-05 10:00:00"],
             &["123456789012345678901234567890123456789012"],
-            &["Infinity"],
             &[],
         ] {
             assert_eq!(kind(values), Kind::Text, "{values:?}");
@@ -654,5 +674,9 @@ mod tests {
         assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!(integer(b"9223372036854775808"), None);
         assert_eq!(nanoseconds((0, 7)), Some(7));
+        let infinite = timestamp(b"-infinity", Order::YearMonthDay);
+        assert_eq!(infinite.map(microseconds), Some(-i64::MAX));
+        assert_eq!(infinite.and_then(nanoseconds), Some(-i64::MAX));
+        assert_eq!(instant(b"inf"), Some(i64::MAX));
     }
 }

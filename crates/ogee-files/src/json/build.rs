@@ -11,10 +11,10 @@ use datafusion::arrow::{
         TimestampMicrosecondBuilder, TimestampNanosecondBuilder,
     },
     buffer::OffsetBuffer,
-    compute::{CastOptions, cast_with_options},
     datatypes::{DataType, FieldRef, Fields},
 };
 use memchr::memchr;
+use ogee_functions::text_casts::cast_texts;
 
 use super::{
     parse::{Item, Value},
@@ -343,8 +343,7 @@ impl Builder {
             Self::Nanoseconds(builder) => Arc::new(builder.finish()),
             Self::Text(builder) | Self::Json(builder) => Arc::new(builder.finish()),
             Self::Cast(builder, data_type) => {
-                let strict = CastOptions { safe: false, ..CastOptions::default() };
-                cast_with_options(&builder.finish(), data_type, &strict).map_err(|error| error.to_string())?
+                cast_texts(&builder.finish(), data_type, false).map_err(|error| error.to_string())?
             }
             Self::List { field, ends, valid, items } => {
                 let items = items.finish()?;

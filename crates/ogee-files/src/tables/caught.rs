@@ -26,6 +26,8 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 
+use crate::remote::shown;
+
 /// Makes formats of a library's.
 #[derive(Debug)]
 pub struct CaughtFormats(pub Arc<dyn FileFormatFactory>);
@@ -126,7 +128,7 @@ impl FileFormat for CaughtFormat {
 }
 
 /// What `future` gives, or an error if it panics, after which it is not polled any more.
-async fn caught<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+pub(super) async fn caught<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let mut future = pin!(future);
     poll_fn(|context| {
         let polled = ogee_scan::caught(|| Ok::<_, DataFusionError>(future.as_mut().poll(context)));
@@ -136,10 +138,10 @@ async fn caught<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// `result` with the name of the file in its error.
-fn of<T>(object: &ObjectMeta, result: Result<T>) -> Result<T> {
+pub(super) fn of<T>(object: &ObjectMeta, result: Result<T>) -> Result<T> {
     result.map_err(|error| match ogee_functions::Error::from(error) {
-        ogee_functions::Error::Source(message) if !message.contains(object.location.as_ref()) => {
-            ogee_functions::Error::Source(format!("cannot read '/{}': {message}", object.location)).into()
+        ogee_functions::Error::Source(message) if !message.contains(&shown(&object.location)) => {
+            ogee_functions::Error::Source(format!("cannot read '{}': {message}", shown(&object.location))).into()
         }
         other => other.into(),
     })

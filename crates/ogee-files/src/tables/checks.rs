@@ -22,9 +22,9 @@ use datafusion::{
     catalog::{Session, TableProvider, TableProviderFactory},
     datasource::physical_plan::parquet::CachedParquetMetaData,
     error::{DataFusionError, Result},
-    execution::cache::cache_manager::CachedFileMetadataEntry,
+    execution::{cache::cache_manager::CachedFileMetadataEntry, object_store::ObjectStoreUrl},
     logical_expr::CreateExternalTable,
-    object_store::ObjectMeta,
+    object_store::{ObjectMeta, ObjectStore},
     parquet::{
         arrow::ARROW_SCHEMA_META_KEY,
         basic::{ConvertedType, LogicalType},
@@ -37,10 +37,14 @@ use ogee_memory::BufferManager;
 use ogee_scan::read_footer;
 
 use super::{
+    caught::{caught, of},
     listing::{Found, list},
     partitions::NULL_VALUE,
 };
-use crate::arrow_ipc::look_at_columns;
+use crate::{
+    arrow_ipc::look_at_columns,
+    remote::{self, is_remote, parquet::footer, shown},
+};
 
 /// Footers that are read at once.
 const AT_ONCE: usize = 32;
@@ -84,21 +88,23 @@ impl Said {
 pub(super) async fn parquet_files(
     state: &dyn Session,
     memory: &Arc<BufferManager>,
+    store: &Arc<dyn ObjectStore>,
     files: &[ObjectMeta],
 ) -> Result<Said> {
     let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
     let mut said = Said::default();
     let mut common: Option<HashSet<String>> = None;
     let look = |file: ObjectMeta| {
-        let (memory, cache) = (Arc::clone(memory), Arc::clone(&cache));
+        let (memory, cache, store) = (Arc::clone(memory), Arc::clone(&cache), Arc::clone(store));
         async move {
-            let path = format!("/{}", file.location);
+            let path = shown(&file.location);
             let known = cache.get(&file.location).filter(|known| known.is_valid_for(&file)).and_then(|known| {
                 let known = known.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
                 Some(Arc::clone(known.parquet_metadata()))
             });
             let metadata = match known {
                 Some(known) => known,
+                None if is_remote(&file.location) => of(&file, caught(footer(&store, &file, &cache)).await)?,
                 None => {
                     let (place, size) = (PathBuf::from(&path), file.size);
                     let read = move || read_footer(&memory, &place, size);
@@ -320,6 +326,13 @@ pub struct CheckedTables {
 impl TableProviderFactory for CheckedTables {
     async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
         for location in &command.locations {
+            if remote::is_url(location) {
+                let shown = remote::bare(location);
+                let why = format!(
+                    "CREATE EXTERNAL TABLE of '{shown}' is not supported; use CREATE VIEW name AS FROM '{shown}'"
+                );
+                return Err(Error::Unsupported(why).into());
+            }
             // What cannot be listed here is told by those who read it.
             let Ok(listing) = list(location) else { continue };
             let extension = format!(".{}", command.file_type.to_lowercase());
@@ -344,7 +357,8 @@ impl TableProviderFactory for CheckedTables {
                 .collect();
             match command.file_type.to_lowercase().as_str() {
                 "parquet" => {
-                    parquet_files(state, &self.memory, &files).await?;
+                    let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
+                    parquet_files(state, &self.memory, &store, &files).await?;
                 }
                 "arrow" => arrow_files(&self.memory, &files)?,
                 _ => {}

@@ -21,29 +21,29 @@ use ogee_functions::{Error, Result};
 
 /// A file and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) meta: ObjectMeta,
+pub(crate) struct Found {
+    pub(crate) meta: ObjectMeta,
     /// The path from where it was asked for, as far as it may name partitions.
-    pub(super) given: String,
+    pub(crate) given: String,
 }
 
 /// Something in a directory whose name is not UTF-8, or that cannot be read.
 #[derive(Debug)]
-pub(super) struct Unreadable {
-    pub(super) path: PathBuf,
-    pub(super) why: String,
+pub(crate) struct Unreadable {
+    pub(crate) path: PathBuf,
+    pub(crate) why: String,
 }
 
 /// The files that a path means.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(crate) struct Listing {
     /// By path.
-    pub(super) files: Vec<Found>,
-    pub(super) unreadable: Vec<Unreadable>,
+    pub(crate) files: Vec<Found>,
+    pub(crate) unreadable: Vec<Unreadable>,
     /// Is one file that was named.
-    pub(super) is_file: bool,
+    pub(crate) is_file: bool,
     /// Is one directory that was named.
-    pub(super) is_directory: bool,
+    pub(crate) is_directory: bool,
 }
 
 /// The files that `path` means; none if there are none.
@@ -81,7 +81,7 @@ pub(super) fn list(path: &str) -> Result<Listing> {
 }
 
 /// Whether `path` has marks of a pattern.
-pub(super) fn is_pattern(path: &str) -> bool {
+pub(crate) fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
@@ -219,7 +219,7 @@ fn expand_below(
 }
 
 /// Whether `pattern` describes `name`, byte by byte; `?` is a character.
-fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
     // The last star, and what it stands for so far.
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {

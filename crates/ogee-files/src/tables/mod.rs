@@ -38,21 +38,22 @@ use datafusion::{
     common::{plan_datafusion_err, plan_err},
     datasource::{MemTable, file_format::FileFormat, listing::ListingTableUrl},
     error::{DataFusionError, Result},
-    execution::{SessionState, object_store::ObjectStoreUrl},
+    execution::{SessionState, runtime_env::RuntimeEnv},
     object_store::ObjectMeta,
 };
-use listing::{Found, Listing, list};
+use listing::list;
+pub(crate) use listing::{Found, Listing, is_pattern, matches_name};
 use ogee_functions::{Error, marks::Mark};
 use ogee_memory::BufferManager;
 use parking_lot::RwLock;
-pub(crate) use partitions::NULL_VALUE;
 use partitions::Partitions;
+pub(crate) use partitions::{NULL_VALUE, decoded};
 use reads::BETWEEN_PATHS;
 
 pub use reads::{Read, reads_files, reads_files_apart};
 pub use table::FileTable;
 
-use crate::csv::CsvFormats;
+use crate::{csv::CsvFormats, remote};
 
 /// Whether statements may read and write files; an extension of a session's configuration.
 #[derive(Debug, Default)]
@@ -103,12 +104,18 @@ impl FileTables {
 impl FileTables {
     /// What the first of the files that `read` names looks like.
     async fn sniffed(&self, state: &SessionState, read: &Read, path: &str) -> Result<Arc<dyn TableProvider>> {
-        let (_, files) = files_of(path, Some(&read.kind()?))?;
+        let (_, files) = files_of(state.runtime_env(), path, Some(&read.kind()?)).await?;
         let Some(file) = files.first() else { return plan_err!("no file is named '{path}'") };
         let (options, columns) = read.options(state)?;
         let reading = CsvFormats::new(&self.memory).reading(state, &options)?;
-        let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
-        let mut found = reading.sniffed(&store, &file.meta).await?;
+        let store = remote::store_of(state.runtime_env(), path)?;
+        let mut found = match remote::is_url(path) {
+            true => {
+                let meta = file.meta.clone();
+                remote::apart(async move { reading.sniffed(&store, &meta).await }).await?
+            }
+            false => reading.sniffed(&store, &file.meta).await?,
+        };
         let fields = found.columns.iter().map(|(name, data_type)| Field::new(name, data_type.clone(), true));
         let fields = Schema::new(fields.collect::<Vec<_>>());
         let given = columns.declared().map_or_else(|| columns.of(&fields), Ok)?;
@@ -138,14 +145,15 @@ impl UrlTableFactory for FileTables {
             access.check().map_err(|error| DataFusionError::External(Box::new(error)))?;
         }
         let mut path = url.to_owned();
-        if url.contains("://") && !is_list {
+        let is_remote = is_remote(url)?;
+        if url.contains("://") && !is_list && !is_remote {
             let Ok(location) = ListingTableUrl::parse(url) else { return Ok(None) };
             // Says which stores there are if it is another's.
             state.runtime_env().object_store(&location)?;
             path = format!("/{}", location.prefix());
         }
         if read.as_ref().is_some_and(Read::is_glob) {
-            return Ok(Some(names_of(&path)?));
+            return Ok(Some(names_of(state.runtime_env(), &path).await?));
         }
         if let Some(read) = &read
             && read.is_sniff()
@@ -153,7 +161,7 @@ impl UrlTableFactory for FileTables {
             return Ok(Some(self.sniffed(&state, read, &path).await?));
         }
         if let Some(read) = &read
-            && let Some(table) = read.of_files(&self.memory)?
+            && let Some(table) = read.of_files(state.runtime_env(), &self.memory).await?
         {
             return Ok(Some(table));
         }
@@ -163,7 +171,11 @@ impl UrlTableFactory for FileTables {
         if let Some(read) = &read {
             read.take_columns_of_table(&state, &mut given_columns).await?;
         }
-        let (kind, files) = files_of(&path, given.as_ref())?;
+        let (kind, files) = files_of(state.runtime_env(), &path, given.as_ref()).await?;
+        if is_remote && kind.format == "arrow" {
+            let why = format!("'{}': Arrow files are read from this machine only; copy it here", address_of(url));
+            return Err(Error::Unsupported(why).into());
+        }
         let format = kind.format(&state, &options)?;
         let mut partitions = match given_columns.ignores_directories {
             true => Partitions::default(),
@@ -182,13 +194,13 @@ impl UrlTableFactory for FileTables {
             Arc::new(Schema::new(vec![Mark::Json.field("json")]))
         } else {
             // What DataFusion says of a broken file does not name it.
-            columns(&kind, &state, &self.memory, format.as_ref(), &objects).await.map_err(|error| match Error::from(
-                error,
-            ) {
-                Error::Source(message) if !message.starts_with("'/") && !is_list => {
-                    Error::Source(format!("cannot read '{url}': {message}"))
+            columns(&kind, &state, &self.memory, &path, &format, &objects).await.map_err(|error| {
+                match Error::from(error) {
+                    Error::Source(message) if !message.starts_with("'/") && !message.contains("://") && !is_list => {
+                        Error::Source(format!("cannot read '{}': {message}", address_of(url)))
+                    }
+                    other => other,
                 }
-                other => other,
             })?
         };
         // A format that has found columns reads those; one that has not, what it is told.
@@ -216,26 +228,33 @@ async fn columns(
     kind: &Kind,
     state: &SessionState,
     memory: &Arc<BufferManager>,
-    format: &dyn FileFormat,
+    path: &str,
+    format: &Arc<dyn FileFormat>,
     files: &[ObjectMeta],
 ) -> Result<SchemaRef> {
-    let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
+    let store = remote::store_of(state.runtime_env(), path)?;
     let mut said = Said::default();
     match kind.format {
-        "parquet" => said = checks::parquet_files(state, memory, files).await?,
+        "parquet" => said = checks::parquet_files(state, memory, &store, files).await?,
         "arrow" => checks::arrow_files(memory, files)?,
         _ => {}
     }
-    let schema = drift::columns(format, state, &store, files).await?;
+    let schema = match remote::is_url(path) {
+        true => {
+            let (format, state, files) = (Arc::clone(format), state.clone(), files.to_vec());
+            remote::apart(async move { drift::columns(&*format, &state, &store, &files).await }).await?
+        }
+        false => drift::columns(&**format, state, &store, files).await?,
+    };
     // What one of the files does not have is NULL there, whatever the others say.
     let schema = if said.missing.is_empty() { schema } else { Arc::new(checks::with_nulls(&schema, &said.missing)) };
     Ok(marked::schema(schema, &said))
 }
 
 /// The names of the files that `path` means, as a table.
-fn names_of(path: &str) -> Result<Arc<dyn TableProvider>> {
+async fn names_of(runtime: &RuntimeEnv, path: &str) -> Result<Arc<dyn TableProvider>> {
     // What matches nothing is no table of names, but no error either.
-    let mut names: Vec<String> = list(path)?.files.into_iter().map(|file| file.given).collect();
+    let mut names: Vec<String> = list_any(runtime, path).await?.files.into_iter().map(|file| file.given).collect();
     names.sort();
     let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8View, true)]));
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(StringViewArray::from(names))])?;
@@ -319,11 +338,54 @@ fn uncompressed(name: &str) -> &str {
     }
 }
 
+/// Whether `path` is a URL, or a list of some.
+///
+/// # Errors
+/// Some files of a list are here and some are not.
+fn is_remote(path: &str) -> Result<bool> {
+    let (urls, others): (Vec<&str>, Vec<&str>) = path.split(BETWEEN_PATHS).partition(|path| remote::is_url(path));
+    match (urls.first(), others.first()) {
+        (Some(url), Some(other)) => plan_err!(
+            "'{}' and '{other}' are not read as one table: some files are here and some are not; use UNION ALL BY NAME",
+            address_of(url)
+        ),
+        (url, _) => Ok(url.is_some()),
+    }
+}
+
+/// `path` as it may be told: what is secret in a URL is not.
+fn address_of(path: &str) -> String {
+    if remote::is_url(path) { remote::bare(path) } else { path.to_owned() }
+}
+
+/// The files that `path` means, here or behind a URL.
+async fn list_any(runtime: &RuntimeEnv, path: &str) -> Result<Listing> {
+    match remote::is_url(path) {
+        true => remote::listing::list(&remote::store_of(runtime, path)?, path).await,
+        false => Ok(list(path)?),
+    }
+}
+
 /// The files that `path` means, all of `kind` if that is known, and their kind.
-fn files_of(path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
-    let mut listing = Listing::default();
+async fn files_of(runtime: &RuntimeEnv, path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
+    let mut listings = Vec::new();
     for path in path.split(BETWEEN_PATHS) {
-        let found = list(path)?;
+        listings.push(list_any(runtime, path).await?);
+    }
+    files_in(path, listings, kind)
+}
+
+/// As [`files_of`], of files here.
+fn files_here(path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
+    let listings = path.split(BETWEEN_PATHS).map(list).collect::<ogee_functions::Result<_>>()?;
+    files_in(path, listings, kind)
+}
+
+/// As [`files_of`], where each of the paths in `path` means what is listed.
+fn files_in(path: &str, listings: Vec<Listing>, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
+    let mut listing = Listing::default();
+    for (path, found) in path.split(BETWEEN_PATHS).zip(listings) {
+        let path = address_of(path);
         if found.files.is_empty() && found.unreadable.is_empty() {
             return plan_err!("no table and no file is named '{path}'");
         }
@@ -331,7 +393,7 @@ fn files_of(path: &str, kind: Option<&Kind>) -> Result<(Kind, Vec<Found>)> {
         listing.files.extend(found.files);
         listing.unreadable.extend(found.unreadable);
     }
-    let path = path.replace(BETWEEN_PATHS, "', '");
+    let path = path.split(BETWEEN_PATHS).map(address_of).collect::<Vec<_>>().join("', '");
     let kind_of = |name: &str| kind.map_or_else(|| Kind::of(name), |kind| kind.of_file(name));
     let unreadable = listing.unreadable.iter().find(|other| {
         // A directory that cannot be read may have anything in it.

@@ -112,7 +112,7 @@ fn pairs(path: &str) -> Vec<(&str, Option<Cow<'_, str>>)> {
 }
 
 /// `value` without percent signs that stand for bytes: names of directories cannot have all of them.
-fn decoded(value: &str) -> Cow<'_, str> {
+pub(crate) fn decoded(value: &str) -> Cow<'_, str> {
     if !value.contains('%') {
         return Cow::Borrowed(value);
     }

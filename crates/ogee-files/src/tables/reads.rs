@@ -12,14 +12,17 @@ use datafusion::{
     catalog::TableProvider,
     common::{DFSchema, TableReference, plan_datafusion_err, plan_err},
     error::Result,
-    execution::SessionState,
+    execution::{SessionState, runtime_env::RuntimeEnv},
     logical_expr::ExprSchemable,
 };
 use ogee_functions::Error;
 use ogee_memory::BufferManager;
 
 use super::{Kind, contents::Contents, facts::Facts, listing::list};
-use crate::csv::{BETWEEN_NULLS, DELIMITER_MAX, OWN_OPTION, candidate};
+use crate::{
+    csv::{BETWEEN_NULLS, DELIMITER_MAX, OWN_OPTION, candidate},
+    remote,
+};
 
 /// What begins the name of such a table.
 const PREFIX: &str = "ogee_read";
@@ -190,12 +193,23 @@ impl Read {
     ///
     /// # Errors
     /// Options, which it has none of; files that are not there, or not what they are said to be.
-    pub(super) fn of_files(&self, memory: &Arc<BufferManager>) -> Result<Option<Arc<dyn TableProvider>>> {
+    pub(super) async fn of_files(
+        &self,
+        runtime: &RuntimeEnv,
+        memory: &Arc<BufferManager>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
         if !matches!(self.format, "contents" | "facts") {
             return Ok(None);
         }
         if let Some((option, _)) = self.options.first() {
             return self.refuse(option, "it takes files alone");
+        }
+        if remote::is_url(&self.path) {
+            // That there are none at all is told first.
+            remote::store_of(runtime, &self.path)?;
+            let shown = remote::bare(&self.path);
+            let what = format!("{} of '{shown}' is not supported; copy the file to this machine", self.function);
+            return Err(Error::Unsupported(what).into());
         }
         let files = list(&self.path)?.files;
         if files.is_empty() {

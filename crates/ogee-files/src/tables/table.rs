@@ -23,12 +23,9 @@ use datafusion::{
         table_schema::TableSchemaBuilder,
     },
     error::Result,
-    execution::{
-        cache::{
-            SchemaFingerprint, TableScopedPath,
-            cache_manager::{CachedFileMetadata, FileStatisticsCache},
-        },
-        object_store::ObjectStoreUrl,
+    execution::cache::{
+        SchemaFingerprint, TableScopedPath,
+        cache_manager::{CachedFileMetadata, FileStatisticsCache},
     },
     logical_expr::{Expr, TableProviderFilterPushDown, utils::conjunction},
     object_store::ObjectMeta,
@@ -38,8 +35,8 @@ use datafusion::{
 };
 use futures::{StreamExt, TryStreamExt};
 
-use super::{Kind, files_of, listing::Found, partitions::Partitions};
-use crate::spelling;
+use super::{Kind, files_here, files_of, listing::Found, partitions::Partitions};
+use crate::{remote, spelling};
 
 /// Files whose statistics are asked for at once.
 const AT_ONCE: usize = 32;
@@ -123,12 +120,12 @@ impl FileTable {
         Self { path, kind, format, file_schema, partitions, schema, places, statistics, fingerprint }
     }
 
-    /// The Parquet files as they are now, if none is told apart by its directories.
+    /// The Parquet files here as they are now, if none is told apart by its directories.
     pub fn plain_files(&self) -> Option<Vec<ObjectMeta>> {
-        if !self.partitions.fields.is_empty() || self.kind.format != "parquet" {
+        if !self.partitions.fields.is_empty() || self.kind.format != "parquet" || remote::is_url(&self.path) {
             return None;
         }
-        let files = files_of(&self.path, Some(&self.kind)).ok()?;
+        let files = files_here(&self.path, Some(&self.kind)).ok()?;
         Some(files.1.into_iter().map(|file| file.meta).filter(|file| file.size > 0).collect())
     }
 
@@ -154,7 +151,7 @@ impl FileTable {
         let (statistics, ordering) = match cached.filter(|cached| cached.is_valid_for(meta, &self.fingerprint)) {
             Some(cached) => (cached.statistics, cached.ordering),
             None => {
-                let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
+                let store = remote::store_of(state.runtime_env(), &self.path)?;
                 let schema = Arc::clone(&self.file_schema);
                 let found = self.format.infer_stats_and_ordering(state, &store, schema, meta).await?;
                 let (statistics, ordering) = (Arc::new(found.statistics), found.ordering);
@@ -217,7 +214,7 @@ impl TableProvider for FileTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let filters: Vec<Expr> = filters.iter().filter(|filter| self.is_of_partitions(filter)).cloned().collect();
-        let (_, found) = files_of(&self.path, Some(&self.kind))?;
+        let (_, found) = files_of(state.runtime_env(), &self.path, Some(&self.kind)).await?;
         let mut wanted = Vec::new();
         for file in found.into_iter().filter(|file| file.meta.size > 0) {
             let values = self.partitions.values(&file)?;
@@ -249,7 +246,7 @@ impl TableProvider for FileTable {
             false => Statistics::new_unknown(&whole),
         };
         let source = self.format.file_source(table_schema);
-        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+        let config = FileScanConfigBuilder::new(remote::store_url(&self.path)?, source)
             .with_file_groups(vec![FileGroup::new(files).with_statistics(Arc::new(statistics.clone()))])
             .with_statistics(statistics)
             .with_projection_indices(Some(places))?

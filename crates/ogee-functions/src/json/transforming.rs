@@ -18,7 +18,7 @@ use datafusion::{
         },
         buffer::{NullBuffer, OffsetBuffer},
         compute::{cast, interleave},
-        datatypes::{DataType, Field, FieldRef, Fields, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType},
+        datatypes::{DataType, Field, FieldRef, Fields, IntervalMonthDayNanoType, TimestampMicrosecondType},
     },
     common::{Result, exec_err, plan_err},
     logical_expr::ReturnFieldArgs,
@@ -35,8 +35,8 @@ use super::{
 use crate::{
     arguments::refused,
     function::{Call, Function},
-    text_casts::Written,
-    times::{Zone, intervals::parse_interval, moments::instant_of},
+    text_casts::cast_texts,
+    times::{Zone, infinite::cast_moments, instants::instants, intervals::parse_interval, moments::instant_of},
     type_names::sql_name,
 };
 
@@ -248,17 +248,9 @@ impl Transformer<'_, '_, '_> {
             DataType::Timestamp(_, Some(_)) => {
                 let parsed = texts.iter().map(|text| text.and_then(|text| instant_of(text, self.zone).ok()));
                 let parsed: datafusion::arrow::array::PrimitiveArray<TimestampMicrosecondType> = parsed.collect();
-                let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-                Ok(cast(&cast(&parsed, &utc)?, to)?)
+                cast_moments(&instants(parsed), to, true)
             }
-            to => match Written::of(to) {
-                Some(written) => {
-                    let mut usual = StringViewBuilder::with_capacity(texts.len());
-                    texts.iter().for_each(|text| usual.append_option(text.map(|text| written.usual(text))));
-                    Ok(cast(&usual.finish(), to)?)
-                }
-                None => Ok(cast(texts, to)?),
-            },
+            to => cast_texts(texts, to, true),
         }
     }
 

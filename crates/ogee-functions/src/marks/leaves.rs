@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, Float64Array, PrimitiveArray, StringViewArray, StringViewBuilder},
+        array::{Array, ArrayRef, AsArray, Float64Array, PrimitiveArray, StringViewArray},
         compute::{CastOptions, cast, cast_with_options},
         datatypes::{DataType, Decimal128Type, IntervalMonthDayNanoType, TimestampMicrosecondType},
     },
@@ -17,12 +17,14 @@ use crate::{
     arguments::texts,
     nested_text::singles,
     numbers::{fitting, is_beyond_quotients, nearest_double, rounded},
-    text_casts::Written,
+    text_casts::cast_texts,
     times::{
         Zone,
-        instants::{instant, is_instant},
+        infinite::cast_moments,
+        instants::{instant, instant_array, instants, is_instant, local_array, micros},
         intervals::parse_interval,
         moments::instant_of,
+        moved::is_moment_cast,
     },
     type_names::sql_name,
 };
@@ -44,6 +46,7 @@ pub(super) fn differs(from: &DataType, to: &DataType) -> bool {
         || *to == DataType::Float64 && is_beyond_quotients(from)
         || is_text(from) != is_text(to) && !from.is_null()
         || is_instant(from) != is_instant(to)
+        || is_moment_cast(from, to)
 }
 
 /// The values of `array` as those of `to`; `tries`: what is none is NULL.
@@ -69,19 +72,23 @@ pub(super) fn cast_leaves(array: &ArrayRef, to: &DataType, tries: bool, zone: &Z
             Ok(Arc::new(doubles))
         }
         (from, to) if is_instant(from) && !is_instant(to) => {
-            cast_as(&crate::times::instants::local_array(&crate::times::instants::micros(array)?, zone)?)
+            let local: ArrayRef = Arc::new(local_array(&micros(array)?, zone)?);
+            match is_moment_cast(local.data_type(), to) {
+                true => cast_moments(&local, to, tries),
+                false => cast_as(&local),
+            }
         }
         (from, to) if is_instant(to) && !is_instant(from) && from.is_temporal() => {
-            let instants = crate::times::instants::instant_array(&crate::times::instants::micros(array)?, zone)?;
-            cast_as(&instants.with_data_type(instant()))
+            let instants: ArrayRef = instants(instant_array(&micros(array)?, zone)?);
+            cast_moments(&instants, to, tries)
         }
+        (from, to) if is_moment_cast(from, to) => cast_moments(array, to, tries),
         _ => cast_as(array),
     }
 }
 
 /// The values that the texts are, as if they were cast alone.
 fn of_texts(texts: &StringViewArray, to: &DataType, tries: bool, zone: &Zone) -> Result<ArrayRef> {
-    let options = CastOptions { safe: tries, ..CastOptions::default() };
     match to {
         DataType::Interval(_) => {
             let mut parsed = Vec::with_capacity(texts.len());
@@ -102,13 +109,9 @@ fn of_texts(texts: &StringViewArray, to: &DataType, tries: bool, zone: &Zone) ->
                 });
             }
             let parsed = PrimitiveArray::<TimestampMicrosecondType>::from(parsed).with_data_type(instant());
-            Ok(cast(&parsed, to)?)
+            let parsed: ArrayRef = Arc::new(parsed);
+            cast_moments(&parsed, to, tries)
         }
-        to => {
-            let Some(written) = Written::of(to) else { return Ok(cast_with_options(texts, to, &options)?) };
-            let mut usual = StringViewBuilder::with_capacity(texts.len());
-            texts.iter().for_each(|text| usual.append_option(text.map(|text| written.usual(text))));
-            Ok(cast_with_options(&usual.finish(), to, &options)?)
-        }
+        to => cast_texts(texts, to, tries),
     }
 }

@@ -12,7 +12,6 @@ use chrono::{Datelike, NaiveDate, NaiveTime};
 use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, PrimitiveArray, StringViewArray},
-        compute::cast,
         datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64NanosecondType, TimeUnit},
     },
     common::{Result, exec_datafusion_err, exec_err},
@@ -22,6 +21,7 @@ use datafusion::{
 use super::{
     Zone,
     differences::moments_taken,
+    infinite::{cast_moments, finite, is_infinite},
     instants::{LOCAL, Micros, instants, is_instant, micros, moved_by},
     intervals::{INTERVAL, MICROS_OF_DAY, intervals},
     zones::naive,
@@ -155,7 +155,7 @@ impl Third {
             None => Self::Nothing,
             Some(array) if *array.data_type() == INTERVAL => Self::Offsets(intervals(array)?),
             Some(array) if array.data_type().is_string() => Self::Zones(texts(array)?),
-            Some(array) => Self::Origins(micros(array)?),
+            Some(array) => Self::Origins(micros(&finite(array)?)?),
         })
     }
 
@@ -188,6 +188,9 @@ fn buckets(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
             return Ok(None);
         }
         let (width, at) = (Width::of(widths.value(row))?, moments.value(row));
+        if is_infinite(at) {
+            return Ok(Some(at));
+        }
         let begin = match &third {
             Third::Nothing => begin(width, at, None),
             Third::Origins(origins) => begin(width, at, Some(origins.value(row))),
@@ -202,7 +205,7 @@ fn buckets(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
     });
     let begins = begins.collect::<Result<Micros>>()?;
     Ok(match args[1].data_type() {
-        DataType::Date32 => cast(&begins, &DataType::Date32)?,
+        DataType::Date32 => cast_moments(&(Arc::new(begins) as ArrayRef), &DataType::Date32, false)?,
         instant if is_instant(instant) => instants(begins),
         _ => Arc::new(begins),
     })

@@ -20,6 +20,7 @@ use datafusion::{
 
 use super::{
     Zone,
+    infinite::finite,
     instants::{LOCAL, Micros, instant, is_instant, local_array, micros},
     intervals::{INTERVAL, MICROS_OF_DAY},
     parts::part_named,
@@ -118,14 +119,14 @@ struct Pair {
     passed: i64,
 }
 
-/// Moments as clocks show them, and as they follow each other everywhere.
+/// Moments as clocks show them, and as they follow each other everywhere; NULL for those that are infinite, from which nothing is so many units away.
 fn clocks(array: &ArrayRef, zone: &Zone) -> Result<(Micros, Micros)> {
     if let DataType::Time64(_) = array.data_type() {
         let times = cast(array, &DataType::Time64(TimeUnit::Microsecond))?;
         let times: Micros = times.as_primitive::<Time64MicrosecondType>().unary(|micros| micros);
         return Ok((times.clone(), times));
     }
-    let passing = micros(array)?;
+    let passing = micros(&finite(array)?)?;
     let shown = if is_instant(array.data_type()) { local_array(&passing, zone)? } else { passing.clone() };
     Ok((shown, passing))
 }

@@ -20,7 +20,8 @@ use datafusion::{
 use crate::{arguments::texts, function::Function};
 
 use super::{
-    instants::{LOCAL, instant, is_instant},
+    infinite::{infinite_count, is_infinite, text_of},
+    instants::{LOCAL, instant, is_instant, micros},
     zones::{Zone, naive, offset_of, offset_text},
 };
 
@@ -245,8 +246,7 @@ fn write_all(moments: &ArrayRef, formats: &ArrayRef, zone: &Zone) -> Result<Arra
         _ => Ok(None),
     };
     let nanos = nanos_of(moments)?;
-    let micros = cast(moments, &if zoned { instant() } else { LOCAL })?;
-    let (micros, formats) = (micros.as_primitive::<TimestampMicrosecondType>(), texts(formats)?);
+    let (micros, formats) = (micros(moments)?, texts(formats)?);
     let mut written = StringViewBuilder::with_capacity(micros.len());
     let mut text = String::new();
     let mut known: Option<(String, Vec<Item>)> = None;
@@ -255,12 +255,16 @@ fn write_all(moments: &ArrayRef, formats: &ArrayRef, zone: &Zone) -> Result<Arra
             written.append_null();
             continue;
         }
+        let value = micros.value(row);
+        if is_infinite(value) {
+            written.append_value(text_of(value > 0));
+            continue;
+        }
         let format = formats.value(row);
         let items = match &mut known {
             Some((last, items)) if last == format => items,
             known => &mut known.insert((format.to_owned(), parse_format(format)?)).1,
         };
-        let value = micros.value(row);
         let below = nanos.as_ref().map_or(0, |nanos| nanos.value(row).rem_euclid(1000));
         let moment = match zoned {
             true => {
@@ -396,7 +400,9 @@ impl ScalarUDFImpl for Strptime {
                 read.push(None);
                 continue;
             };
-            let found = formats.iter().find_map(|items| read_moment(items, text, in_nanos).ok());
+            // Short for it is not.
+            let found = infinite_count(text.as_bytes()).filter(|_| text.trim().len() > "-inf".len());
+            let found = found.or_else(|| formats.iter().find_map(|items| read_moment(items, text, in_nanos).ok()));
             if found.is_none() && !self.null_if_none {
                 return exec_err!(
                     "could not parse string \"{text}\" according to format specifier \"{}\"",

@@ -10,7 +10,6 @@ use chrono::{Days, Months};
 use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, StringViewBuilder},
-        compute::cast,
         datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType},
     },
     common::{Result, exec_datafusion_err, plan_err},
@@ -24,7 +23,8 @@ use crate::{
 
 use super::{
     TIMEZONE,
-    intervals::{INTERVAL, each_pair, intervals},
+    infinite::{cast_moments, finite, is_infinite},
+    intervals::{INTERVAL, each_pair, infinitely_long, intervals},
     moments::{instant_of, write_instant},
     zones::{Zone, naive},
 };
@@ -55,7 +55,8 @@ pub(crate) fn micros(array: &ArrayRef) -> Result<Micros> {
         DataType::Timestamp(_, Some(zone)) => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::clone(zone))),
         _ => LOCAL,
     };
-    let array = cast(array, &data_type)?;
+    let array =
+        if *array.data_type() == data_type { Arc::clone(array) } else { cast_moments(array, &data_type, false)? };
     Ok(array.as_primitive::<TimestampMicrosecondType>().clone().with_data_type(LOCAL))
 }
 
@@ -140,7 +141,7 @@ pub fn instant_texts(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
 /// Seconds that clocks in `zone` are ahead of UTC at an instant, in units of `unit` seconds, below the next larger one.
 pub fn offset_part(moment: Expr, part: &str, zone: &Zone) -> Option<Expr> {
     fn offsets(args: &[ArrayRef], zone: &Zone, of: fn(i64) -> i64) -> Result<ArrayRef> {
-        let offsets: Int64Array = micros(&args[0])?.try_unary(|value| zone.offset_at(value).map(of))?;
+        let offsets: Int64Array = micros(&finite(&args[0])?)?.try_unary(|value| zone.offset_at(value).map(of))?;
         Ok(Arc::new(offsets))
     }
     let returns = |_: &[DataType]| Ok(DataType::Int64);
@@ -176,6 +177,9 @@ pub fn move_instant(moment: Expr, interval: Expr, back: bool, zone: &Zone) -> Ex
 /// An instant, or in UTC a local time, moved by an interval.
 pub(super) fn moved_by(value: i64, interval: IntervalMonthDayNano, back: bool, zone: &Zone) -> Result<i64> {
     let out_of_range = || exec_datafusion_err!("timestamp out of range");
+    if is_infinite(value) {
+        return Ok(value);
+    }
     let sign = if back { -1 } else { 1 };
     let mut value = value;
     let (months, days) = (i64::from(interval.months) * sign, i64::from(interval.days) * sign);
@@ -189,7 +193,8 @@ pub(super) fn moved_by(value: i64, interval: IntervalMonthDayNano, back: bool, z
             .ok_or_else(out_of_range)?;
         value = zone.to_instant(local.and_utc().timestamp_micros())?;
     }
-    value.checked_add(sign * (interval.nanoseconds / 1000)).ok_or_else(out_of_range)
+    let moved = value.checked_add(sign * (interval.nanoseconds / 1000));
+    moved.filter(|moved| !is_infinite(*moved)).ok_or_else(out_of_range)
 }
 
 /// The time between two instants, in days as clocks in `zone` count them, and the rest.
@@ -204,6 +209,9 @@ pub fn instant_difference(left: Expr, right: Expr, zone: &Zone) -> Expr {
 }
 
 fn between(left: i64, right: i64, zone: &Zone) -> Result<IntervalMonthDayNano> {
+    if is_infinite(left) || is_infinite(right) {
+        return infinitely_long();
+    }
     let out_of_range = || exec_datafusion_err!("interval out of range");
     let clocks = zone.to_local(left)?.checked_sub(zone.to_local(right)?).ok_or_else(out_of_range)?;
     // Whole days that do not go past `left`, then what is left of it.

@@ -13,7 +13,7 @@ use datafusion::{
         compute::cast,
         datatypes::{
             DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
-            Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
+            Time64NanosecondType, TimeUnit,
         },
     },
     common::{Result, exec_datafusion_err, exec_err, plan_err},
@@ -25,7 +25,7 @@ use crate::{
     function::{Function, Shown},
 };
 
-use super::{INTERVAL_UNITS, Zone, moments::write_fraction};
+use super::{INTERVAL_UNITS, Zone, infinite::is_infinite, moments::write_fraction};
 
 /// The type of intervals.
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -409,15 +409,21 @@ pub fn move_time(time: Expr, interval: Expr, back: bool) -> Expr {
 /// The name of [`difference`].
 pub const DIFFERENCE: &str = "ogee_moment_difference";
 
+/// The error of an interval between two moments of which one is infinite.
+pub(super) fn infinitely_long<T>() -> Result<T> {
+    exec_err!("infinite timestamps cannot be subtracted")
+}
+
 /// `left - right`, two moments without a zone, as days and a time.
 pub fn difference(left: Expr, right: Expr) -> Expr {
     fn body(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
         // Clocks of different zones are compared where the zone of the session is known; until then only the type counts.
-        let micros = |array: &ArrayRef| cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None));
-        let (left, right) = (micros(&args[0])?, micros(&args[1])?);
-        let of = |left: i64, right: i64| days_and_time(left.checked_sub(right).ok_or_else(too_long)?);
-        let left = left.as_primitive::<TimestampMicrosecondType>().iter();
-        Ok(of_intervals(each_pair(left, right.as_primitive::<TimestampMicrosecondType>().iter(), of)?))
+        let (left, right) = (super::instants::micros(&args[0])?, super::instants::micros(&args[1])?);
+        let of = |left: i64, right: i64| match is_infinite(left) || is_infinite(right) {
+            true => infinitely_long(),
+            false => days_and_time(left.checked_sub(right).ok_or_else(too_long)?),
+        };
+        Ok(of_intervals(each_pair(left.iter(), right.iter(), of)?))
     }
     let function = Function::new(DIFFERENCE, 2, an_interval, body);
     function.shown(Shown::Operator("-")).call(vec![left, right])

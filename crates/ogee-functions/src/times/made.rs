@@ -21,6 +21,7 @@ use datafusion::{
 use super::{
     Zone,
     differences::moments_taken,
+    infinite::{finite, in_range},
     instants::{LOCAL, Micros, instant, instants, is_instant, local_array, micros},
     intervals::{DAYS_OF_MONTH, INTERVAL, MICROS_OF_DAY, intervals},
     zones::naive,
@@ -54,7 +55,7 @@ pub fn functions() -> Vec<ScalarUDF> {
             "make_timestamp_ns",
             |given| whole("make_timestamp_ns", given),
             |_| Ok(NANOS),
-            |args, _| Ok(Arc::new(wholes(&args[0])?.reinterpret_cast::<TimestampNanosecondType>())),
+            |args, _| in_range(Arc::new(wholes(&args[0])?.reinterpret_cast::<TimestampNanosecondType>())),
         ),
         Function::of("make_date", date_taken, |_| Ok(DataType::Date32), dates),
         Function::of("make_time", time_taken, |_| Ok(TIME), times),
@@ -168,7 +169,8 @@ fn zoned_timestamps(args: &[ArrayRef], zone: &Zone) -> Result<ArrayRef> {
 /// Of microseconds since 1970, or of a date's and a time's parts.
 fn local_times(args: &[ArrayRef]) -> Result<Micros> {
     if let [since] = args {
-        return Ok(wholes(since)?.reinterpret_cast::<TimestampMicrosecondType>());
+        let since = wholes(since)?.reinterpret_cast::<TimestampMicrosecondType>();
+        return Ok(in_range(Arc::new(since))?.as_primitive().clone());
     }
     let parts = args[..5].iter().map(wholes).collect::<Result<Vec<_>>>()?;
     let seconds = doubles(&args[5])?;
@@ -237,7 +239,7 @@ fn last_day_taken(given: &[DataType]) -> Result<Vec<DataType>> {
 }
 
 fn last_days(args: &[ArrayRef], zone: &Zone) -> Result<ArrayRef> {
-    let moments = micros(&args[0])?;
+    let moments = micros(&finite(&args[0])?)?;
     let local = if is_instant(args[0].data_type()) { local_array(&moments, zone)? } else { moments };
     let days: Date32Array = local.try_unary::<_, Date32Type, _>(|micros| {
         let date = naive(micros)?.date();
@@ -274,6 +276,7 @@ fn epoch_taken(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
 
 /// `of` the nanoseconds since 1970, since midnight, or of an interval with months of 30 days.
 fn each_epoch(array: &ArrayRef, of: impl Fn(i128) -> i128) -> Result<ArrayRef> {
+    let array = &finite(array)?;
     let number = |nanos: i128| {
         i64::try_from(of(nanos)).map_err(|_| exec_datafusion_err!("the moment has too many units for a BIGINT"))
     };

@@ -10,11 +10,14 @@ mod buckets;
 mod differences;
 pub mod extremum;
 pub mod formats;
+pub mod infinite;
 pub mod instants;
 pub mod intervals;
 mod made;
 pub mod moments;
+pub mod moved;
 pub mod parts;
+pub mod truncated;
 mod zones;
 
 use datafusion::{
@@ -26,7 +29,7 @@ pub use self::zones::{Zone, zone_in_text};
 
 /// The scalar functions that statements may name.
 pub fn functions() -> Vec<ScalarUDF> {
-    let mut functions = vec![parts::date_part(), instants::timezone()];
+    let mut functions = vec![parts::date_part(), instants::timezone(), truncated::date_trunc(), truncated::to_char()];
     functions.extend(intervals::functions());
     functions.extend(formats::functions());
     functions.extend(differences::functions());

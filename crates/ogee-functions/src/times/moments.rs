@@ -12,7 +12,10 @@ use datafusion::{
 
 use crate::text_casts::Written;
 
-use super::zones::{Zone, naive, offset_text, zone_in_text};
+use super::{
+    infinite::{infinite_count, is_infinite, text_of},
+    zones::{Zone, naive, offset_text, zone_in_text},
+};
 
 /// `text` before the zone or offset that it ends in, and that; empty if there is none.
 pub fn split_zone(text: &str) -> (&str, &str) {
@@ -43,6 +46,9 @@ pub fn split_zone(text: &str) -> (&str, &str) {
 /// # Errors
 /// If it is none.
 pub fn instant_of(text: &str, zone: &Zone) -> Result<i64> {
+    if let Some(infinite) = infinite_count(text.as_bytes()) {
+        return Ok(infinite);
+    }
     let (moment, suffix) = split_zone(text);
     let zone = if suffix.is_empty() { *zone } else { zone_in_text(suffix)? };
     let local = string_to_datetime(&Utc, &Written::Moment.usual(moment))
@@ -52,6 +58,10 @@ pub fn instant_of(text: &str, zone: &Zone) -> Result<i64> {
 
 /// Writes `instant` as clocks in `zone` show it, with the offset.
 pub fn write_instant(instant: i64, zone: &Zone, text: &mut String) -> Result<()> {
+    if is_infinite(instant) {
+        text.push_str(text_of(instant > 0));
+        return Ok(());
+    }
     let offset = zone.offset_at(instant)?;
     write_moment(zone.to_local(instant)?, text)?;
     text.push_str(&offset_text(offset));
@@ -60,6 +70,10 @@ pub fn write_instant(instant: i64, zone: &Zone, text: &mut String) -> Result<()>
 
 /// Writes a moment: `2024-01-02 03:04:05.5`.
 pub fn write_moment(local: i64, text: &mut String) -> Result<()> {
+    if is_infinite(local) {
+        text.push_str(text_of(local > 0));
+        return Ok(());
+    }
     let time = naive(local)?;
     write!(
         text,

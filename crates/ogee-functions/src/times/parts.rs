@@ -11,7 +11,9 @@ use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, Float64Array, Int64Array},
         compute::cast,
-        datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, TimestampMicrosecondType},
+        datatypes::{
+            DataType, Date32Type, Field, FieldRef, Int64Type, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType,
+        },
     },
     common::{Result, ScalarValue, exec_err, internal_err, plan_err},
     functions::datetime::date_part as plain_date_part,
@@ -24,6 +26,7 @@ use datafusion::{
 };
 
 use super::{
+    infinite::finite,
     instants::{LOCAL, is_instant},
     intervals::intervals,
     zones::naive,
@@ -85,7 +88,6 @@ fn is_plain(part: &str) -> bool {
             | "nanosecond"
             | "dow"
             | "doy"
-            | "epoch"
     )
 }
 
@@ -107,6 +109,7 @@ fn by(part: &str, data_type: &DataType) -> Result<By> {
         },
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => match part.as_str() {
             part if is_plain(part) => By::Plain(part.to_owned()),
+            "epoch" => By::Calendar(part),
             "millennium" | "century" | "decade" | "era" | "isoyear" | "isodow" | "yearweek" | "julian" => {
                 By::Calendar(part)
             }
@@ -175,10 +178,12 @@ impl ScalarUDFImpl for DatePart {
             _ if wide => DataType::Int64,
             _ => DataType::Int32,
         };
-        Ok(Arc::new(Field::new(self.name(), result, args.arg_fields[1].is_nullable())))
+        // Moments that are infinite have no parts.
+        let is_moment = matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
+        Ok(Arc::new(Field::new(self.name(), result, is_moment || args.arg_fields[1].is_nullable())))
     }
 
-    /// What DataFusion has it also knows more of: which dates are in a year.
+    /// What DataFusion has it also knows more of: which dates are in a year. It takes parts of what is not NULL for not NULL.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let [Expr::Literal(name, _), value] = args.as_slice() else { return Ok(ExprSimplifyResult::Original(args)) };
         let (Ok(name), Ok(data_type)) = (constant(name), value.get_type(info.schema())) else {
@@ -189,7 +194,7 @@ impl ScalarUDFImpl for DatePart {
             DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)
         );
         match by(name, &data_type)? {
-            By::Plain(part) if value_is_known => {
+            By::Plain(part) if value_is_known && info.nullable(value)? => {
                 let args = vec![Expr::Literal(ScalarValue::Utf8(Some(part)), None), value.clone()];
                 let plain = ScalarFunction::new_udf(plain_date_part(), args);
                 Ok(ExprSimplifyResult::Simplified(Expr::ScalarFunction(plain)))
@@ -218,6 +223,23 @@ impl ScalarUDFImpl for DatePart {
             false => ColumnarValue::Array(result),
         })
     }
+}
+
+/// Seconds since 1970, with their fraction.
+fn epochs(values: &ArrayRef) -> Result<ArrayRef> {
+    if *values.data_type() == DataType::Date32 {
+        let seconds: Float64Array = values.as_primitive::<Date32Type>().unary(|days| f64::from(days) * 86_400.0);
+        return Ok(Arc::new(seconds));
+    }
+    let of_second = match values.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => 1.0,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1e6,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => 1e9,
+        _ => 1e3,
+    };
+    let counts = cast(values, &DataType::Int64)?;
+    let seconds: Float64Array = counts.as_primitive::<Int64Type>().unary(|count| count as f64 / of_second);
+    Ok(Arc::new(seconds))
 }
 
 fn of_intervals(part: &str, values: &ArrayRef) -> Result<ArrayRef> {
@@ -259,7 +281,11 @@ fn of_interval(part: &str, value: IntervalMonthDayNano) -> Result<i64> {
 }
 
 fn of_days(part: &str, values: &ArrayRef) -> Result<ArrayRef> {
-    let moments = cast(values, &LOCAL)?;
+    let values = finite(values)?;
+    if part == "epoch" {
+        return epochs(&values);
+    }
+    let moments = cast(&values, &LOCAL)?;
     let moments = moments.as_primitive::<TimestampMicrosecondType>();
     if part == "julian" {
         let days: Float64Array = moments.unary(|micros| micros as f64 / 86_400e6 + 2_440_588.0);

@@ -10,6 +10,8 @@ use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone};
 use chrono_tz::{TZ_VARIANTS, Tz};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 
+use super::infinite::is_infinite;
+
 /// A time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Zone {
@@ -60,14 +62,20 @@ impl Zone {
         })
     }
 
-    /// What clocks show at an instant; both in microseconds.
+    /// What clocks show at an instant; both in microseconds. One that is infinite is so in all zones.
     pub fn to_local(self, instant: i64) -> Result<i64> {
+        if is_infinite(instant) {
+            return Ok(instant);
+        }
         let offset = self.offset_at(instant)?;
-        instant.checked_add(offset * SECOND).ok_or_else(out_of_range)
+        instant.checked_add(offset * SECOND).filter(|local| !is_infinite(*local)).ok_or_else(out_of_range)
     }
 
     /// The instant at which clocks show `local`; both in microseconds.
     pub fn to_instant(self, local: i64) -> Result<i64> {
+        if is_infinite(local) {
+            return Ok(local);
+        }
         let seconds = match self {
             Self::Fixed(seconds) => seconds,
             Self::Named(zone) => {
@@ -78,7 +86,8 @@ impl Zone {
                 offset.ok_or_else(out_of_range)?.fix().local_minus_utc()
             }
         };
-        local.checked_sub(i64::from(seconds) * SECOND).ok_or_else(out_of_range)
+        let instant = local.checked_sub(i64::from(seconds) * SECOND);
+        instant.filter(|instant| !is_infinite(*instant)).ok_or_else(out_of_range)
     }
 
     /// What the zone is called.

@@ -64,6 +64,7 @@ pub(crate) mod struct_types;
 mod structs;
 pub(crate) mod summaries;
 mod time_parts;
+mod tried;
 pub(crate) mod upkeep;
 mod using;
 pub(crate) mod using_key;
@@ -879,6 +880,9 @@ fn in_function(function: &mut Function) -> Option<Expr> {
     let name = name.as_ident().filter(|name| name.quote_style.is_none())?.value.to_ascii_lowercase();
     if let Some(aggregate) = exported::aggregate(&name) {
         return exported::in_function(aggregate, function);
+    }
+    if let Some(tried) = tried::in_function(function) {
+        return Some(tried);
     }
     let name = ordered::within_group(name, function);
     ordered::in_function(&name, function);

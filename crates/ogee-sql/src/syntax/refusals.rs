@@ -224,6 +224,7 @@ impl Visitor for Refusals {
         match expr {
             Expr::Function(function) => {
                 self.lambdas.extend(lambdas(function));
+                super::tried::check(function)?;
                 in_function(function)
             }
             Expr::Lambda(_) if !self.lambdas.contains(&std::ptr::from_ref(expr)) => refuse(

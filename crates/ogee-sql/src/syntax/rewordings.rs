@@ -113,7 +113,9 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
                 _ => return None,
             };
             let first = format!("{INTEGER_DIVIDE}(date_part('year', $1), {years}) * {years}");
-            filled(&format!("make_timestamp({first}, 1, 1, 0, 0, 0)"), std::slice::from_ref(of))
+            // What is infinite has no year, and stays.
+            let made = format!("coalesce(make_timestamp({first}, 1, 1, 0, 0, 0), CAST($1 AS TIMESTAMP))");
+            filled(&made, std::slice::from_ref(of))
         }
         ("date_part" | "datepart", [Expr::Array(parts), of]) => date_parts(&parts.elem, of),
         ("regexp_extract", [of, pattern, Expr::Array(names), flags @ ..]) => groups(of, pattern, &names.elem, flags),

@@ -93,14 +93,17 @@ fn truncated(part: &str, of: &Expr) -> Option<Expr> {
         let units = call(INTERVAL_UNITS, vec![interval(unit)?, count]);
         Some(binary(truncated(part), BinaryOperator::Minus, units))
     };
-    let years = |count: u32| back("year", "1 year", binary(part_of("year"), BinaryOperator::Modulo, number(count)));
+    // Infinite moments have no parts, and stay where they are.
+    let or_none = |count: Expr| call("coalesce", vec![count, number(0)]);
+    let years =
+        |count: u32| back("year", "1 year", or_none(binary(part_of("year"), BinaryOperator::Modulo, number(count))));
     let known = match part.to_ascii_lowercase().as_str() {
         "decade" | "decades" | "dec" | "decs" => return years(10),
         "century" | "centuries" | "cent" | "c" => return years(100),
         "millennium" | "millennia" | "millenium" | "mil" | "mils" => return years(1000),
         "isoyear" => {
             let weeks = binary(part_of("week"), BinaryOperator::Minus, number(1));
-            return back("week", "7 days", weeks);
+            return back("week", "7 days", or_none(weeks));
         }
         "milliseconds" | "ms" | "msec" | "msecs" => "millisecond",
         "microseconds" | "us" | "usec" | "usecs" => "microsecond",

@@ -27,7 +27,7 @@ use datafusion::{
     sql::sqlparser::ast::{self, Set},
 };
 use futures::TryStreamExt;
-use ogee_functions::times::{Zone, extremum};
+use ogee_functions::times::{Zone, extremum, truncated::in_range_only};
 
 use crate::visitors;
 
@@ -61,8 +61,10 @@ pub fn keep_instants(context: &SessionContext) {
         .chain(["to_timestamp_nanos"])
     {
         let kept = context.udf(name).ok().and_then(|function| function.inner().with_updated_config(&options));
-        if let Some(kept) = kept {
-            context.register_udf(kept);
+        match kept {
+            Some(now) if name == "now" => context.register_udf(now),
+            Some(kept) => context.register_udf(in_range_only(Arc::new(kept))),
+            None => {}
         }
     }
 }

@@ -21,9 +21,10 @@ use datafusion::{
 };
 use ogee_functions::{
     function::Function,
-    text_casts::Written,
+    text_casts::{Written, moment_of_text},
     times::{
         TIMEZONE, Zone, formats,
+        infinite::infinite_value,
         instants::{
             LOCAL, instant, instant_difference, instant_of_text, is_instant, move_instant, offset_part,
             text_of_instant, to_instant, to_local,
@@ -90,7 +91,8 @@ fn is_rewritten(expr: &Expr, to: &DataType, node: &LogicalPlan, schema: &mut Opt
     }
     let Some(written) = Written::of(to) else { return Ok(false) };
     if let Expr::Literal(value, _) = expr {
-        return Ok(value.try_as_str().flatten().is_some_and(|text| matches!(written.usual(text), Cow::Owned(_))));
+        let is_other = |text| matches!(written.usual(text), Cow::Owned(_)) || infinite_value(text, to).is_some();
+        return Ok(value.try_as_str().flatten().is_some_and(is_other));
     }
     let schema = match schema {
         Some(schema) => schema,
@@ -213,10 +215,16 @@ fn converted(expr: &Expr, from: &DataType, to: &DataType, zone: &Zone, try_it: b
                 // What is a constant stays one where it is written the usual way.
                 Expr::Literal(value, _) => {
                     let text = value.try_as_str().flatten()?;
+                    if let Some(infinite) = infinite_value(text, to) {
+                        return Some(Expr::Literal(infinite, None));
+                    }
                     let Cow::Owned(usual) = written.usual(text) else { return None };
                     Expr::Literal(ScalarValue::Utf8(Some(usual)), None)
                 }
-                expr => written.usual_expr(expr.clone()),
+                expr => {
+                    let moment = moment_of_text(expr.clone(), to, try_it);
+                    moment.unwrap_or_else(|| written.usual_expr(expr.clone()))
+                }
             }
         }
         _ => return None,
