@@ -107,9 +107,10 @@ async fn described(store: &Arc<dyn ObjectStore>, location: &Path) -> Result<Obje
 fn matches(pattern: &[&str], names: &[&str]) -> bool {
     let Some((first, rest)) = pattern.split_first() else { return names.is_empty() };
     if *first == "**" {
+        let shown = names.iter().take_while(|name| !name.starts_with('.')).count();
         return match rest {
-            [] => !names.is_empty(),
-            _ => (0..=names.len()).any(|taken| matches(rest, &names[taken..])),
+            [] => !names.is_empty() && shown == names.len(),
+            _ => (0..=shown).any(|taken| matches(rest, &names[taken..])),
         };
     }
     let Some((name, others)) = names.split_first() else { return false };

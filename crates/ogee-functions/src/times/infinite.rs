@@ -124,11 +124,6 @@ pub struct Infinite {
 impl Infinite {
     /// Those of `array`; `None` if there is none.
     pub fn of(array: &dyn Array) -> Option<Self> {
-        Self::of_numbers(array).filter(|found| found.signs.iter().any(|sign| *sign != 0))
-    }
-
-    /// The same; also if all numbers that they are stand below NULLs, where some compute with them.
-    pub fn of_numbers(array: &dyn Array) -> Option<Self> {
         of_moments!(array.data_type(), T => Self::of_values(array.as_primitive::<T>()), None)
     }
 
@@ -144,7 +139,12 @@ impl Infinite {
         // What is NULL may be any number.
         let any = array.values().iter().fold(false, |any, value| any | (sign(*value) != 0));
         let signs = || -> Vec<i8> { array.iter().map(|value| value.map_or(0, sign)).collect() };
-        any.then(signs).map(|signs| Self { signs })
+        any.then(signs).filter(|signs| signs.iter().any(|sign| *sign != 0)).map(|signs| Self { signs })
+    }
+
+    /// None of `rows` moments.
+    pub fn none(rows: usize) -> Self {
+        Self { signs: vec![0; rows] }
     }
 
     /// Those that texts name; `None` if there is none.

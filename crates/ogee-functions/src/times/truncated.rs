@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::{DataType, FieldRef},
+    arrow::{
+        array::Array,
+        datatypes::{DataType, FieldRef},
+    },
     common::{Result, ScalarValue, exec_err, internal_err},
     functions::datetime,
     logical_expr::{
@@ -129,7 +132,9 @@ impl ScalarUDFImpl for OfFinite {
             ColumnarValue::Scalar(_) => return self.function.invoke_with_args(args),
             ColumnarValue::Array(moments) => Arc::clone(moments),
         };
-        let Some(infinite) = Infinite::of_numbers(&moments) else { return self.function.invoke_with_args(args) };
+        // What is NULL is computed with, too, whatever number it is.
+        let none = || (moments.null_count() > 0).then(|| Infinite::none(moments.len()));
+        let Some(infinite) = Infinite::of(&moments).or_else(none) else { return self.function.invoke_with_args(args) };
         args.args[self.moment] = ColumnarValue::Array(infinite.left_out(&moments)?);
         match self.function.invoke_with_args(args)? {
             ColumnarValue::Array(array) if self.stays => Ok(ColumnarValue::Array(infinite.put_in(&array)?)),
