@@ -174,14 +174,23 @@ const STRATEGIES: [&str; 6] =
     ["combine_early", "hash_collisions", "join_hybrid", "join_partitioned", "partition_only", "pre_aggregate"];
 
 /// How the names of files begin whose records are of single values and of what statements say, which no strategy has anything to do with. `OGEE_SLT` names some of them, `OGEE_SLT=` all.
-const OF_VALUES: [&str; 20] = [
+const OF_VALUES: [&str; 32] = [
     "casts",
+    "catalog_told",
     "choices",
+    "collations",
+    "conditions_",
     "copies",
+    "create_named",
     "definitions",
     "describe",
+    "explain",
+    "files_copy_options",
+    "files_csv_options",
+    "files_sniffed",
     "functions_",
     "json",
+    "lambdas_",
     "lists_text",
     "macros",
     "mistakes",
@@ -189,9 +198,12 @@ const OF_VALUES: [&str; 20] = [
     "parsed",
     "readers_",
     "settings",
+    "star_items",
+    "stars_of",
     "text_casts",
     "texts",
     "time_formats",
+    "times_infinite",
     "types_",
     "views",
     "zones",
