@@ -120,6 +120,11 @@ impl Visitor for Refusals {
                 "CREATE TYPE of an ENUM or of fields",
                 "use CREATE TYPE name AS a type that there is, such as STRUCT(..)",
             ),
+            // What says it must not show what is secret.
+            Statement::CreateSecret { .. } | Statement::DropSecret { .. } => refuse(
+                "a secret",
+                "give credentials in the environment, as in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            ),
             Statement::CreateIndex(index) => in_index(index),
             Statement::Drop { purge, temporary, .. } => {
                 unless(*purge, "PURGE", "leave it out: a dropped table is gone")?;
