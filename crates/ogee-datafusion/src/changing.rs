@@ -399,21 +399,23 @@ impl Told<'_> {
 /// `a = 1, b = x`: the values of a row, as far as they are few.
 fn shown(columns: &[ArrayRef], schema: &SchemaRef, row: usize) -> String {
     const SHOWN: usize = 8;
-    let options = FormatOptions::default().with_null("NULL");
-    let value = |column: &ArrayRef| {
-        if let Some(word) = infinite_word(column, row) {
-            return word.to_owned();
-        }
-        let formatter = ArrayFormatter::try_new(column, &options);
-        formatter.map_or_else(|_| "?".to_owned(), |formatter| formatter.value(row).to_string())
-    };
     let values = columns.iter().zip(schema.fields()).take(SHOWN);
-    let mut shown: Vec<String> =
-        values.map(|(column, field)| format!("{} = {}", field.name(), value(column))).collect();
+    let mut shown: Vec<String> = values.map(|(column, field)| named_value(field.name(), column, row, "NULL")).collect();
     if columns.len() > SHOWN {
         shown.push("..".to_owned());
     }
     shown.join(", ")
+}
+
+/// `a = 1`: what is at `row` of the column called `name`; `null` if that is NULL.
+pub(crate) fn named_value(name: &str, column: &ArrayRef, row: usize, null: &str) -> String {
+    let options = FormatOptions::default().with_null(null);
+    let plain = || {
+        let formatter = ArrayFormatter::try_new(column, &options);
+        formatter.map_or_else(|_| "?".to_owned(), |formatter| formatter.value(row).to_string())
+    };
+    let value = infinite_word(column, row).map_or_else(plain, str::to_owned);
+    format!("{name} = {value}")
 }
 
 /// Those rows of `batch` that `which` says, of its columns from `first` on.

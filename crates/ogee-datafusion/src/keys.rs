@@ -21,14 +21,14 @@ use datafusion::{
         array::{ArrayRef, AsArray, RecordBatch},
         datatypes::{DataType, Float32Type, Float64Type, SchemaRef},
         row::{RowConverter, SortField},
-        util::display::{ArrayFormatter, FormatOptions},
     },
     common::{Constraint, Constraints, exec_err},
     error::{DataFusionError, Result},
 };
-use ogee_functions::times::infinite::infinite_word;
 use ogee_memory::{BufferManager, Reservation};
 use parking_lot::Mutex;
+
+use crate::changing::named_value;
 
 /// Bytes of a key in a set beside its own: the pointer and the row's number in a table that is seven eighths full at most and half at least, and what the allocator adds.
 pub(crate) const ENTRY_BYTES: usize = 80;
@@ -267,14 +267,7 @@ impl Key {
     fn shown(&self, key: &[u8]) -> String {
         let parser = self.converter.parser();
         let Ok(columns) = self.converter.convert_rows([parser.parse(key)]) else { return self.names.join(", ") };
-        let plain = |column: &ArrayRef| {
-            let value = ArrayFormatter::try_new(column, &FormatOptions::default());
-            value.map_or_else(|_| "?".to_owned(), |value| value.value(0).to_string())
-        };
-        let values = self.names.iter().zip(&columns).map(|(name, column)| {
-            let value = infinite_word(column, 0).map_or_else(|| plain(column), str::to_owned);
-            format!("{name} = {value}")
-        });
+        let values = self.names.iter().zip(&columns).map(|(name, column)| named_value(name, column, 0, ""));
         values.collect::<Vec<_>>().join(", ")
     }
 
