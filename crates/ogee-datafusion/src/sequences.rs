@@ -1,4 +1,4 @@
-//! Sequences: `CREATE SEQUENCE`, `nextval('s')` and `currval('s')`.
+//! Sequences: `CREATE SEQUENCE`, `nextval('s')`, `currval('s')` and `setval('s', 7)`.
 //!
 //! The sequences of a database are a list of names and numbers that its functions share. Each row has a value of its own; which row has which is not said, since rows come in no order. Values that
 //! were taken stay taken, also where the statement fails or its transaction is put back.
@@ -13,12 +13,12 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, Int64Array},
-        datatypes::DataType,
+        array::{Array, AsArray, Int64Array},
+        datatypes::{DataType, Int64Type},
     },
     common::{cast::as_string_view_array, exec_datafusion_err, exec_err},
     error::Result as PlanResult,
-    logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility},
+    logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility},
     sql::sqlparser::ast::{Expr, ObjectName, SequenceOptions, UnaryOperator, Value},
 };
 use ogee_functions::{Error, Result};
@@ -60,6 +60,20 @@ impl Sequence {
         let within = |next: &i64| (self.least..=self.greatest).contains(next);
         self.next = value.checked_add(self.step).filter(within);
         self.last = Some(value);
+        Ok(value)
+    }
+
+    /// Goes on behind `value`, or, if it was not `called`, with it.
+    fn set(&mut self, name: &str, value: i64, called: bool) -> PlanResult<i64> {
+        let within = |next: &i64| (self.least..=self.greatest).contains(next);
+        if !within(&value) {
+            let (least, greatest) = (self.least, self.greatest);
+            return exec_err!("sequence '{name}' has values from {least} to {greatest}, and {value} is none");
+        }
+        match called {
+            true => (self.next, self.last) = (value.checked_add(self.step).filter(within), Some(value)),
+            false => self.next = Some(value),
+        }
         Ok(value)
     }
 }
@@ -177,24 +191,42 @@ fn number(expr: &Expr) -> Result<i64> {
 }
 
 /// The functions of `sequences`.
-pub(crate) fn functions(sequences: &Arc<Sequences>) -> [ScalarUDF; 2] {
-    [true, false].map(|takes| {
-        let signature = Signature::exact(vec![DataType::Utf8View], Volatility::Volatile);
-        ScalarUDF::from(Values { sequences: Arc::clone(sequences), takes, signature })
+pub(crate) fn functions(sequences: &Arc<Sequences>) -> [ScalarUDF; 3] {
+    [Of::Next, Of::Current, Of::Set].map(|of| {
+        let name = || vec![DataType::Utf8View];
+        let named = |others: &[DataType]| TypeSignature::Exact(name().into_iter().chain(others.to_vec()).collect());
+        let signature = match of {
+            Of::Next | Of::Current => Signature::exact(name(), Volatility::Volatile),
+            Of::Set => {
+                let taken = vec![named(&[DataType::Int64]), named(&[DataType::Int64, DataType::Boolean])];
+                Signature::one_of(taken, Volatility::Volatile)
+            }
+        };
+        ScalarUDF::from(Values { sequences: Arc::clone(sequences), of, signature })
     })
 }
 
-/// `nextval`, or `currval` if it takes none.
+/// What a function does with a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Of {
+    /// `nextval` takes a value.
+    Next,
+    /// `currval` gives the last one.
+    Current,
+    /// `setval` says which was the last one, or, with `false`, is the next.
+    Set,
+}
+
 #[derive(Debug)]
 struct Values {
     sequences: Arc<Sequences>,
-    takes: bool,
+    of: Of,
     signature: Signature,
 }
 
 impl PartialEq for Values {
     fn eq(&self, other: &Self) -> bool {
-        self.takes == other.takes && Arc::ptr_eq(&self.sequences, &other.sequences)
+        self.of == other.of && Arc::ptr_eq(&self.sequences, &other.sequences)
     }
 }
 
@@ -202,13 +234,17 @@ impl Eq for Values {}
 
 impl Hash for Values {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.takes.hash(state);
+        self.of.hash(state);
     }
 }
 
 impl ScalarUDFImpl for Values {
     fn name(&self) -> &str {
-        if self.takes { "nextval" } else { "currval" }
+        match self.of {
+            Of::Next => "nextval",
+            Of::Current => "currval",
+            Of::Set => "setval",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -221,19 +257,25 @@ impl ScalarUDFImpl for Values {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let rows = args.number_rows;
-        let names = ColumnarValue::values_to_arrays(&args.args)?.swap_remove(0);
-        let names = as_string_view_array(&names)?;
-        let name = |row: usize| if names.len() == rows { row } else { 0 };
+        let args = ColumnarValue::values_to_arrays(&args.args)?;
+        let names = as_string_view_array(&args[0])?;
+        let (set, called) =
+            (args.get(1).map(|set| set.as_primitive::<Int64Type>()), args.get(2).map(|by| by.as_boolean()));
+        let place = |row: usize| if names.len() == rows { row } else { 0 };
         let value = |row: usize| {
-            let at = name(row);
-            if names.is_null(at) {
+            let at = place(row);
+            if args.iter().any(|arg| arg.is_null(at)) {
                 return Ok(None);
             }
             let name = names.value(at);
             self.sequences
-                .with(name, |sequence| match self.takes {
-                    true => sequence.take(name),
-                    false => sequence.last.ok_or_else(|| {
+                .with(name, |sequence| match self.of {
+                    Of::Next => sequence.take(name),
+                    Of::Set => {
+                        let value = set.map_or(0, |set| set.value(at));
+                        sequence.set(name, value, called.is_none_or(|called| called.value(at)))
+                    }
+                    Of::Current => sequence.last.ok_or_else(|| {
                         exec_datafusion_err!("sequence '{name}' has given no value yet; use nextval('{name}')")
                     }),
                 })

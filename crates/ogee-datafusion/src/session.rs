@@ -324,6 +324,11 @@ impl Session {
         &self.context
     }
 
+    /// The value of a variable, if there is one of that name.
+    pub fn variable(&self, name: &str) -> Option<ScalarValue> {
+        self.variables.value(name)
+    }
+
     /// What the session runs on.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine

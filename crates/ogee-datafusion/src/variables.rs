@@ -44,6 +44,11 @@ impl Variables {
         all
     }
 
+    /// The value of one, if there is one of that name.
+    pub(crate) fn value(&self, name: &str) -> Option<ScalarValue> {
+        self.0.lock().get(&name.to_lowercase()).map(|(_, value)| value.clone())
+    }
+
     fn get(&self, name: &str) -> (FieldRef, ScalarValue) {
         let known = self.0.lock().get(&name.to_lowercase()).cloned();
         known.unwrap_or_else(|| (Arc::new(Field::new("", DataType::Null, true)), ScalarValue::Null))

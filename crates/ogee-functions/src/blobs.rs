@@ -2,7 +2,10 @@
 //!
 //! Not here: bytes in other writings (`codes`).
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+};
 
 use datafusion::{
     arrow::{
@@ -59,6 +62,45 @@ fn lengths(array: &ArrayRef, of_byte: i64) -> Result<ArrayRef> {
     let blobs = cast(array, &DataType::BinaryView)?;
     let lengths = blobs.as_binary_view().iter().map(|blob| Some(blob?.len() as i64 * of_byte));
     Ok(Arc::new(lengths.collect::<Int64Array>()))
+}
+
+/// The bytes that `text` stands for, in which `\\xAA` is one.
+pub fn of_text(text: Expr) -> Expr {
+    static OF_TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let taken = |given: &[DataType]| Ok(vec![DataType::Utf8View; given.len()]);
+        let function = Function::of("ogee_blob_of_text", taken, |_| Ok(DataType::BinaryView), of_texts);
+        Arc::new(function.shown(Shown::Argument).registered())
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&OF_TEXT), vec![text]))
+}
+
+fn of_texts(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+    let texts = cast(&args[0], &DataType::Utf8View)?;
+    let texts = texts.as_string_view();
+    let mut blobs = BinaryViewBuilder::with_capacity(texts.len());
+    for text in texts {
+        blobs.append_option(text.map(|text| escaped_bytes(text.as_bytes())));
+    }
+    Ok(Arc::new(blobs.finish()))
+}
+
+fn escaped_bytes(text: &[u8]) -> Cow<'_, [u8]> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let escaped = |rest: &[u8]| match rest {
+        [b'\\', b'x' | b'X', high, low, ..] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    if !(0..text.len()).any(|at| escaped(&text[at..]).is_some()) {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let found = escaped(&text[at..]);
+        bytes.push(found.unwrap_or(byte));
+        at += if found.is_some() { 4 } else { 1 };
+    }
+    Cow::Owned(bytes)
 }
 
 /// `left || right` of bytes.

@@ -40,7 +40,8 @@ fn common(types: &[DataType]) -> Option<DataType> {
     if others.len() < known(&|_| false).len() {
         // What is written out is `Utf8`, what is stored are views.
         let is_written = !types.contains(&DataType::Utf8View);
-        return type_union_resolution(&others).filter(|common| common.is_temporal() && is_written);
+        return type_union_resolution(&others)
+            .filter(|common| (common.is_temporal() || common.is_binary()) && is_written);
     }
     let numbers = known(&|data_type| *data_type == DataType::Boolean);
     type_union_resolution(&numbers).filter(DataType::is_integer)

@@ -17,7 +17,7 @@ mod bins;
 pub mod bins_found;
 pub mod bits;
 mod bitstrings;
-mod blobs;
+pub mod blobs;
 mod checked_sum;
 mod choices;
 pub mod codes;

@@ -12,7 +12,7 @@ use datafusion::{
     arrow::datatypes::{DataType, FieldRef},
     common::{
         Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -22,7 +22,10 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::kept_names;
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// The function around a cast, `ogee_cast('type', CAST(x AS type))`, and around what else is to count in names.
 pub(crate) const NAMED_CAST: &str = "ogee_cast";
@@ -70,7 +73,7 @@ pub(crate) struct NamedCasts;
 
 impl AnalyzerRule for NamedCasts {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+        plan.nodes_up_where(|node| matches!(kept_names::has_any(node, is_named_cast), Ok(true)), rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -79,7 +82,11 @@ impl AnalyzerRule for NamedCasts {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    kept_names::map_expressions(plan, |expr| expr.transform_up(unwrapped))
+    kept_names::map_expressions_where(plan, is_named_cast, |expr| expr.up(unwrapped))
+}
+
+fn is_named_cast(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.name() == NAMED_CAST)
 }
 
 fn unwrapped(expr: Expr) -> Result<Transformed<Expr>> {

@@ -14,7 +14,7 @@ use datafusion::{
     arrow::datatypes::DataType,
     common::{
         DFSchema, Result, ScalarValue, not_impl_err,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -26,7 +26,7 @@ use datafusion::{
 use ogee_functions::{
     arithmetic,
     bits::shift_of,
-    decimals,
+    blobs, decimals,
     letters::float_text,
     marks::Casts,
     nested_text::{is_written, nested_text},
@@ -40,7 +40,10 @@ use ogee_functions::{
     tried::TRY,
 };
 
-use crate::{common_types::has_expressions, kept_names};
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// Replaces wrapping integer arithmetic by arithmetic that reports overflow.
 #[derive(Debug)]
@@ -49,7 +52,7 @@ pub(crate) struct CheckedArithmetic(pub(crate) Casts);
 impl AnalyzerRule for CheckedArithmetic {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let zone = session_zone(config)?;
-        plan.transform_up_with_subqueries(|plan| rewrite_plan(plan, zone, &self.0)).data()
+        plan.nodes_up(|plan| rewrite_plan(plan, zone, &self.0)).data()
     }
 
     fn name(&self) -> &str {
@@ -58,14 +61,26 @@ impl AnalyzerRule for CheckedArithmetic {
 }
 
 fn rewrite_plan(plan: LogicalPlan, zone: Zone, casts: &Casts) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? {
+    if !kept_names::has_any(&plan, may_be_checked)? {
         return Ok(Transformed::no(plan));
     }
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
     }
-    kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| rewrite_expr(expr, &schema, zone, casts)))
+    kept_names::map_expressions_where(plan, may_be_checked, |expr| {
+        expr.up(|expr| rewrite_expr(expr, &schema, zone, casts))
+    })
+}
+
+/// Whether [`rewrite_expr`] has a look at more than what kind of expression it is.
+fn may_be_checked(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(binary) => !binary.op.is_logic_operator(),
+        Expr::Cast(_) | Expr::TryCast(_) | Expr::HigherOrderFunction(_) | Expr::Negative(_) => true,
+        Expr::Between(_) | Expr::InList(_) => true,
+        _ => false,
+    }
 }
 
 fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Result<Transformed<Expr>> {
@@ -111,6 +126,14 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
                 Ok(done) => done?.map_or_else(|| Transformed::no(Expr::TryCast(cast)), Transformed::yes),
                 Err(_) => Transformed::no(Expr::TryCast(cast)),
             }
+        }
+        Expr::Cast(mut cast) if blobs::is_blob(cast.field.data_type()) && is_text(&cast.expr, schema) => {
+            *cast.expr = blobs::of_text(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::Cast(cast))
+        }
+        Expr::TryCast(mut cast) if blobs::is_blob(cast.field.data_type()) && is_text(&cast.expr, schema) => {
+            *cast.expr = blobs::of_text(std::mem::take(&mut *cast.expr));
+            Transformed::yes(Expr::TryCast(cast))
         }
         Expr::Cast(mut cast) if cast.field.data_type().is_string() => {
             let changed = shown(&mut cast.expr, schema, zone);
@@ -158,6 +181,10 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
         }
         other => Transformed::no(other),
     })
+}
+
+fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_string())
 }
 
 /// Whether two evaluations of `expr` may differ.

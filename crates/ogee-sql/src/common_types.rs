@@ -14,7 +14,7 @@ use datafusion::{
     arrow::datatypes::{DataType, TimeUnit},
     common::{
         DFSchema, Result, ScalarValue,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -29,6 +29,7 @@ use crate::{
     mixed_types::{self, common_beside, mix, of_choices},
     offsets,
     quotients::Division,
+    trees::{Nodes, Tree},
 };
 
 /// See the module.
@@ -37,7 +38,7 @@ pub(crate) struct CommonTypes(pub(crate) Arc<Division>);
 
 impl AnalyzerRule for CommonTypes {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        mixed_types::of_rows(plan)?.transform_up_with_subqueries(|plan| rewrite_plan(plan, &self.0)).data()
+        mixed_types::of_rows(plan)?.nodes_up(|plan| rewrite_plan(plan, &self.0)).data()
     }
 
     fn name(&self) -> &str {
@@ -45,18 +46,27 @@ impl AnalyzerRule for CommonTypes {
     }
 }
 
-/// Whether `plan` computes anything. Most nodes of a statement with many tables do not, and have wide schemas.
-pub(crate) fn has_expressions(plan: &LogicalPlan) -> Result<bool> {
+/// Whether `plan` computes anything of columns. Most nodes of a statement with many tables only hand them on, and have wide schemas.
+pub(crate) fn computes(plan: &LogicalPlan) -> Result<bool> {
+    fn is_column(expr: &Expr) -> bool {
+        match expr {
+            Expr::Column(_) => true,
+            Expr::Alias(alias) => is_column(&alias.expr),
+            _ => false,
+        }
+    }
     let mut any = false;
-    plan.apply_expressions(|_| {
-        any = true;
-        Ok(TreeNodeRecursion::Stop)
+    plan.each_expression(|expr| {
+        any = !is_column(expr);
+        Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(any)
 }
 
 fn rewrite_plan(plan: LogicalPlan, division: &Division) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? {
+    // A column may be the condition of a join.
+    let has_condition = matches!(&plan, LogicalPlan::Join(Join { filter: Some(_), .. }));
+    if !has_condition && !computes(&plan)? {
         return Ok(Transformed::no(plan));
     }
     let schema = merge_schema(&plan.inputs());
@@ -66,7 +76,7 @@ fn rewrite_plan(plan: LogicalPlan, division: &Division) -> Result<Transformed<Lo
         is_cast = as_condition(condition, &schema);
     }
     let rewritten = kept_names::map_expressions(plan, |expr| {
-        expr.transform_up(|expr| {
+        expr.up(|expr| {
             if let Expr::ScalarFunction(call) = &expr {
                 check_text(call, &schema)?;
             }

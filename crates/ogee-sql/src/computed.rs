@@ -11,14 +11,17 @@ use std::{collections::HashMap, sync::Arc};
 use datafusion::{
     common::{
         Column, Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder},
     optimizer::AnalyzerRule,
 };
 
-use crate::{kept_names, subqueries};
+use crate::{
+    kept_names, subqueries,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -26,7 +29,7 @@ pub(crate) struct ComputedKeys;
 
 impl AnalyzerRule for ComputedKeys {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite).data()
+        plan.nodes_up_where(|node| matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)), rewrite).data()
     }
 
     fn name(&self) -> &str {
@@ -41,7 +44,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let input = Arc::new(plan.inputs()[0].clone());
     let mut computed = Computed::default();
     let rewritten = kept_names::map_expressions(plan, |expr| {
-        expr.transform_up(|mut expr| {
+        expr.up(|mut expr| {
             let mut changed = false;
             for key in keys(&mut expr) {
                 if compares_calls(key)? {
@@ -79,7 +82,7 @@ fn keys(expr: &mut Expr) -> Vec<&mut Expr> {
 
 /// Whether a part of `key` compares what a function gives.
 fn compares_calls(key: &Expr) -> Result<bool> {
-    key.exists(|part| match part {
+    key.has(|part| match part {
         Expr::BinaryExpr(BinaryExpr { op, .. }) if op.negate().is_some() || op.is_logic_operator() => calls(part),
         Expr::Between(_) | Expr::InList(_) => calls(part),
         _ => Ok(false),
@@ -87,7 +90,7 @@ fn compares_calls(key: &Expr) -> Result<bool> {
 }
 
 fn calls(expr: &Expr) -> Result<bool> {
-    expr.exists(|part| Ok(matches!(part, Expr::ScalarFunction(_))))
+    expr.has(|part| Ok(matches!(part, Expr::ScalarFunction(_))))
 }
 
 /// Expressions that are computed below, and the names that they have there.

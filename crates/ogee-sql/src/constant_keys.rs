@@ -8,13 +8,12 @@
 use std::sync::Arc;
 
 use datafusion::{
-    common::{
-        NullEquality, Result,
-        tree_node::{Transformed, TreeNode},
-    },
+    common::{NullEquality, Result, tree_node::Transformed},
     logical_expr::{Expr, Join, JoinType, LogicalPlan, Operator, binary_expr, utils::conjunction},
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
 };
+
+use crate::trees::Tree;
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
@@ -42,7 +41,7 @@ impl OptimizerRule for LinkingKeys {
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         // The rule itself goes down through the plan.
-        let linking = plan.transform_down(in_join)?;
+        let linking = plan.down(in_join)?;
         let rewritten = self.rule.rewrite(linking.data, config)?;
         Ok(if linking.transformed { Transformed::yes(rewritten.data) } else { rewritten })
     }

@@ -15,7 +15,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::kept_names;
+use crate::{kept_names, trees::Nodes};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -24,7 +24,8 @@ pub(crate) struct ConstantsLast;
 impl AnalyzerRule for ConstantsLast {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let in_turn = |expr, _: &_| turned(expr);
-        plan.transform_up_with_subqueries(|plan| kept_names::rewrite_where(plan, is_turned, in_turn)).data()
+        let is_one = |node: &LogicalPlan| matches!(kept_names::has_any(node, is_turned), Ok(true));
+        plan.nodes_up_where(is_one, |plan| kept_names::rewrite_where(plan, is_turned, in_turn)).data()
     }
 
     fn name(&self) -> &str {

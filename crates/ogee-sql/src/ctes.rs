@@ -21,7 +21,7 @@ use datafusion::{
     },
 };
 
-use crate::{statement::parse, syntax, visitors};
+use crate::{statement::parse, syntax, trees::Nodes, visitors};
 
 /// The query of a statement that reads rows by common table expressions, or has one that does explained.
 pub fn query_with(statement: &mut Parsed) -> Option<&mut Query> {
@@ -283,7 +283,7 @@ const COPIED_NODES_MAX: usize = 256;
 pub fn is_large(plan: &LogicalPlan) -> bool {
     let mut nodes = 0;
     // It never fails.
-    let _ = plan.apply_with_subqueries(|_| {
+    let _ = plan.each_node(|_| {
         nodes += 1;
         Ok(if nodes > COPIED_NODES_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
@@ -298,7 +298,7 @@ pub fn is_volatile(plan: &LogicalPlan) -> bool {
 /// Whether `is` holds for a node of `plan` or of its subqueries.
 fn has(plan: &LogicalPlan, is: impl Fn(&LogicalPlan) -> bool) -> bool {
     let mut found = false;
-    let visited = plan.apply_with_subqueries(|node| {
+    let visited = plan.each_node(|node| {
         found |= is(node);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });

@@ -40,7 +40,10 @@ use datafusion::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use crate::{checkpoint, kept_names};
+use crate::{
+    checkpoint, kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// The rule, which pieces are planned without.
 const NAME: &str = "deep_expressions";
@@ -113,7 +116,7 @@ impl DeepExpressions {
 
     fn in_plan(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut any = false;
-        plan.apply_expressions(|expr| {
+        plan.each_expression(|expr| {
             any |= is_deep(expr, PIECE_LEVELS);
             Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
@@ -137,7 +140,7 @@ impl DeepExpressions {
 
 impl AnalyzerRule for DeepExpressions {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| self.in_plan(plan)).data()
+        plan.nodes_up(|plan| self.in_plan(plan)).data()
     }
 
     fn name(&self) -> &str {
@@ -208,7 +211,7 @@ impl Cut<'_> {
     fn piece(&self, expr: &Expr) -> Result<Option<Expr>> {
         let mut args: Vec<Expr> = Vec::new();
         let mut places: HashMap<Expr, usize> = HashMap::new();
-        let inner = expr.clone().transform_down(|expr| {
+        let inner = expr.clone().down(|expr| {
             if !is_argument(&expr) {
                 return Ok(Transformed::no(expr));
             }

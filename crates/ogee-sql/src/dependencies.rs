@@ -19,6 +19,8 @@ use datafusion::{
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
+use crate::trees::Nodes;
+
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
 /// The rules that ask what determines what.
@@ -113,7 +115,7 @@ impl OptimizerRule for Dependencies {
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let mut any = false;
-        plan.apply_with_subqueries(|node| {
+        plan.each_node(|node| {
             any |= match node {
                 LogicalPlan::Aggregate(aggregate) => right(aggregate).is_some(),
                 LogicalPlan::Unnest(unnest) => has_any(&unnest.schema),
@@ -125,7 +127,7 @@ impl OptimizerRule for Dependencies {
             return Ok(Transformed::no(plan));
         }
         // What is above has its dependencies from there.
-        plan.transform_up_with_subqueries(|node| {
+        plan.nodes_up(|node| {
             let mut node = node.recompute_schema()?;
             match &mut node {
                 LogicalPlan::Aggregate(aggregate) => {

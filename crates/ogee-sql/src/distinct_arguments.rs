@@ -19,7 +19,7 @@ use datafusion::{
     },
     common::{
         Result, ScalarValue,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
         utils::SingleRowListArrayBuilder,
     },
     config::ConfigOptions,
@@ -35,7 +35,10 @@ use datafusion::{
 use ogee_functions::ordered_mode::ORDERED_MODE;
 use ogee_vector::canonical_floats;
 
-use crate::kept_names;
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// What the names of aggregates begin with that got another.
 pub(crate) const PREFIX: &str = "distinct_";
@@ -46,12 +49,15 @@ pub(crate) struct DistinctArguments;
 
 impl AnalyzerRule for DistinctArguments {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
-                kept_names::map_expressions(node, |expr| expr.transform_up(|part| Ok(in_call(part))))
-            }
-            other => Ok(Transformed::no(other)),
-        })
+        plan.nodes_up_where(
+            |node| matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)),
+            |node| match node {
+                LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
+                    kept_names::map_expressions(node, |expr| expr.up(|part| Ok(in_call(part))))
+                }
+                other => Ok(Transformed::no(other)),
+            },
+        )
         .data()
     }
 

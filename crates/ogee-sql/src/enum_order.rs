@@ -10,7 +10,7 @@ use datafusion::{
     arrow::datatypes::{Field, FieldRef},
     common::{
         Column, DFSchema, Result, not_impl_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -21,7 +21,11 @@ use datafusion::{
 };
 use ogee_functions::marks::{Casts, Mark, has_enum_within, is_same};
 
-use crate::{kept_names, times::zone_rule::input_schema};
+use crate::{
+    kept_names,
+    times::zone_rule::input_schema,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ impl AnalyzerRule for EnumOrder {
         if !has_enum(&plan)? {
             return Ok(plan);
         }
-        plan.transform_up_with_subqueries(|plan| self.rewrite_plan(plan)).data()
+        plan.nodes_up(|plan| self.rewrite_plan(plan)).data()
     }
 
     fn name(&self) -> &str {
@@ -47,13 +51,13 @@ fn is_any(field: &Field) -> bool {
 /// Whether `plan` has values of an `ENUM` anywhere. Most statements have none.
 fn has_enum(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
+    plan.each_node(|node| {
         found |= node.schema().fields().iter().any(|field| is_any(field));
         if let LogicalPlan::TableScan(scan) = node {
             found |= scan.source.schema().fields().iter().any(|field| is_any(field));
         }
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+        node.each_expression(|expr| {
+            expr.each(|expr| {
                 found |= match expr {
                     Expr::Literal(_, Some(metadata)) => {
                         is_any(&metadata.add_to_field(Mark::Enum.field("").with_metadata(Default::default())))
@@ -109,7 +113,7 @@ impl EnumOrder {
             plan => Transformed::no(plan),
         };
         plan.transform_data(|plan| {
-            kept_names::map_expressions(plan, |expr| expr.transform_up(|expr| self.rewrite(expr, &schema)))
+            kept_names::map_expressions(plan, |expr| expr.up(|expr| self.rewrite(expr, &schema)))
         })?
         .transform_data(|plan| self.extremes(plan, &schema))
     }

@@ -8,7 +8,7 @@
 use datafusion::{
     common::{
         Result,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{Cast, Expr, LogicalPlan},
@@ -17,7 +17,11 @@ use datafusion::{
 
 use ogee_functions::tried::TRY;
 
-use crate::{kept_names, subqueries::maybe};
+use crate::{
+    kept_names,
+    subqueries::maybe,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -26,22 +30,22 @@ pub(crate) struct FailingCasts;
 impl AnalyzerRule for FailingCasts {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let mut any = false;
-        plan.apply_with_subqueries(|node| {
-            node.apply_expressions(|expr| {
-                any |= expr.exists(|expr| Ok(fails(expr)))?;
+        plan.each_node(|node| {
+            node.each_expression(|expr| {
+                any |= expr.has(|expr| Ok(fails(expr)))?;
                 Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
             })
         })?;
         if !any {
             return Ok(plan);
         }
-        plan.transform_up_with_subqueries(|node| {
+        plan.nodes_up(|node| {
             // Rows of constants are computed while the statement is planned.
             if matches!(node, LogicalPlan::Values(_)) {
                 // What fails there is not known before.
-                return kept_names::map_expressions(node, |expr| expr.transform_up(in_try));
+                return kept_names::map_expressions(node, |expr| expr.up(in_try));
             }
-            kept_names::map_expressions(node, |expr| expr.transform_up(|expr| Ok(hidden(expr))))
+            kept_names::map_expressions(node, |expr| expr.up(|expr| Ok(hidden(expr))))
         })
         .data()
     }
@@ -60,7 +64,7 @@ fn fails(expr: &Expr) -> bool {
 /// `expr`, of which the casts are hidden if it is `TRY` of them.
 fn in_try(expr: Expr) -> Result<Transformed<Expr>> {
     match &expr {
-        Expr::HigherOrderFunction(call) if call.func.name() == TRY => expr.transform_up(|expr| Ok(hidden(expr))),
+        Expr::HigherOrderFunction(call) if call.func.name() == TRY => expr.up(|expr| Ok(hidden(expr))),
         _ => Ok(Transformed::no(expr)),
     }
 }

@@ -10,7 +10,7 @@
 use datafusion::{
     common::{
         DFSchema, Result, ScalarValue,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -22,7 +22,10 @@ use datafusion::{
 use ogee_functions::floats::{canonical, is_comparison};
 use ogee_vector::has_floats;
 
-use crate::{common_types::has_expressions, kept_names};
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -54,7 +57,7 @@ const COMPARING: &[&str] = &[
 
 impl AnalyzerRule for FloatOrder {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+        plan.nodes_up(rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -63,21 +66,17 @@ impl AnalyzerRule for FloatOrder {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? {
-        return Ok(Transformed::no(plan));
-    }
-    let mut schema = None;
-    let inputs = plan.inputs().into_iter().cloned().collect::<Vec<_>>();
     // Equal columns are keys of joins there, and compared by the engine.
     let finds_keys = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
-    kept_names::map_expressions(plan, |expr| {
-        if !expr.exists(|expr| Ok(may_compare(expr) && !(finds_keys && is_of_columns(expr))))? {
-            return Ok(Transformed::no(expr));
-        }
-        let schema = schema.get_or_insert_with(|| merge_schema(&inputs.iter().collect::<Vec<_>>()));
-        expr.transform_up(|expr| {
-            if finds_keys && is_of_columns(&expr) { Ok(Transformed::no(expr)) } else { rewrite(expr, schema) }
-        })
+    let is_looked_at = |expr: &Expr| may_compare(expr) && !(finds_keys && is_of_columns(expr));
+    if !kept_names::has_any(&plan, is_looked_at)? {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = merge_schema(&plan.inputs());
+    kept_names::map_expressions_where(plan, is_looked_at, |expr| {
+        expr.up(
+            |expr| if finds_keys && is_of_columns(&expr) { Ok(Transformed::no(expr)) } else { rewrite(expr, &schema) },
+        )
     })
 }
 

@@ -12,7 +12,7 @@ use datafusion::{
     catalog::{Session, TableProvider},
     common::{
         Constraints, Statistics,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     datasource::TableType,
     error::Result,
@@ -20,6 +20,8 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 use ogee_files::spelling::{self, named};
+
+use crate::trees::Tree;
 
 /// A table whose columns are called by small letters.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl FoldedTable {
 
     /// `expr` over the table's own columns.
     fn own(&self, expr: &Expr) -> Result<Expr> {
-        let named = expr.clone().transform(|node| match node {
+        let named = expr.clone().up(|node| match node {
             Expr::Column(mut column) => {
                 column.name = self.own_name(&column.name);
                 Ok(Transformed::yes(Expr::Column(column)))

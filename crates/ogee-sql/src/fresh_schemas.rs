@@ -14,11 +14,13 @@
 use std::sync::Arc;
 
 use datafusion::{
-    common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    common::tree_node::{Transformed, TreeNodeRecursion},
     error::Result,
     logical_expr::{Join, JoinType, LogicalPlan},
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
 };
+
+use crate::trees::{Nodes, Tree};
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
@@ -74,7 +76,7 @@ impl OptimizerRule for WithoutLaterals {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        match plan.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(_))))? {
+        match plan.has(|node| Ok(matches!(node, LogicalPlan::Subquery(_))))? {
             true => Ok(Transformed::no(plan)),
             false => self.rule.rewrite(plan, config),
         }
@@ -95,12 +97,12 @@ impl OptimizerRule for FreshSchemas {
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let mut any_stale = false;
-        plan.apply_with_subqueries(|node| {
+        plan.each_node(|node| {
             any_stale |= is_stale(node);
             Ok(if any_stale { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         match any_stale {
-            true => plan.transform_up_with_subqueries(|node| Ok(Transformed::yes(node.recompute_schema()?))),
+            true => plan.nodes_up(|node| Ok(Transformed::yes(node.recompute_schema()?))),
             false => Ok(Transformed::no(plan)),
         }
     }

@@ -13,14 +13,17 @@ use std::{
 use datafusion::{
     common::{
         Column, Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, utils::grouping_set_to_exprlist},
     optimizer::AnalyzerRule,
 };
 
-use crate::kept_names;
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -28,12 +31,16 @@ pub(crate) struct GroupingKeys;
 
 impl AnalyzerRule for GroupingKeys {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite).data()
+        plan.nodes_up_where(is_grouping_sets, rewrite).data()
     }
 
     fn name(&self) -> &str {
         "grouping_keys"
     }
+}
+
+fn is_grouping_sets(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Aggregate(aggregate) if matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]))
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -76,7 +83,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let aggregate = LogicalPlan::Aggregate(Aggregate::try_new(input, group_expr, aggr_expr)?);
     // `grouping(key)` asks which of the keys it is.
     let named = kept_names::map_expressions(aggregate, |expr| {
-        expr.transform_down(|expr| match expr {
+        expr.down(|expr| match expr {
             Expr::AggregateFunction(mut call) if call.func.name() == "grouping" => {
                 call.params.args = in_set(std::mem::take(&mut call.params.args));
                 Ok(Transformed::yes(Expr::AggregateFunction(call)))

@@ -11,7 +11,7 @@ use std::{collections::HashSet, ops::ControlFlow};
 use datafusion::{
     common::{
         Column, ScalarValue, get_target_functional_dependencies,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     error::{DataFusionError, Result},
     logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan},
@@ -21,7 +21,10 @@ use datafusion::{
     },
 };
 
-use crate::syntax;
+use crate::{
+    syntax,
+    trees::{Nodes, Tree},
+};
 
 /// Comes behind the keys that are written.
 const MARK: &str = "\u{1}end of keys";
@@ -29,7 +32,7 @@ const MARK: &str = "\u{1}end of keys";
 /// Whether a grouping of `plan` may have keys that are not written.
 pub(crate) fn may_have_any(plan: &LogicalPlan) -> Result<bool> {
     let mut any = false;
-    plan.apply_with_subqueries(|node| {
+    plan.each_node(|node| {
         if let LogicalPlan::Aggregate(aggregate) = node {
             any |= may_be_added(aggregate);
         }
@@ -96,7 +99,7 @@ impl VisitorMut for Marks {
 /// A column is selected that is not among the keys.
 pub(crate) fn without_marks(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut added: HashSet<Column> = HashSet::new();
-    let plan = plan.transform_up_with_subqueries(|node| {
+    let plan = plan.nodes_up(|node| {
         let node = match node {
             LogicalPlan::Aggregate(aggregate) => without_mark(aggregate, &mut added)?,
             node => node,
@@ -137,8 +140,8 @@ fn check(node: &LogicalPlan, added: &HashSet<Column>) -> Result<()> {
     }
     let missing =
         |column: &Column| added.contains(column) && !inputs.iter().any(|input| input.schema().has_column(column));
-    node.apply_expressions(|expr| {
-        expr.apply(|expr| {
+    node.each_expression(|expr| {
+        expr.each(|expr| {
             let column = match expr {
                 Expr::Column(column) => missing(column).then_some(column),
                 Expr::ScalarSubquery(subquery) => outer(&subquery.outer_ref_columns, &missing),

@@ -16,7 +16,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::{kept_names, subqueries::has_subquery};
+use crate::{kept_names, subqueries::has_subquery, trees::Nodes};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -25,7 +25,8 @@ pub(crate) struct InLists;
 impl AnalyzerRule for InLists {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let is_list = |expr: &Expr| matches!(expr, Expr::InList(_));
-        plan.transform_up_with_subqueries(|plan| kept_names::rewrite_where(plan, is_list, rewrite)).data()
+        let is_one = |node: &LogicalPlan| matches!(kept_names::has_any(node, is_list), Ok(true));
+        plan.nodes_up_where(is_one, |plan| kept_names::rewrite_where(plan, is_list, rewrite)).data()
     }
 
     fn name(&self) -> &str {

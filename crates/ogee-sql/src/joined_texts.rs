@@ -11,7 +11,7 @@ use datafusion::{
     arrow::datatypes::{DataType, FieldRef},
     common::{
         Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -23,7 +23,10 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::kept_names;
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -31,13 +34,16 @@ pub(crate) struct TextOrders;
 
 impl AnalyzerRule for TextOrders {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(_) => {
-                let mut first = None;
-                kept_names::map_expressions(node, |expr| expr.transform_up(|part| Ok(in_call(part, &mut first))))
-            }
-            other => Ok(Transformed::no(other)),
-        })
+        plan.nodes_up_where(
+            |node| matches!(node, LogicalPlan::Aggregate(_)),
+            |node| match node {
+                LogicalPlan::Aggregate(_) => {
+                    let mut first = None;
+                    kept_names::map_expressions(node, |expr| expr.up(|part| Ok(in_call(part, &mut first))))
+                }
+                other => Ok(Transformed::no(other)),
+            },
+        )
         .data()
     }
 

@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use datafusion::{
     common::{
         DFSchema, Result,
-        tree_node::{Transformed, TreeNode},
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver, utils::merge_schema},
 };
 
-use crate::common_types::has_expressions;
+use crate::trees::{Nodes, Tree};
 
 /// `plan` with `rewrite` done to all parts, from the bottom, of those of its expressions that have a `wanted` one. It is told what is below `plan`.
 pub(crate) fn rewrite_where(
@@ -22,31 +22,50 @@ pub(crate) fn rewrite_where(
     wanted: impl Fn(&Expr) -> bool,
     rewrite: impl Fn(Expr, &DFSchema) -> Transformed<Expr>,
 ) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? {
+    if !has_any(&plan, &wanted)? {
         return Ok(Transformed::no(plan));
     }
-    let inputs: Vec<_> = plan.inputs().into_iter().cloned().collect();
-    let mut schema = None;
-    map_expressions(plan, |expr| {
-        if !expr.exists(|part| Ok(wanted(part)))? {
-            return Ok(Transformed::no(expr));
-        }
-        let schema = schema.get_or_insert_with(|| merge_schema(&inputs.iter().collect::<Vec<_>>()));
-        expr.transform_up(|part| Ok(rewrite(part, schema)))
-    })
+    let schema = merge_schema(&plan.inputs());
+    map_expressions_where(plan, wanted, |expr| expr.up(|part| Ok(rewrite(part, &schema))))
 }
 
-/// `plan` with `rewrite` done to each of its expressions, and to each of those within grouping sets; they keep their names.
-pub(crate) fn map_expressions(
+/// Whether an expression of `plan` has a `wanted` part.
+pub(crate) fn has_any(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> Result<bool> {
+    let mut any = false;
+    plan.each_expression(|expr| {
+        any = expr.has(|part| Ok(wanted(part)))?;
+        Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(any)
+}
+
+/// `plan` with `rewrite` done to those of its expressions that have a `wanted` part, as [`map_expressions`] does it to all.
+pub(crate) fn map_expressions_where(
     plan: LogicalPlan,
+    wanted: impl Fn(&Expr) -> bool,
     mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {
+    named_expressions(plan, &wanted, &mut rewrite)
+}
+
+fn named_expressions(
+    plan: LogicalPlan,
+    wanted: &dyn Fn(&Expr) -> bool,
+    rewrite: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    // Finding a name writes the expression out, which takes longer than most rules do.
+    if !has_any(&plan, wanted)? {
+        return Ok(Transformed::no(plan));
+    }
     let names = NamePreserver::new(&plan);
     let mut named = |expr: Expr| {
+        if !expr.has(|part| Ok(wanted(part)))? {
+            return Ok(Transformed::no(expr));
+        }
         let name = names.save(&expr);
         rewrite(expr).map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
     };
-    plan.map_expressions(|expr| {
+    plan.with_expressions(|expr| {
         if !matches!(expr, Expr::GroupingSet(_)) {
             return named(expr);
         }
@@ -63,4 +82,12 @@ pub(crate) fn map_expressions(
             Ok(rewritten)
         })
     })
+}
+
+/// `plan` with `rewrite` done to each of its expressions, and to each of those within grouping sets; they keep their names.
+pub(crate) fn map_expressions(
+    plan: LogicalPlan,
+    rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    map_expressions_where(plan, |_| true, rewrite)
 }

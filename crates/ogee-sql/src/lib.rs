@@ -88,6 +88,7 @@ mod syntax;
 pub mod system;
 pub mod times;
 pub mod told;
+mod trees;
 mod types;
 mod unordered_windows;
 pub mod views;

@@ -363,7 +363,8 @@ pub fn write_out(state: &SessionState, statement: &mut Parsed) -> Result<()> {
     if syntax::look(statement, &mut Calls { macros: &macros }).is_continue() {
         return Ok(());
     }
-    let mut expansion = Expansion { macros: &macros, within: Vec::new(), nodes: 0, places: 0, any: false };
+    let mut expansion =
+        Expansion { macros: &macros, within: Vec::new(), nodes: 0, places: 0, tables: Vec::new(), any: false };
     if let ControlFlow::Break(error) = syntax::visit(statement, &mut expansion) {
         return Err(error);
     }
@@ -410,6 +411,8 @@ struct Expansion<'a> {
     nodes: usize,
     /// Names given to places of parameters so far.
     places: usize,
+    /// Of each `SELECT` around, what it reads, if that is one thing.
+    tables: Vec<Option<Ident>>,
     any: bool,
 }
 
@@ -445,7 +448,11 @@ impl Expansion<'_> {
         let mut given = HashMap::new();
         // What is given was counted where it was written.
         let mut counted = 0;
+        let selects = matches!(&body.is, Is::Value(value) if selects(value));
         for (parameter, mut argument) in body.parameters.iter().zip(arguments) {
+            if let Some(Some(table)) = self.tables.last().filter(|_| selects) {
+                of_table(&mut argument, table);
+            }
             self.places += 1;
             let place = format!("{PLACE}{}", self.places);
             parameters.insert(parameter.name.clone(), place.clone());
@@ -539,6 +546,9 @@ impl VisitorMut for Expansion<'_> {
 
     /// An output is called by what was written.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let mut read = select.from.iter().flat_map(syntax::factors);
+        let only = read.next().filter(|_| read.next().is_none());
+        self.tables.push(only.and_then(syntax::name_of));
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
                 && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_))
@@ -550,6 +560,11 @@ impl VisitorMut for Expansion<'_> {
                     SelectItem::ExprWithAlias { expr: std::mem::replace(expr, Expr::Identifier(alias.clone())), alias };
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<Error> {
+        self.tables.pop();
         ControlFlow::Continue(())
     }
 
@@ -568,6 +583,30 @@ impl VisitorMut for Expansion<'_> {
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         self.in_factor(factor).map_or_else(ControlFlow::Break, ControlFlow::Continue)
     }
+}
+
+/// Whether a query is in `value`.
+fn selects(value: &Expr) -> bool {
+    struct Queries;
+
+    impl Visitor for Queries {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+
+    visitors::visit(value, &mut Queries).is_break()
+}
+
+/// Says of the columns of `argument` that they are of `table`: within a query of the body they would be taken for columns of what that reads.
+fn of_table(argument: &mut Expr, table: &Ident) {
+    syntax::for_each_outside_queries(argument, |part| {
+        if let Expr::Identifier(column) = part {
+            *part = Expr::CompoundIdentifier(vec![table.clone(), column.clone()]);
+        }
+    });
 }
 
 /// Gives the one aggregate of `value` the window of the call.

@@ -13,7 +13,7 @@ use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef},
     common::{
         Column, DFSchema, Result, not_impl_err, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -28,7 +28,11 @@ use ogee_functions::{
     type_names::sql_name_of,
 };
 
-use crate::{kept_names, times::zone_rule::input_schema};
+use crate::{
+    kept_names,
+    times::zone_rule::input_schema,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -55,8 +59,8 @@ impl MarkedCasts {
         let schema = input_schema(&plan)?;
         let rewritten = kept_names::map_expressions(plan, |expr| {
             // Lambdas were planned for the fields that arguments had.
-            let has_lambdas = expr.exists(|expr| Ok(matches!(expr, Expr::HigherOrderFunction(_))))?;
-            expr.transform_up(|expr| {
+            let has_lambdas = expr.has(|expr| Ok(matches!(expr, Expr::HigherOrderFunction(_))))?;
+            expr.up(|expr| {
                 let (of, to, tries) = match &expr {
                     Expr::Cast(Cast { expr, field }) => (expr, field, false),
                     Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
@@ -330,8 +334,8 @@ fn may_concern(plan: &LogicalPlan) -> Result<bool> {
         _ => false,
     };
     let mut any = false;
-    plan.apply_expressions(|expr| {
-        any = expr.exists(|expr| Ok(is_one(expr)))?;
+    plan.each_expression(|expr| {
+        any = expr.has(|expr| Ok(is_one(expr)))?;
         Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(any)
@@ -339,7 +343,7 @@ fn may_concern(plan: &LogicalPlan) -> Result<bool> {
 
 impl AnalyzerRule for MarkedCasts {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| self.rewrite_plan(plan)).data()
+        plan.nodes_up(|plan| self.rewrite_plan(plan)).data()
     }
 
     fn name(&self) -> &str {

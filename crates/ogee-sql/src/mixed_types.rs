@@ -20,7 +20,10 @@ use datafusion::{
     },
 };
 
-use crate::set_operations::{in_common_types, is_set_operation};
+use crate::{
+    set_operations::{in_common_types, is_set_operation},
+    trees::Nodes,
+};
 
 /// Functions that give one of their arguments, or a list of them or of their elements, or that look for elements of one in another.
 const CHOOSING: &[&str] = &[
@@ -152,18 +155,18 @@ pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DF
 /// `plan` with floats where its rows come from both; the types of all that is above follow.
 pub(crate) fn of_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut any = false;
-    plan.apply_with_subqueries(|node| {
+    plan.each_node(|node| {
         any |= matches!(node, LogicalPlan::Union(_) | LogicalPlan::Values(_) | LogicalPlan::Join(_));
         Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     if !any {
         return Ok(plan);
     }
-    let made = plan.transform_up_with_subqueries(in_node)?;
+    let made = plan.nodes_up(in_node)?;
     if !made.transformed {
         return Ok(made.data);
     }
-    made.data.transform_up_with_subqueries(|node| Ok(Transformed::yes(node.recompute_schema()?))).data()
+    made.data.nodes_up(|node| Ok(Transformed::yes(node.recompute_schema()?))).data()
 }
 
 fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -31,7 +31,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::{common_types::has_expressions, kept_names, nested_extremes};
+use crate::{kept_names, nested_extremes, trees::Nodes};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub(crate) struct NestedOrder;
 
 impl AnalyzerRule for NestedOrder {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+        plan.nodes_up(rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -48,9 +48,6 @@ impl AnalyzerRule for NestedOrder {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? {
-        return Ok(Transformed::no(plan));
-    }
     let plan = match plan {
         LogicalPlan::Sort(mut sort) => {
             let schema = merge_schema(&[&sort.input]);

@@ -78,6 +78,10 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
             // What nobody reads need not be there.
         } else if syntax::conditions::are_refused(why) && syntax::conditions::cast(&mut other) {
             // Numbers are conditions, too.
+        } else if let Some(column) = outer_struct(why)
+            && syntax::take_fields_of(&mut other, &column)
+        {
+            // A field of an outer query's column is taken of the column.
         } else if is_clash(why) && meant_names::tell_stars_apart(&mut other) {
             Box::pin(asked::write_out(state, &mut other)).await?;
         } else if is_clash(why) && !named {
@@ -154,6 +158,17 @@ async fn select_column(
     let column = Ident::with_quote('"', name);
     let select = parse(&format!("SELECT {column} FROM {from}")).ok()?.pop()?;
     Some(state.statement_to_plan(select.0).await)
+}
+
+/// The column of an outer query whose fields DataFusion's planner does not take.
+fn outer_struct(error: &DataFusionError) -> Option<String> {
+    match error.find_root() {
+        DataFusionError::NotImplemented(message) => {
+            let column = message.strip_prefix("Nested identifiers are not yet supported for OuterReferenceColumn ")?;
+            Some(column.rsplit('.').next()?.trim_matches('"').to_owned())
+        }
+        _ => None,
+    }
 }
 
 fn is_unknown_column(error: &DataFusionError) -> bool {

@@ -21,7 +21,7 @@ use datafusion::{
     },
     common::{
         DFSchema, Result, ScalarValue, internal_err, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -33,7 +33,13 @@ use datafusion::{
 };
 use ogee_functions::times::intervals::interval_lengths;
 
-use crate::{mixed_types::common_beside, names::call, nested_order::comparator};
+use crate::{
+    kept_names,
+    mixed_types::common_beside,
+    names::call,
+    nested_order::comparator,
+    trees::{Nodes, Tree},
+};
 
 /// The function that comparisons become: the operator and the quantifier as text, the value, the list.
 pub(crate) const QUANTIFIED: &str = "ogee_quantified";
@@ -74,9 +80,12 @@ pub(crate) struct QueriesOfLists;
 
 impl AnalyzerRule for QueriesOfLists {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| {
+        let has_any = |node: &LogicalPlan| {
+            matches!(kept_names::has_any(node, |expr| matches!(expr, Expr::SetComparison(_))), Ok(true))
+        };
+        plan.nodes_up_where(has_any, |plan| {
             let schema = merge_schema(&plan.inputs());
-            plan.map_expressions(|expr| expr.transform_up(|expr| Ok(of_list(expr, &schema))))
+            plan.with_expressions(|expr| expr.up(|expr| Ok(of_list(expr, &schema))))
         })
         .data()
     }

@@ -9,7 +9,7 @@ use datafusion::{
     arrow::datatypes::{DataType, IntervalUnit, TimeUnit},
     common::{
         DFSchema, Result, ScalarValue, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -18,7 +18,10 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::times::length_of_text;
+use crate::{
+    times::length_of_text,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -27,18 +30,18 @@ pub(crate) struct RangeOffsets;
 impl AnalyzerRule for RangeOffsets {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let mut any = false;
-        plan.apply_with_subqueries(|node| {
+        plan.each_node(|node| {
             any |= matches!(node, LogicalPlan::Window(_));
             Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         if !any {
             return Ok(plan);
         }
-        plan.transform_up_with_subqueries(|plan| {
+        plan.nodes_up(|plan| {
             let LogicalPlan::Window(window) = &plan else { return Ok(Transformed::no(plan)) };
             let schema = std::sync::Arc::clone(window.input.schema());
             crate::kept_names::map_expressions(plan, |expr| {
-                expr.transform_up(|expr| {
+                expr.up(|expr| {
                     let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
                     let frame = &call.params.window_frame;
                     if frame.units != WindowFrameUnits::Range {

@@ -15,7 +15,7 @@ use datafusion::{
     catalog::{Session, TableProvider},
     common::{
         DFSchemaRef, Result, ScalarValue, not_impl_err, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     datasource::{TableType, cte_worktable::CteWorkTable, provider_as_source, source_as_provider},
@@ -27,7 +27,10 @@ use datafusion::{
     physical_plan::{ExecutionPlan, work_table::WorkTableExec},
 };
 
-use crate::markers;
+use crate::{
+    markers,
+    trees::{Nodes, Tree},
+};
 
 /// The function whose calls mark a place of a recursive query.
 pub(crate) const MARK: &str = "ogee_recursion";
@@ -182,12 +185,15 @@ pub(crate) struct Recursions;
 
 impl AnalyzerRule for Recursions {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::RecursiveQuery(query) => Ok(Transformed::yes(recursion(query)?)),
-            plan => Ok(Transformed::no(plan)),
-        });
+        let plan = plan.nodes_up_where(
+            |node| matches!(node, LogicalPlan::RecursiveQuery(_)),
+            |plan| match plan {
+                LogicalPlan::RecursiveQuery(query) => Ok(Transformed::yes(recursion(query)?)),
+                plan => Ok(Transformed::no(plan)),
+            },
+        );
         let plan = plan.data()?;
-        plan.apply_with_subqueries(|plan| match plan {
+        plan.each_node(|plan| match plan {
             LogicalPlan::TableScan(scan) if is_work_table(scan) => not_impl_err!(
                 "recursive query {} reads itself in a subquery; read it in FROM, where it may be joined",
                 scan.table_name.table()
@@ -246,7 +252,7 @@ fn recursion(query: RecursiveQuery) -> Result<LogicalPlan> {
 
 /// `plan`, in which `of` the rows of query `name` are read where the query itself is, or all where it is marked so.
 fn with_rows(name: &str, of: RowsOf, plan: LogicalPlan) -> Result<LogicalPlan> {
-    let changed = plan.transform_down(|plan| match plan {
+    let changed = plan.down(|plan| match plan {
         LogicalPlan::Filter(filter) if marks(&filter.predicate, RECURRING) => {
             let all = with_rows(name, RowsOf::All, Arc::unwrap_or_clone(filter.input))?;
             Ok(Transformed::new(all, true, TreeNodeRecursion::Jump))
@@ -282,7 +288,7 @@ struct Apart {
 /// The parts of `term`, if it is that of query `name` with keys.
 fn taken_apart(name: &str, term: &LogicalPlan) -> Result<Option<Apart>> {
     let mut parts = None;
-    let merge = term.clone().transform_down(|plan| {
+    let merge = term.clone().down(|plan| {
         let LogicalPlan::Union(union) = &plan else { return Ok(Transformed::no(plan)) };
         let [first, found] = &union.inputs[..] else { return Ok(Transformed::no(plan)) };
         let Some((first, keys)) = without_mark(first)? else { return Ok(Transformed::no(plan)) };
@@ -304,7 +310,7 @@ fn taken_apart(name: &str, term: &LogicalPlan) -> Result<Option<Apart>> {
 /// `first` without its mark, and the keys that this names; `None` if there is none.
 fn without_mark(first: &LogicalPlan) -> Result<Option<(LogicalPlan, Keys)>> {
     let mut keys = None;
-    let plan = first.clone().transform_down(|plan| match plan {
+    let plan = first.clone().down(|plan| match plan {
         LogicalPlan::Filter(filter) if marks(&filter.predicate, FIRST) => {
             if let Some([_, positions, width, counts]) = mark_of(&filter.predicate).as_deref() {
                 let positions = positions.split(',').map(|position| position.parse().ok()).collect::<Option<Vec<_>>>();

@@ -13,14 +13,17 @@ use std::{collections::HashSet, sync::Arc};
 use datafusion::{
     common::{
         Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{Distinct, Expr, LogicalPlan, expr::WindowFunction},
     optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
-use crate::kept_names;
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -28,7 +31,7 @@ pub(crate) struct RepeatedOrders;
 
 impl AnalyzerRule for RepeatedOrders {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+        plan.nodes_up(rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -72,17 +75,17 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let repeats = match &plan {
         LogicalPlan::Aggregate(aggregate) => {
-            aggregate.aggr_expr.iter().any(|expr| matches!(expr.exists(|expr| Ok(repeats(expr))), Ok(true)))
+            aggregate.aggr_expr.iter().any(|expr| matches!(expr.has(|expr| Ok(repeats(expr))), Ok(true)))
         }
         LogicalPlan::Window(window) => {
-            window.window_expr.iter().any(|expr| matches!(expr.exists(|expr| Ok(repeats(expr))), Ok(true)))
+            window.window_expr.iter().any(|expr| matches!(expr.has(|expr| Ok(repeats(expr))), Ok(true)))
         }
         _ => false,
     };
     if !repeats {
         return Ok(Transformed::no(plan));
     }
-    kept_names::map_expressions(plan, |expr| expr.transform_up(rewrite))
+    kept_names::map_expressions(plan, |expr| expr.up(rewrite))
 }
 
 fn repeats(expr: &Expr) -> bool {
@@ -103,7 +106,7 @@ fn repeats(expr: &Expr) -> bool {
 
 /// Whether keys of a window have names of their own: what is computed once for several windows may have one in one of them, which then is not the same as the others.
 fn has_names(call: &WindowFunction) -> bool {
-    let is_named = |expr: &Expr| matches!(expr.exists(|part| Ok(matches!(part, Expr::Alias(_)))), Ok(true));
+    let is_named = |expr: &Expr| matches!(expr.has(|part| Ok(matches!(part, Expr::Alias(_)))), Ok(true));
     call.params.partition_by.iter().chain(call.params.order_by.iter().map(|key| &key.expr)).any(is_named)
 }
 

@@ -31,7 +31,7 @@ use datafusion::{
 };
 use ogee_functions::{randoms, ranks::row_number};
 
-use crate::markers;
+use crate::{markers, trees::Nodes};
 
 /// Stands among the conditions of a query for a sample of all its tables, before the others are looked at.
 pub(crate) const MARK: &str = "ogee_sample";
@@ -142,7 +142,11 @@ impl AnalyzerRule for Samples {
             }
             plan => Ok(Transformed::no(plan)),
         };
-        plan.transform_up_with_subqueries(with_samples).data()
+        plan.nodes_up_where(
+            |node| matches!(node, LogicalPlan::Filter(filter) if is_marked(&filter.predicate)),
+            with_samples,
+        )
+        .data()
     }
 
     fn name(&self) -> &str {

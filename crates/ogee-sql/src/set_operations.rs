@@ -26,7 +26,10 @@ use datafusion::{
 };
 use ogee_functions::ranks::row_number;
 
-use crate::mixed_types::{common_beside, types_below};
+use crate::{
+    mixed_types::{common_beside, types_below},
+    trees::Nodes,
+};
 
 /// Columns of a row by which its copies are numbered one by one. Those of wider rows are fields of one key: DataFusion looks at all orders of the keys of a window
 /// (`window_equivalence_properties`), which takes seconds from some hundred on.
@@ -38,7 +41,7 @@ pub(crate) struct CountCopies;
 
 impl AnalyzerRule for CountCopies {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite).data()
+        plan.nodes_up_where(|node| matches!(node, LogicalPlan::Join(join) if is_set_operation(join)), rewrite).data()
     }
 
     fn name(&self) -> &str {

@@ -46,7 +46,7 @@ use datafusion::{
 use ogee_exec::ExecError;
 use ogee_functions::{error::to_datafusion, exclusions::Exclusion};
 
-use crate::{checkpoint, context::StatementContext, distinct_arguments, kept_names};
+use crate::{checkpoint, context::StatementContext, distinct_arguments, kept_names, trees::Nodes};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -54,10 +54,13 @@ pub(crate) struct SlidingFrames;
 
 impl AnalyzerRule for SlidingFrames {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Window(_) => kept_names::map_expressions(node, |expr| Ok(in_call(expr))),
-            other => Ok(Transformed::no(other)),
-        })
+        plan.nodes_up_where(
+            |node| matches!(node, LogicalPlan::Window(_)),
+            |node| match node {
+                LogicalPlan::Window(_) => kept_names::map_expressions(node, |expr| Ok(in_call(expr))),
+                other => Ok(Transformed::no(other)),
+            },
+        )
         .data()
     }
 

@@ -10,14 +10,17 @@ use std::sync::Arc;
 use datafusion::{
     common::{
         Column, Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{Aggregate, Expr, Filter, Limit, LogicalPlan, Projection, SubqueryAlias, expr::Sort as SortExpr},
     optimizer::AnalyzerRule,
 };
 
-use crate::kept_names;
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// Aggregates whose value depends on the order of rows.
 const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
@@ -28,24 +31,28 @@ pub(crate) struct SortedRows;
 
 impl AnalyzerRule for SortedRows {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| {
-            let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
-            let asks = aggregate.aggr_expr.iter().any(|expr| matches!(expr.exists(|expr| Ok(is_open(expr))), Ok(true)));
-            let Some((input, keys)) = asks.then(|| sorted(&aggregate.input)).transpose()?.flatten() else {
-                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-            };
-            let Aggregate { group_expr, aggr_expr, .. } = aggregate;
-            let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), group_expr, aggr_expr)?);
-            kept_names::map_expressions(plan, |expr| {
-                expr.transform_up(|expr| match expr {
-                    Expr::AggregateFunction(mut call) if is_open(&Expr::AggregateFunction(call.clone())) => {
-                        call.params.order_by.clone_from(&keys);
-                        Ok(Transformed::yes(Expr::AggregateFunction(call)))
-                    }
-                    expr => Ok(Transformed::no(expr)),
+        plan.nodes_up_where(
+            |node| matches!(node, LogicalPlan::Aggregate(_)),
+            |plan| {
+                let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
+                let asks =
+                    aggregate.aggr_expr.iter().any(|expr| matches!(expr.has(|expr| Ok(is_open(expr))), Ok(true)));
+                let Some((input, keys)) = asks.then(|| sorted(&aggregate.input)).transpose()?.flatten() else {
+                    return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+                };
+                let Aggregate { group_expr, aggr_expr, .. } = aggregate;
+                let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), group_expr, aggr_expr)?);
+                kept_names::map_expressions(plan, |expr| {
+                    expr.up(|expr| match expr {
+                        Expr::AggregateFunction(mut call) if is_open(&Expr::AggregateFunction(call.clone())) => {
+                            call.params.order_by.clone_from(&keys);
+                            Ok(Transformed::yes(Expr::AggregateFunction(call)))
+                        }
+                        expr => Ok(Transformed::no(expr)),
+                    })
                 })
-            })
-        })
+            },
+        )
         .data()
     }
 

@@ -17,13 +17,15 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
+use crate::trees::Nodes;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct UnorderedWindows;
 
 impl AnalyzerRule for UnorderedWindows {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_down_with_subqueries(rewrite).data()
+        plan.nodes_down(rewrite).data()
     }
 
     fn name(&self) -> &str {

@@ -13,7 +13,7 @@ use std::{collections::HashSet, ops::ControlFlow};
 use datafusion::{
     common::{
         ScalarValue, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     error::Result,
     execution::SessionState,
@@ -27,7 +27,10 @@ use datafusion::{
     },
 };
 
-use crate::syntax;
+use crate::{
+    syntax,
+    trees::{Nodes, Tree},
+};
 
 /// What all rows would have in common that a marked list is distinct on.
 const MARK: &str = "\u{1}list";
@@ -171,7 +174,7 @@ impl VisitorMut for Marks {
 fn without_marks(plan: LogicalPlan) -> Result<LogicalPlan> {
     // What depends on what is not told by a `DISTINCT ON`.
     let mut depends = false;
-    let plan = plan.transform_up_with_subqueries(|node| {
+    let plan = plan.nodes_up(|node| {
         let node = match node {
             LogicalPlan::Distinct(Distinct::On(on)) => match is_marked(&on) {
                 Some(is_distinct) => {
@@ -204,7 +207,7 @@ fn projected(on: DistinctOn, is_distinct: bool) -> Result<LogicalPlan> {
     let mut names = HashSet::with_capacity(select_expr.len());
     for expr in &select_expr {
         let mut unnests = false;
-        expr.apply(|expr| {
+        expr.each(|expr| {
             unnests |= matches!(expr, Expr::Unnest(_));
             Ok(if unnests { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;

@@ -8,12 +8,14 @@
 use datafusion::{
     common::{
         Result,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition, expr_rewriter::NamePreserver, when},
     optimizer::AnalyzerRule,
 };
+
+use crate::trees::{Nodes, Tree};
 
 /// Aggregates of one argument that leave NULLs out, and have kernels.
 const LEAVE_OUT_NULLS: &[&str] = &["avg", "count", "max", "min", "sum"];
@@ -24,7 +26,7 @@ pub(crate) struct WindowFilters;
 
 impl AnalyzerRule for WindowFilters {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+        plan.nodes_up_where(|node| matches!(node, LogicalPlan::Window(_)), rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -37,9 +39,9 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(plan));
     }
     let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
+    plan.with_expressions(|expr| {
         let name = names.save(&expr);
-        expr.transform_up(rewrite).map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
+        expr.up(rewrite).map(|rewritten| rewritten.update_data(|expr| name.restore(expr)))
     })
 }
 

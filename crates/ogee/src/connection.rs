@@ -144,7 +144,15 @@ impl Request {
 
 impl Given {
     /// Has `statement` be planned with these values.
-    fn give(self, sql: &str, statement: &mut Statement, context: &StatementContext) -> Result<()> {
+    ///
+    /// A name without a value may be that of a variable, which `variable` gives.
+    fn give(
+        self,
+        sql: &str,
+        statement: &mut Statement,
+        context: &StatementContext,
+        variable: impl Fn(&str) -> Option<ScalarValue>,
+    ) -> Result<()> {
         let (parameters, values) = match self {
             Self::Ordered(parameters, values) => (parameters, values),
             Self::Unordered(values) => {
@@ -153,7 +161,7 @@ impl Given {
                     true => Parameters::of(statement)?,
                     false => Parameters::Numbered(0),
                 };
-                let values = values.in_order(&parameters)?;
+                let values = values.with_variables(&parameters, variable).in_order(&parameters)?;
                 (parameters, values)
             }
         };
@@ -440,7 +448,7 @@ async fn produce(
         let _ = sender.send(Event::Done(None)).await;
         return Ok(());
     };
-    given.give(text.sql(), &mut statement, context)?;
+    given.give(text.sql(), &mut statement, context, |name| inner.session.variable(name))?;
     if let Some(command) = Command::of(&statement)? {
         let mut batches = inner.settings.run(&command, inner)?;
         if let Command::ShowAll = command {

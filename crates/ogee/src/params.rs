@@ -192,6 +192,31 @@ impl Values {
         Self::Listed(Vec::new())
     }
 
+    /// These, and what `variable` gives for the names among `parameters` that have no value.
+    pub(crate) fn with_variables(
+        self,
+        parameters: &Parameters,
+        variable: impl Fn(&str) -> Option<ScalarValue>,
+    ) -> Self {
+        let Parameters::Named(names) = parameters else { return self };
+        let mut named = match self {
+            Self::Listed(values) if values.is_empty() => Vec::new(),
+            Self::Named(named) => named,
+            listed => return listed,
+        };
+        let is_given = |name: &str| named.iter().any(|(given, _)| given.strip_prefix('$').unwrap_or(given) == name);
+        let missing: Vec<_> = names
+            .iter()
+            .filter(|name| !is_given(name))
+            .filter_map(|name| variable(name).map(|value| (name.clone(), value)))
+            .collect();
+        if named.is_empty() && missing.is_empty() {
+            return Self::none();
+        }
+        named.extend(missing);
+        Self::Named(named)
+    }
+
     /// The values in the order of `parameters`.
     ///
     /// # Errors

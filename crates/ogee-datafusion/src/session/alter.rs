@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::{DataType, Field, Schema, SchemaRef},
+    arrow::datatypes::{Field, Schema, SchemaRef},
     catalog::TableProvider,
     common::{Constraint, Constraints, TableReference},
     datasource::TableType,
@@ -268,10 +268,10 @@ impl Session {
                 }
                 let value = using.clone().unwrap_or_else(|| Expr::Identifier(quoted(&name)));
                 let value = alters::cast(value, data_type);
-                let data_type = self.type_of(state, &alters::cast(alters::null(), data_type)).await?;
+                let typed = self.field_of(state, &name, &alters::cast(alters::null(), data_type)).await?;
                 let fields = columns.schema.fields().iter().enumerate();
                 let fields = fields.map(|(other, field)| match other == at {
-                    true => field.as_ref().clone().with_data_type(data_type.clone()),
+                    true => typed.clone().with_nullable(field.is_nullable()),
                     false => field.as_ref().clone(),
                 });
                 let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -322,9 +322,9 @@ impl Session {
             }
         }
         let value = alters::cast(default.clone().unwrap_or_else(alters::null), &column.data_type);
-        let data_type = self.type_of(state, &alters::cast(alters::null(), &column.data_type)).await?;
+        let field = self.field_of(state, &name, &alters::cast(alters::null(), &column.data_type)).await?;
         let mut fields = columns.schema.fields().to_vec();
-        fields.push(Arc::new(Field::new(&name, data_type, nullable)));
+        fields.push(Arc::new(field.with_nullable(nullable)));
         let mut definition = columns.definition.clone();
         let mut defaults = table.defaults().to_vec();
         if let Some(default) = default {
@@ -353,10 +353,11 @@ impl Session {
         }
     }
 
-    async fn type_of(&self, state: &SessionState, value: &Expr) -> Result<DataType> {
+    /// The field of a column `name` of values such as `value`: what an `ENUM` or JSON is, the field says beside the type.
+    async fn field_of(&self, state: &SessionState, name: &str, value: &Expr) -> Result<Field> {
         let mut made = Made::default();
         let plan = self.planned(state, alters::value(value.clone())?, &mut made).await?;
-        Ok(plan.schema().field(0).data_type().clone())
+        Ok(plan.schema().field(0).as_ref().clone().with_name(name))
     }
 
     /// The table that `anew` says, with its rows.

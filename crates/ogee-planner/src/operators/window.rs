@@ -396,7 +396,10 @@ fn call_of(
 fn has_frame(function: &Arc<dyn WindowExpr>) -> bool {
     let Some(standard) = function.as_any().downcast_ref::<StandardWindowExpr>() else { return true };
     let udwf = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>();
-    udwf.is_none_or(|udwf| matches!(udwf.fun().name(), "first_value" | "last_value" | "nth_value"))
+    udwf.is_none_or(|udwf| {
+        let name = udwf.fun().name();
+        matches!(name, "first_value" | "last_value" | "nth_value") || name.starts_with("ogee_ordered_")
+    })
 }
 
 /// An expression over the input, and its normalized type.

@@ -18,7 +18,7 @@ use datafusion::{
     optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
-use crate::markers;
+use crate::{markers, trees::Nodes};
 
 /// The function around the condition of an `ASOF` join.
 pub(super) const MARK: &str = "ogee_asof";
@@ -35,12 +35,17 @@ pub(crate) struct AsofJoins;
 
 impl AnalyzerRule for AsofJoins {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite).data()
+        plan.nodes_up_where(is_marked, rewrite).data()
     }
 
     fn name(&self) -> &str {
         "asof_joins"
     }
+}
+
+fn is_marked(plan: &LogicalPlan) -> bool {
+    let is_mark = |filter: &Expr| matches!(filter, Expr::ScalarFunction(call) if call.func.name() == MARK);
+    matches!(plan, LogicalPlan::Join(join) if join.filter.as_ref().is_some_and(is_mark))
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use datafusion::{
     common::{
         NullEquality, Result, Spans, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -24,7 +24,10 @@ use datafusion::{
 };
 
 use super::{are_within, has_subquery, outer_references};
-use crate::computed::Computed;
+use crate::{
+    computed::Computed,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -32,7 +35,11 @@ pub(crate) struct SubqueriesBelow;
 
 impl AnalyzerRule for SubqueriesBelow {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite).data()
+        plan.nodes_up_where(
+            |node| matches!(node, LogicalPlan::Distinct(Distinct::On(_)) | LogicalPlan::Join(_)),
+            rewrite,
+        )
+        .data()
     }
 
     fn name(&self) -> &str {
@@ -85,12 +92,12 @@ fn in_join(join: Join) -> Result<Transformed<LogicalPlan>> {
     let Join { left, right, on, filter, join_type, join_constraint, schema, null_equality, null_aware } = join;
     let (mut of_left, mut of_right) = (Computed::default(), Computed::default());
     let filter = filter.map(|filter| {
-        filter.transform_down(|expr| {
+        filter.down(|expr| {
             if !is_subquery(&expr) {
                 return Ok(Transformed::no(expr));
             }
             let mut outer = Vec::new();
-            expr.apply(|part| {
+            expr.each(|part| {
                 match part {
                     Expr::Column(column) => outer.push(column.clone()),
                     Expr::Exists(exists) => outer.extend(outer_references(&exists.subquery.subquery)),
@@ -149,7 +156,7 @@ fn for_each_row(join: Join) -> Result<LogicalPlan> {
     let equal = on.into_iter().map(|(left, right)| binary_expr(left, equal, right));
     let condition = conjunction(equal.chain(filter)).expect("it has a subquery");
     let mut outer = Vec::new();
-    let condition = condition.transform_up(|expr| {
+    let condition = condition.up(|expr| {
         let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
         let Ok((_, field)) = kept.schema().qualified_field_from_column(column) else {
             return Ok(Transformed::no(expr));

@@ -9,7 +9,7 @@ use datafusion::{
     arrow::datatypes::{DataType, Schema},
     common::{
         Column, DFSchema, NullEquality, Result, ScalarValue, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     datasource::{cte_worktable::CteWorkTable, provider_as_source, source_as_provider},
     functions::core::expr_fn::coalesce,
@@ -26,7 +26,10 @@ use super::{
     pull_up::{Wanted, pulled_up},
     refuse_outer_aggregates,
 };
-use crate::sorted_rows;
+use crate::{
+    sorted_rows,
+    trees::{Nodes, Tree},
+};
 
 /// The values of outer columns.
 pub(super) struct Domain {
@@ -78,7 +81,7 @@ impl Domain {
     /// Whether `plan` reads rows of a recursive query that it is within the term of.
     fn reads_recursion(&self, plan: &LogicalPlan) -> bool {
         let reads = |plan: &LogicalPlan| Ok(self.values_in(plan).is_some());
-        !self.recursions.is_empty() && plan.exists(reads).unwrap_or(false)
+        !self.recursions.is_empty() && plan.has(reads).unwrap_or(false)
     }
 
     /// Where the values are if `plan` reads such rows itself.
@@ -103,7 +106,7 @@ impl Domain {
             first.schema().fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let rows = CteWorkTable::new(&query.name, Arc::new(Schema::new(fields)));
         let scan = LogicalPlanBuilder::scan(query.name.clone(), provider_as_source(Arc::new(rows)), None)?.build()?;
-        let term = query.recursive_term.as_ref().clone().transform_down(|plan| match &plan {
+        let term = query.recursive_term.as_ref().clone().down(|plan| match &plan {
             LogicalPlan::TableScan(read) if work_table(read).as_ref() == Some(&query.name) => {
                 Ok(Transformed::yes(scan.clone()))
             }
@@ -123,7 +126,7 @@ impl Domain {
 
     /// `expr` with the outer columns where they are in the plan below.
     fn resolved(&self, expr: Expr, columns: &[Column]) -> Result<Expr> {
-        let resolved = expr.transform_up(|expr| {
+        let resolved = expr.up(|expr| {
             let Expr::OuterReferenceColumn(_, column) = &expr else { return Ok(Transformed::no(expr)) };
             let place = self.outer.iter().position(|outer| self.is_same(outer, column));
             Ok(place.map_or_else(
@@ -227,7 +230,7 @@ impl Domain {
                 let mut calls = Vec::new();
                 for call in &window.window_expr {
                     let name = call.schema_name().to_string();
-                    let within = self.resolved(call.clone(), &columns)?.transform_up(|expr| {
+                    let within = self.resolved(call.clone(), &columns)?.up(|expr| {
                         let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
                         call.params.partition_by.extend(all(&columns));
                         Ok(Transformed::yes(Expr::WindowFunction(call)))
@@ -503,9 +506,9 @@ fn unaliased(expr: &Expr) -> &Expr {
 
 /// The columns of `schema` that `plan` refers to from within, into `found`.
 fn collect(plan: &LogicalPlan, schema: &DFSchema, found: &mut Vec<Column>) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+    plan.each_node(|node| {
+        node.each_expression(|expr| {
+            expr.each(|expr| {
                 if let Expr::OuterReferenceColumn(_, column) = expr
                     && let Ok(index) = schema.index_of_column(column)
                 {
@@ -562,5 +565,5 @@ pub(super) fn lateral(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn has_subquery_node(plan: &LogicalPlan) -> bool {
-    plan.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(_)))).expect("it never fails")
+    plan.has(|node| Ok(matches!(node, LogicalPlan::Subquery(_)))).expect("it never fails")
 }

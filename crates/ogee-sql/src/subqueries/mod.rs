@@ -27,7 +27,7 @@ use datafusion::{
     arrow::datatypes::DataType,
     common::{
         Column, DFSchema, ExprSchema, NullEquality, Result, ScalarValue, Spans, exec_err, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     functions_aggregate::{count::count_udaf, first_last::first_value_udaf},
@@ -42,7 +42,10 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::kept_names;
+use crate::{
+    kept_names,
+    trees::{Nodes, Tree},
+};
 use domain::Domain;
 use pull_up::{Wanted, pulled_up};
 
@@ -55,12 +58,12 @@ pub(crate) struct Subqueries;
 
 impl AnalyzerRule for Subqueries {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(rewrite)?;
+        let rewritten = plan.nodes_up(rewrite)?;
         if !rewritten.transformed {
             return Ok(rewritten.data);
         }
         // Values of subqueries may be NULL, and with them the columns above.
-        rewritten.data.transform_up_with_subqueries(|node| Ok(Transformed::yes(with_nulls_below(node)?))).data()
+        rewritten.data.nodes_up(|node| Ok(Transformed::yes(with_nulls_below(node)?))).data()
     }
 
     fn name(&self) -> &str {
@@ -94,7 +97,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         | LogicalPlan::Window(_)
         | LogicalPlan::Sort(_) => {
             let mut any = false;
-            plan.apply_expressions(|expr| {
+            plan.each_expression(|expr| {
                 any |= has_subquery(expr);
                 Ok(TreeNodeRecursion::Continue)
             })?;
@@ -108,7 +111,7 @@ pub(crate) fn has_subquery(expr: &Expr) -> bool {
     let is_one = |expr: &Expr| {
         matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
     };
-    expr.exists(|expr| Ok(is_one(expr))).expect("it never fails")
+    expr.has(|expr| Ok(is_one(expr))).expect("it never fails")
 }
 
 /// The plan below, with what its subqueries give beside its columns.
@@ -120,8 +123,8 @@ struct Joined {
 }
 
 fn in_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    plan.apply_expressions(|expr| {
-        expr.apply(|expr| {
+    plan.each_expression(|expr| {
+        expr.each(|expr| {
             let subquery = match expr {
                 Expr::Exists(exists) => &exists.subquery,
                 Expr::InSubquery(in_subquery) => &in_subquery.subquery,
@@ -273,7 +276,7 @@ fn predicate(exists: Exists, joined: &mut Joined) -> Result<Expr> {
 
 /// `expr` as a value; `marks`: of predicates too, whether DataFusion could do them or not.
 fn value(expr: Expr, joined: &mut Joined, marks: bool) -> Result<Expr> {
-    let rewritten = expr.transform_down(|expr| {
+    let rewritten = expr.down(|expr| {
         Ok(match expr {
             Expr::Exists(exists) => {
                 let new = if marks { mark(exists, joined)? } else { predicate(exists, joined)? };
@@ -375,7 +378,7 @@ fn rows_that(
 ) -> Result<Subquery> {
     let mut outer = subquery.outer_ref_columns.clone();
     let schema = joined.input.schema();
-    let of_outer = expr.clone().transform_up(|expr| {
+    let of_outer = expr.clone().up(|expr| {
         let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
         let field = Arc::clone(schema.field_from_column(column)?);
         let reference = Expr::OuterReferenceColumn(field, column.clone());
@@ -388,7 +391,7 @@ fn rows_that(
     let mut plan = subquery.subquery.as_ref().clone();
     let columns = expr.column_refs();
     // The same table may be in both queries: its columns then get a name of their own in this one. So do those of the name of an outer column that is of no table, such as one of a `UNION`.
-    if !has_qualifier(&plan) || plan.exists(|node| Ok(columns.iter().any(|column| node.schema().has_column(column))))? {
+    if !has_qualifier(&plan) || plan.has(|node| Ok(columns.iter().any(|column| node.schema().has_column(column))))? {
         let value = Expr::Column(plan.schema().columns().swap_remove(0)).alias(fresh("row"));
         plan = LogicalPlanBuilder::from(plan).project([value])?.alias(fresh("rows"))?.build()?;
     }
@@ -400,7 +403,7 @@ fn rows_that(
 /// The columns of outer queries that `plan` refers to, itself or in its own subqueries.
 fn outer_references(plan: &LogicalPlan) -> Vec<Column> {
     let mut found = Vec::new();
-    let visited = plan.apply_with_subqueries(|node| {
+    let visited = plan.each_node(|node| {
         found.extend(node.all_out_ref_exprs().into_iter().filter_map(|expr| match expr {
             Expr::OuterReferenceColumn(_, column) => Some(column),
             _ => None,
@@ -444,7 +447,7 @@ fn mark(exists: Exists, joined: &mut Joined) -> Result<Expr> {
         Some((rows, pull_up)) => {
             let filter = conjunction(pull_up.join_filters).unwrap_or_else(|| lit(true));
             let inner: BTreeSet<Column> = pull_up.correlated_subquery_cols_map.into_values().flatten().collect();
-            let filter = filter.transform_up(|expr| {
+            let filter = filter.up(|expr| {
                 Ok(match expr {
                     Expr::Column(column) if inner.contains(&column) => {
                         Transformed::yes(Expr::Column(Column::new(Some(alias.clone()), column.name)))
@@ -523,7 +526,7 @@ fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
 /// An aggregate of nothing but outer columns is one of the outer query's rows. DataFusion would aggregate the rows of the subquery.
 fn refuse_outer_aggregates(plan: &LogicalPlan) -> Result<()> {
     let is_outer = |call: &Expr| call.contains_outer() && !call.any_column_refs();
-    let found = plan.exists(|node| match node {
+    let found = plan.has(|node| match node {
         LogicalPlan::Aggregate(aggregate) => Ok(aggregate.aggr_expr.iter().any(is_outer)),
         _ => Ok(false),
     })?;

@@ -18,7 +18,11 @@ use datafusion::{
 };
 
 use super::has_subquery;
-use crate::{common_types::CommonTypes, quotients::Division};
+use crate::{
+    common_types::CommonTypes,
+    quotients::Division,
+    trees::{Nodes, Tree},
+};
 
 /// See the module; after DataFusion's coercion of types.
 #[derive(Debug)]
@@ -33,8 +37,7 @@ impl AnalyzerRule for OuterTypes {
         if !told.transformed {
             return Ok(told.data);
         }
-        let plan =
-            told.data.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes)).data()?;
+        let plan = told.data.nodes_up(|plan| plan.recompute_schema().map(Transformed::yes)).data()?;
         TypeCoercion::new().analyze(CommonTypes(Arc::clone(&self.0)).analyze(plan, config)?, config)
     }
 
@@ -45,9 +48,9 @@ impl AnalyzerRule for OuterTypes {
 
 /// Whether a subquery is anywhere in `plan`.
 fn has_any(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| {
+    plan.has(|node| {
         let mut any = matches!(node, LogicalPlan::Subquery(_));
-        node.apply_expressions(|expr| {
+        node.each_expression(|expr| {
             any |= has_subquery(expr);
             Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
@@ -57,7 +60,7 @@ fn has_any(plan: &LogicalPlan) -> Result<bool> {
 
 /// `around`: the columns around the plan, the nearest ones last.
 fn in_plan(plan: LogicalPlan, around: &mut Vec<DFSchema>) -> Result<Transformed<LogicalPlan>> {
-    let told = plan.map_expressions(|expr| expr.transform_up(|expr| Ok(with_type(expr, around))))?;
+    let told = plan.with_expressions(|expr| expr.up(|expr| Ok(with_type(expr, around))))?;
     let here = merge_schema(&told.data.inputs());
     let told = told.transform_data(|plan| {
         // The side of a lateral join is no subquery of an expression, and may have a name.

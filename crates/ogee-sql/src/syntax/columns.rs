@@ -18,6 +18,15 @@ pub(crate) const NAME: &str = "ogee_name";
 
 /// `tokens` with stars within expressions in words that the parser knows.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    // Both are written with a star, or with the word.
+    let may_be_one = |token: &Token| match token {
+        Token::Mul => true,
+        Token::Word(word) => word.value.eq_ignore_ascii_case("columns"),
+        _ => false,
+    };
+    if !tokens.iter().any(|token| may_be_one(&token.token)) {
+        return tokens;
+    }
     let parts = Parts::new(&tokens);
     let mut replaced: Vec<(Range<usize>, Vec<Token>)> = Vec::new();
     let mut end = 0;

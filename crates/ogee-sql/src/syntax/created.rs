@@ -79,11 +79,11 @@ fn created(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
     }
 }
 
-/// `statement`, which makes a table, with types for columns that are computed and have none, if there are such.
+/// `statement`, which makes a table, with types for columns that are computed and have none, and names in quotes for those that are keywords, if there are such.
 fn with_types(statement: &[TokenWithSpan], significant: &[usize]) -> Option<Vec<TokenWithSpan>> {
     let token = |nth: usize| significant.get(nth).map(|&at| &statement[at].token);
     let keyword = |nth: usize| token(nth).map_or(Keyword::NoKeyword, super::keyword);
-    let mut untyped = Vec::new();
+    let (mut untyped, mut named) = (Vec::new(), Vec::new());
     let mut depth = 0_usize;
     for nth in 0..significant.len() {
         match token(nth) {
@@ -94,6 +94,13 @@ fn with_types(statement: &[TokenWithSpan], significant: &[usize]) -> Option<Vec<
             _ => {}
         }
         let begins = depth == 1 && matches!(token(nth), Some(Token::LParen | Token::Comma));
+        // The parser would take them for those of an index.
+        if begins
+            && matches!(keyword(nth + 1), Keyword::KEY | Keyword::INDEX | Keyword::FULLTEXT | Keyword::SPATIAL)
+            && !matches!(token(nth + 2), Some(Token::LParen))
+        {
+            named.push(significant[nth + 1]);
+        }
         let is_name = matches!(token(nth + 1), Some(Token::Word(_)));
         let is_computed = keyword(nth + 2) == Keyword::AS && token(nth + 3) == Some(&Token::LParen)
             || keyword(nth + 2) == Keyword::GENERATED;
@@ -101,10 +108,13 @@ fn with_types(statement: &[TokenWithSpan], significant: &[usize]) -> Option<Vec<
             untyped.push(significant[nth + 1]);
         }
     }
-    if untyped.is_empty() {
+    if untyped.is_empty() && named.is_empty() {
         return None;
     }
     let mut all = statement.to_vec();
+    for at in named {
+        all[at].token = Token::make_word(&statement[at].token.to_string().to_lowercase(), Some('"'));
+    }
     for at in untyped.into_iter().rev() {
         all.insert(at + 1, TokenWithSpan::new(Token::make_word(UNTYPED, None), statement[at].span));
         all.insert(at + 1, TokenWithSpan::new(Token::Whitespace(Whitespace::Space), statement[at].span));

@@ -20,6 +20,9 @@ use crate::names::call_star;
 
 /// `tokens` in which `GROUPING SETS` that are among others are just those: the parser knows none within.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !tokens.iter().any(|token| keyword(&token.token) == Keyword::SETS) {
+        return tokens;
+    }
     let places = significant(&tokens);
     let token = |nth: usize| &tokens[places[nth]].token;
     let mut dropped = vec![false; tokens.len()];

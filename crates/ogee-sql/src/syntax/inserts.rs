@@ -1,12 +1,12 @@
 //! `INSERT INTO t BY NAME SELECT ..`: the outputs of the query are for the columns of their names. `INSERT INTO t TABLE u` is one of `SELECT * FROM u`.
 //!
-//! The parser takes a list of columns there, and gets one of a name that nobody gives to a column.
+//! The parser takes a list of columns there, and gets one of a name that nobody gives to a column. `INSERT INTO t (VALUES ..)` has no brackets.
 //!
 //! Not here: which columns these are, since the names of outputs are known when the query is planned (`changes::inserts`).
 
 use datafusion::sql::sqlparser::{
     keywords::Keyword,
-    tokenizer::{Token, TokenWithSpan},
+    tokenizer::{Token, TokenWithSpan, Whitespace},
 };
 
 /// The list of columns that stands for `BY NAME`.
@@ -15,8 +15,49 @@ pub(crate) const BY_NAME: &str = "ogee_by_name";
 /// The same for `BY POSITION`, which is how it is anyway.
 pub(crate) const BY_POSITION: &str = "ogee_by_position";
 
+/// Takes the brackets around `VALUES` away, behind which the parser would look for a list of columns.
+fn without_brackets(tokens: &mut [TokenWithSpan]) {
+    let significant = super::significant(tokens);
+    let token = |nth: usize| significant.get(nth).map(|&at| &tokens[at].token);
+    let keyword = |nth: usize| token(nth).map_or(Keyword::NoKeyword, super::keyword);
+    let mut brackets = Vec::new();
+    let mut in_insert = false;
+    for nth in 0..significant.len() {
+        match keyword(nth) {
+            Keyword::INTO => in_insert = true,
+            Keyword::SELECT | Keyword::VALUES | Keyword::SET | Keyword::AS => in_insert = false,
+            _ if in_insert && token(nth) == Some(&Token::LParen) && keyword(nth + 1) == Keyword::VALUES => {
+                let mut depth = 0_usize;
+                let close = (nth..significant.len()).find(|&nth| {
+                    match token(nth) {
+                        Some(Token::LParen) => depth += 1,
+                        Some(Token::RParen) => depth = depth.saturating_sub(1),
+                        _ => {}
+                    }
+                    depth == 0
+                });
+                // One with an order or a limit is a query.
+                let is_all = close.is_some_and(|close| {
+                    !(nth..close).any(|nth| matches!(keyword(nth), Keyword::ORDER | Keyword::LIMIT | Keyword::UNION))
+                });
+                if let Some(close) = close.filter(|_| is_all) {
+                    brackets.extend([significant[nth], significant[close]]);
+                }
+            }
+            _ => {}
+        }
+    }
+    for at in brackets {
+        tokens[at].token = Token::Whitespace(Whitespace::Space);
+    }
+}
+
 /// `tokens` with lists of columns for `BY NAME` and `BY POSITION` of inserts.
-pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(crate) fn in_tokens(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !tokens.iter().any(|token| super::keyword(&token.token) == Keyword::INTO) {
+        return tokens;
+    }
+    without_brackets(&mut tokens);
     let significant = super::significant(&tokens);
     let keyword = |nth: usize| significant.get(nth).map_or(Keyword::NoKeyword, |&at| super::keyword(&tokens[at].token));
     let word = |nth: usize, word: &str| {

@@ -24,6 +24,7 @@ pub(crate) mod exported;
 pub(crate) mod fields;
 pub(crate) mod filters;
 mod firsts;
+mod frames;
 pub(crate) mod from_first;
 pub(crate) mod grouping;
 mod having;
@@ -103,7 +104,7 @@ pub(crate) use self::{
     neighbours::{Having, sources_beside, write_out_neighbours},
     order_names::{has_shared_names, tell_apart as tell_outputs_apart},
     outer_aggregates::{has_aggregate, has_call, is_aggregate},
-    struct_fields::{unnested, write_out_fields},
+    struct_fields::{take_fields_of, unnested, write_out_fields},
     using::{constraint, excluded, has_using, name_of, write_out as write_out_using},
     using_within::{Sources, UNKNOWN, names_alone, sources as sources_within},
 };
@@ -161,51 +162,50 @@ pub(crate) fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl Fn
 }
 
 /// `tokens` without what has no meaning here: `[NOT] MATERIALIZED` of a `WITH` query, `EXCLUDE NO OTHERS` of a frame.
-pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let word = |at: usize| match tokens.get(at).map(|token| &token.token) {
-        Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
-        _ => String::new(),
-    };
-    let mut dropped = vec![false; tokens.len()];
+pub(crate) fn without_hints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_word = |token: &Token, name: &str| matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name));
+    let is_hint = |token: &Token| is_word(token, "materialized") || is_word(token, "others");
+    if !tokens.iter().any(|token| is_hint(&token.token)) {
+        return tokens;
+    }
     let significant = significant(&tokens);
-    for (nth, &at) in significant.iter().enumerate() {
-        let next = |n: usize| significant.get(nth + n).copied().unwrap_or(usize::MAX);
-        match word(at).as_str() {
-            "AS" if word(next(1)) == "MATERIALIZED" => dropped[next(1)] = true,
-            "AS" if word(next(1)) == "NOT" && word(next(2)) == "MATERIALIZED" => {
-                dropped[next(1)] = true;
-                dropped[next(2)] = true;
-            }
-            "EXCLUDE" if word(next(1)) == "NO" && word(next(2)) == "OTHERS" => {
-                dropped[at] = true;
-                dropped[next(1)] = true;
-                dropped[next(2)] = true;
-            }
-            _ => {}
+    let mut dropped = Vec::new();
+    for nth in 0..significant.len() {
+        let is = |n: usize, name: &str| significant.get(nth + n).is_some_and(|&at| is_word(&tokens[at].token, name));
+        if is(0, "as") && is(1, "materialized") {
+            dropped.push(significant[nth + 1]);
+        } else if is(0, "as") && is(1, "not") && is(2, "materialized") {
+            dropped.extend(&significant[nth + 1..nth + 3]);
+        } else if is(0, "exclude") && is(1, "no") && is(2, "others") {
+            dropped.extend(&significant[nth..nth + 3]);
         }
     }
-    tokens.into_iter().zip(dropped).filter_map(|(token, dropped)| (!dropped).then_some(token)).collect()
+    for at in dropped.into_iter().rev() {
+        tokens.remove(at);
+    }
+    tokens
 }
 
-/// `tokens` without commas behind the last of the rows of `VALUES`, or of other items in brackets.
+/// `tokens` without commas behind the last of several items.
 pub(crate) fn without_last_commas(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let (mut last, mut dropped) = ([None; 2], Vec::new());
-    for (at, token) in tokens.iter().enumerate() {
-        match &token.token {
-            Token::Whitespace(_) => continue,
-            Token::RParen | Token::SemiColon | Token::EOF => {
-                if let [Some(before), Some(comma)] = last
-                    && is_comma_behind_bracket(&tokens, before, comma)
-                {
-                    dropped.push(comma);
-                }
-            }
-            _ => {}
+    // The two before, which are no blanks.
+    let (mut last, mut dropped): ([Option<usize>; 2], Vec<usize>) = ([None; 2], Vec::new());
+    for at in 0..tokens.len() {
+        if matches!(tokens[at].token, Token::Whitespace(_)) {
+            continue;
+        }
+        if let [Some(before), Some(comma)] = last
+            && tokens[comma].token == Token::Comma
+            && may_end_items(&tokens[before].token)
+            && ends_items(&tokens[at..])
+        {
+            dropped.push(comma);
         }
         last = [last[1], Some(at)];
     }
     if let [Some(before), Some(comma)] = last
-        && is_comma_behind_bracket(&tokens, before, comma)
+        && tokens[comma].token == Token::Comma
+        && may_end_items(&tokens[before].token)
     {
         dropped.push(comma);
     }
@@ -215,8 +215,28 @@ pub(crate) fn without_last_commas(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWi
     tokens
 }
 
-fn is_comma_behind_bracket(tokens: &[TokenWithSpan], before: usize, comma: usize) -> bool {
-    tokens[before].token == Token::RParen && tokens[comma].token == Token::Comma
+/// Whether an item may end in `token`.
+fn may_end_items(token: &Token) -> bool {
+    !matches!(token, Token::LParen | Token::LBracket | Token::LBrace | Token::Comma | Token::SemiColon)
+}
+
+/// Whether no item begins with `tokens`.
+fn ends_items(tokens: &[TokenWithSpan]) -> bool {
+    match &tokens[0].token {
+        Token::RParen | Token::RBracket | Token::RBrace | Token::SemiColon | Token::EOF => true,
+        word => {
+            let next = || {
+                let next = tokens[1..].iter().find(|next| !matches!(next.token, Token::Whitespace(_)));
+                next.map_or(Keyword::NoKeyword, |next| keyword(&next.token))
+            };
+            match keyword(word) {
+                Keyword::WHERE | Keyword::HAVING | Keyword::UNION | Keyword::INTERSECT | Keyword::RETURNING => true,
+                Keyword::GROUP | Keyword::ORDER => next() == Keyword::BY,
+                Keyword::ON => next() == Keyword::CONFLICT,
+                _ => false,
+            }
+        }
+    }
 }
 
 /// Numbers the parameters of each statement that are written `?`, by which DataFusion tells them apart.
@@ -385,6 +405,7 @@ impl VisitorMut for Words {
         json::name_outputs(select);
         select.from.iter_mut().for_each(in_joins);
         grouping::in_select(select);
+        frames::in_select(select);
         windows::keep_apart(select);
         having::in_select(select);
         [&mut select.selection, &mut select.having].into_iter().flatten().for_each(rows::in_condition);
@@ -504,6 +525,7 @@ impl VisitorMut for Words {
                 }
             }
             Expr::Function(function) if function.over.is_some() => {
+                function.over.iter_mut().for_each(frames::in_window);
                 ordered_windows::in_function(function);
                 if (self.all || !crate::macros::may_call(function))
                     && let Some(other) = function_in_other_words(function)

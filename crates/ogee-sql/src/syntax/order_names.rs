@@ -26,14 +26,25 @@ pub(super) fn in_set_operation(query: &mut Query) {
     let OrderByKind::Expressions(order) = &mut order.kind else { return };
     let (mut names, mut exprs) = (HashMap::new(), HashMap::new());
     branches(&query.body, &mut names, &mut exprs);
+    let by_name = is_by_name(&query.body);
     for by in order {
         let by = bare(&mut by.expr);
+        if let Expr::CompoundIdentifier(_) = by
+            && by_name
+        {
+            // The tables are those of a branch, and columns of one name one column.
+            *by = Expr::Identifier(Ident::with_quote('"', base_name(by)));
+            continue;
+        }
         let position = match &*by {
             Expr::Value(_) => None,
-            Expr::Identifier(name) => names.get(&normal_name(name)),
+            Expr::Identifier(name) => match name.value.strip_prefix('#').and_then(|nth| nth.parse().ok()) {
+                Some(nth) if name.quote_style.is_none() => Some(nth),
+                _ => names.get(&normal_name(name)).copied(),
+            },
             // The tables are those of a branch.
-            Expr::CompoundIdentifier(_) => exprs.get(&by.to_string()).or_else(|| names.get(&base_name(by))),
-            expr => exprs.get(&expr.to_string()),
+            Expr::CompoundIdentifier(_) => exprs.get(&by.to_string()).or_else(|| names.get(&base_name(by))).copied(),
+            expr => exprs.get(&expr.to_string()).copied(),
         };
         if let Some(position) = position {
             *by = Expr::value(Value::Number(position.to_string(), false));
@@ -57,6 +68,20 @@ pub(super) fn in_distinct(query: &mut Query) {
         {
             *by = Expr::value(Value::Number(position.to_string(), false));
         }
+    }
+}
+
+/// Whether a branch is put beside another by the names of columns.
+fn is_by_name(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::SetOperation { left, right, set_quantifier, .. } => {
+            use SetQuantifier as Q;
+            matches!(set_quantifier, Q::ByName | Q::AllByName | Q::DistinctByName)
+                || is_by_name(left)
+                || is_by_name(right)
+        }
+        SetExpr::Query(query) => is_by_name(&query.body),
+        _ => false,
     }
 }
 

@@ -59,7 +59,7 @@ const CLAUSES: &[&str] = &[
 /// [`Error::Parse`] or [`Error::Unsupported`] for those that are not understood.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let is_one = |token: &TokenWithSpan| match &token.token {
-        Token::Word(word) => word.value.to_ascii_uppercase().contains("PIVOT"),
+        Token::Word(word) => word.value.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"pivot")),
         _ => false,
     };
     if !tokens.iter().any(is_one) {

@@ -1,6 +1,6 @@
 //! Table functions that read files: `read_csv('x.txt', delim = '|')`.
 //!
-//! A call becomes the name of a table, which is resolved as that of a file is, so that views and prepared statements keep it ([`Read::name`]). `query('SELECT ..')` and `query_table('t')` are what they say. Options are `name = value`, `name := value` or `name => value`.
+//! A call becomes the name of a table, which is resolved as that of a file is, so that views and prepared statements keep it ([`Read::name`]). `query('SELECT ..')`, `query_table('t')` and `query_table([t, u])` are what they say. Options are `name = value`, `name := value` or `name => value`.
 //!
 //! Not here: what options mean (`ogee_files`).
 
@@ -50,14 +50,14 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
     let TableFactor::Table { name, args: Some(args), alias, .. } = factor else { return Ok(None) };
     let [function] = name.0.as_slice() else { return Ok(None) };
     let Some(function) = function.as_ident().map(normal_name) else { return Ok(None) };
-    if let ("query" | "query_table", [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))]) = (&*function, &*args.args)
-        && let Some(of) = text_of(of)
-    {
+    let queried = match (&*function, &*args.args) {
+        ("query", [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))]) => text_of(of),
+        ("query_table", [FunctionArg::Unnamed(FunctionArgExpr::Expr(of)), rest @ ..]) => all_of(of, rest),
+        _ => None,
+    };
+    if let Some(queried) = queried {
         let alias = alias.take().or_else(|| Some(alias_of(&function)));
-        let subquery = match &*function {
-            "query" => parsed(&of)?,
-            _ => parsed(&format!("SELECT * FROM {}", Ident::with_quote('"', of)))?,
-        };
+        let subquery = parsed(&queried)?;
         return Ok(Some(TableFactor::Derived { lateral: false, subquery, alias, sample: None }));
     }
     if !reads_files(&function) {
@@ -134,6 +134,28 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
     *table = ObjectName::from(vec![Ident::with_quote('"', Read::name(&function, &paths, &options))]);
     (*args, *of) = (None, alias);
     Ok(None)
+}
+
+/// The query of all rows of the table that `of` names, or of those of a list; by the names of columns, if that is what `rest` says.
+fn all_of(of: &Expr, rest: &[FunctionArg]) -> Option<String> {
+    let table = |of: &Expr| match of {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => Some(of.to_string()),
+        text => text_of(text).map(|name| Ident::with_quote('"', name).to_string()),
+    };
+    let tables: Vec<String> = match of {
+        Expr::Array(Array { elem, .. }) => elem.iter().map(table).collect::<Option<_>>()?,
+        one => vec![table(one)?],
+    };
+    let union = match rest {
+        [] => " UNION ALL ",
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(by_name))] => match is_true(&scalar(by_name)?) {
+            true => " UNION ALL BY NAME ",
+            false => " UNION ALL ",
+        },
+        _ => return None,
+    };
+    let selects: Vec<String> = tables.iter().map(|table| format!("SELECT * FROM {table}")).collect();
+    (!selects.is_empty()).then(|| selects.join(union))
 }
 
 /// The column of files' names where rows are numbered and nobody asks for it.

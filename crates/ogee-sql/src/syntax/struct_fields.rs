@@ -5,9 +5,15 @@
 //!
 //! Not here: structs in lists, whose fields stay together.
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+use std::ops::ControlFlow;
+
+use datafusion::sql::{
+    parser::Statement as Parsed,
+    sqlparser::ast::{
+        AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem,
+        SelectItemQualifiedWildcardKind, Subscript, TableFactor, TableWithJoins, Value, VisitorMut,
+        WildcardAdditionalOptions,
+    },
 };
 
 use super::using::name_of;
@@ -60,4 +66,42 @@ pub(crate) fn write_out_fields(select: &mut Select, at: usize, of: &Expr, fields
         SelectItem::ExprWithAlias { expr: call("get_field", vec![of.clone(), text]), alias }
     };
     select.projection.splice(at..=at, fields.iter().map(field));
+}
+
+/// Takes the fields of the column `name` that are written with dots of the column as a value, which it may be of an outer query; false if there are none.
+pub(crate) fn take_fields_of(statement: &mut Parsed, name: &str) -> bool {
+    struct Fields<'a> {
+        name: &'a str,
+        any: bool,
+    }
+
+    impl VisitorMut for Fields<'_> {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let Expr::CompoundIdentifier(parts) = expr else { return ControlFlow::Continue(()) };
+            let column = parts.iter().take(2).position(|part| normal_name(part) == self.name);
+            let Some(column) = column.filter(|column| column + 1 < parts.len()) else {
+                return ControlFlow::Continue(());
+            };
+            let fields = parts.split_off(column + 1);
+            let root = match parts.as_slice() {
+                [column] => Expr::Identifier(column.clone()),
+                _ => Expr::CompoundIdentifier(std::mem::take(parts)),
+            };
+            let field = |field: Ident| {
+                let index = Expr::value(Value::SingleQuotedString(normal_name(&field)));
+                AccessExpr::Subscript(Subscript::Index { index })
+            };
+            let access_chain = fields.into_iter().map(field).collect();
+            *expr = Expr::CompoundFieldAccess { root: Box::new(root), access_chain };
+            self.any = true;
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut fields = Fields { name, any: false };
+    let visited = super::visit(statement, &mut fields);
+    debug_assert!(visited.is_continue(), "the visitor never stops");
+    fields.any
 }

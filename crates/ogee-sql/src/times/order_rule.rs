@@ -12,7 +12,7 @@ use datafusion::{
     arrow::datatypes::DataType,
     common::{
         Column, DFSchema, Result, ScalarValue, not_impl_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     functions_aggregate::min_max::min_udaf,
@@ -38,7 +38,10 @@ use super::{
     planner::may_be_time,
     zone_rule::{input_schema, rewrite_expressions},
 };
-use crate::{common_types::has_expressions, quantified::QUANTIFIED};
+use crate::{
+    quantified::QUANTIFIED,
+    trees::{Nodes, Tree},
+};
 
 /// Windows ordered or partitioned by intervals. Before types are coerced: DataFusion finds no type then for the ends of their frames.
 #[derive(Debug, Default)]
@@ -48,7 +51,7 @@ impl AnalyzerRule for IntervalWindows {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let is_window = |plan: &LogicalPlan| matches!(plan, LogicalPlan::Window(_));
         let mut any = false;
-        plan.apply_with_subqueries(|node| {
+        plan.each_node(|node| {
             any |= is_window(node) && node.inputs().iter().any(|input| has_intervals(input.schema()));
             Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
@@ -56,7 +59,7 @@ impl AnalyzerRule for IntervalWindows {
         if !any && !window_keys_of_intervals(&plan)? {
             return Ok(plan);
         }
-        plan.transform_up_with_subqueries(|plan| match plan {
+        plan.nodes_up(|plan| match plan {
             LogicalPlan::Window(window) => in_window(window),
             plan => Ok(Transformed::no(plan)),
         })
@@ -70,7 +73,7 @@ impl AnalyzerRule for IntervalWindows {
 
 fn window_keys_of_intervals(plan: &LogicalPlan) -> Result<bool> {
     let mut any = false;
-    plan.apply_with_subqueries(|node| {
+    plan.each_node(|node| {
         if let LogicalPlan::Window(window) = node {
             let schema = window.input.schema();
             for expr in &window.window_expr {
@@ -171,9 +174,9 @@ fn in_window(window: Window) -> Result<Transformed<LogicalPlan>> {
     let plan = LogicalPlan::Window(window);
     let schema = input_schema(&plan)?;
     let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
+    let rewritten = plan.with_expressions(|expr| {
         let name = names.save(&expr);
-        let changed = expr.transform_up(|expr| match expr {
+        let changed = expr.up(|expr| match expr {
             Expr::WindowFunction(mut function) => {
                 let changed = in_window_function(&mut function, &schema)?;
                 let function = Expr::WindowFunction(function);
@@ -230,7 +233,7 @@ impl AnalyzerRule for IntervalOrder {
         if !mentions_intervals(&plan)? {
             return Ok(plan);
         }
-        plan.transform_up_with_subqueries(rewrite_plan).data()
+        plan.nodes_up(rewrite_plan).data()
     }
 
     fn name(&self) -> &str {
@@ -241,10 +244,10 @@ impl AnalyzerRule for IntervalOrder {
 /// Whether a column, a constant, a cast or a function in `plan` is of intervals.
 fn mentions_intervals(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
+    plan.each_node(|node| {
         found |= has_intervals(node.schema());
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+        node.each_expression(|expr| {
+            expr.each(|expr| {
                 found |= match expr {
                     Expr::Literal(value, _) => holds_intervals(&value.data_type()),
                     Expr::Cast(cast) => holds_intervals(cast.field.data_type()),
@@ -262,9 +265,6 @@ fn mentions_intervals(plan: &LogicalPlan) -> Result<bool> {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? && !matches!(plan, LogicalPlan::Distinct(_) | LogicalPlan::RecursiveQuery(_)) {
-        return Ok(Transformed::no(plan));
-    }
     let schema = input_schema(&plan)?;
     let rewritten = rewrite_expressions(plan, |expr| rewrite(expr, &schema))?;
     let changed = rewritten.transformed;

@@ -11,7 +11,7 @@ use datafusion::{
     arrow::datatypes::DataType,
     common::{
         DFSchema, Result, ScalarValue, not_impl_err,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
@@ -36,7 +36,11 @@ use ogee_functions::{
 };
 
 use super::planner::may_be_time;
-use crate::{common_types::has_expressions, kept_names};
+use crate::{
+    common_types::computes,
+    kept_names,
+    trees::{Nodes, Tree},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -48,7 +52,7 @@ impl AnalyzerRule for ZoneRule {
             return Ok(plan);
         }
         let zone = session_zone(config)?;
-        plan.transform_up_with_subqueries(|plan| rewrite_plan(plan, &zone)).data()
+        plan.nodes_up(|plan| rewrite_plan(plan, &zone)).data()
     }
 
     fn name(&self) -> &str {
@@ -64,11 +68,11 @@ pub(super) fn is_time(data_type: &DataType) -> bool {
 /// Whether anything in `plan` is an instant, an interval or a text that becomes a moment, or is a number written in a way of its own. Most statements have none.
 fn has_times(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
+    plan.each_node(|node| {
         found |= node.schema().fields().iter().any(|field| is_time(field.data_type()));
         let mut schema = None;
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+        node.each_expression(|expr| {
+            expr.each(|expr| {
                 found |= match expr {
                     Expr::Literal(value, _) => is_time(&value.data_type()),
                     Expr::Cast(cast) => is_rewritten(&cast.expr, cast.field.data_type(), node, &mut schema)?,
@@ -124,7 +128,7 @@ pub(super) fn rewrite_expressions(
     plan: LogicalPlan,
     rewrite: impl Fn(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {
-    let rewritten = kept_names::map_expressions(plan, |expr| expr.transform_up(&rewrite))?;
+    let rewritten = kept_names::map_expressions(plan, |expr| expr.up(&rewrite))?;
     if !rewritten.transformed {
         return Ok(rewritten);
     }
@@ -133,7 +137,7 @@ pub(super) fn rewrite_expressions(
 }
 
 fn rewrite_plan(plan: LogicalPlan, zone: &Zone) -> Result<Transformed<LogicalPlan>> {
-    if !has_expressions(&plan)? {
+    if !computes(&plan)? {
         return Ok(Transformed::no(plan));
     }
     let schema = input_schema(&plan)?;
