@@ -41,16 +41,27 @@ impl OptimizerRule for LinkingKeys {
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         // The rule itself goes down through the plan.
+        if !plan.has(|node| Ok(matches!(node, LogicalPlan::Join(join) if is_linking(join))))? {
+            return self.rule.rewrite(plan, config);
+        }
         let linking = plan.down(in_join)?;
         let rewritten = self.rule.rewrite(linking.data, config)?;
         Ok(if linking.transformed { Transformed::yes(rewritten.data) } else { rewritten })
     }
 }
 
+fn is_constant((left, right): &(Expr, Expr)) -> bool {
+    !left.any_column_refs() || !right.any_column_refs()
+}
+
+/// Whether a key of `join` is a constant.
+fn is_linking(join: &Join) -> bool {
+    join.join_type == JoinType::Inner && join.on.iter().any(is_constant)
+}
+
 fn in_join(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let is_constant = |(left, right): &(Expr, Expr)| !left.any_column_refs() || !right.any_column_refs();
     match plan {
-        LogicalPlan::Join(mut join) if join.join_type == JoinType::Inner && join.on.iter().any(is_constant) => {
+        LogicalPlan::Join(mut join) if is_linking(&join) => {
             let (constant, on) = std::mem::take(&mut join.on).into_iter().partition(is_constant);
             join.on = on;
             let operator = match join.null_equality {

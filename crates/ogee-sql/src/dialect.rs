@@ -4,7 +4,7 @@
 //!   (b AND c)`. As in PostgreSQL and DuckDB, `NOT`, `AND` and `OR` bind less than it.
 //! * From least to most: comparisons; `LIKE`, `IN` and `BETWEEN`; `||` and operators of lists; `|`, `&`, `<<` and `>>`; `+` and `-`; `*`, `/`, `//` and `%`; powers;
 //!   signs. To the parser `^` is an exclusive or, which binds less than `+`, and a sign less than it.
-//! * `x IN ((SELECT a), b)` is a list. The parser would take what is behind two parentheses for the only query.
+//! * `x IN ((SELECT a), b)` is a list. The parser would take what is behind two parentheses for the only query. `x IN l` asks whether the list `l` contains it, as in DuckDB.
 //! * `->` and `->>` bind as `||` does, and what is behind `->` goes on over `||`. In DuckDB `->` binds less than all else, so that `j -> 'a' = 'b'` is refused: here it compares.
 //! * `4!` is a factorial, and binds more than all else.
 //! * `x ISNULL` and `x NOTNULL` are conditions. The parser would take the word for a name of the output.
@@ -148,6 +148,17 @@ impl Dialect for OgeeDialect {
             let expr = Box::new(left.clone());
             return Some(parse_list(parser).map(|list| Expr::InList { expr, list, negated }));
         }
+        if let Some(negated) = list_as_value(parser) {
+            let list = match parser.parse_subexpr(precedence) {
+                Ok(list) => list,
+                Err(error) => return Some(Err(error)),
+            };
+            let contains = call("list_contains", vec![list, left.clone()]);
+            return Some(Ok(match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(contains) },
+                false => contains,
+            }));
+        }
         let same = parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]);
         if !same && !parser.parse_keywords(&[IS, DISTINCT, FROM]) {
             return None;
@@ -278,6 +289,33 @@ fn list_with_query(parser: &mut Parser) -> Option<bool> {
             return None;
         }
         _ => {}
+    }
+    if negated {
+        parser.advance_token();
+    }
+    parser.advance_token();
+    Some(negated)
+}
+
+/// Behind `[NOT] IN`, which is read, if a list follows that is a value, `[1, 2]` or a column: whether there is a `NOT`.
+fn list_as_value(parser: &mut Parser) -> Option<bool> {
+    let [first, second, third] = parser.peek_tokens_ref::<3>().map(|token| &token.token);
+    let keyword = |token: &Token| match token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let (negated, list) = match (keyword(first), keyword(second)) {
+        (Keyword::IN, _) => (false, second),
+        (Keyword::NOT, Keyword::IN) => (true, third),
+        _ => return None,
+    };
+    let begins = match list {
+        Token::LBracket => true,
+        Token::Word(word) => word.quote_style.is_some() || word.keyword == Keyword::NoKeyword,
+        _ => false,
+    };
+    if !begins {
+        return None;
     }
     if negated {
         parser.advance_token();

@@ -80,6 +80,14 @@ fn orders_elements(name: &str) -> bool {
     )
 }
 
+/// Whether an aggregate looks at which of two values is the greater one.
+fn compares_elements(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    matches!(name.as_str(), "max" | "min" | "median" | "mode")
+        || name.contains("quantile")
+        || name.contains("percentile")
+}
+
 /// By which of `args` the aggregate `name` chooses among its first, if it does.
 fn chooses_by<'a>(name: &str, args: &'a mut [Expr]) -> Option<&'a mut Expr> {
     let name = name.trim_start_matches("ogee_");
@@ -193,6 +201,17 @@ impl EnumOrder {
                     return not_impl_err!(
                         "{} of values of an ENUM is not supported; cast them to VARCHAR[]",
                         call.func.name()
+                    );
+                }
+                Transformed::no(Expr::ScalarFunction(call))
+            }
+            Expr::ScalarFunction(call) if call.func.name() == "list_aggregate" => {
+                let of = call.args.first().and_then(|list| list.to_field(schema).ok());
+                let is_ordered = matches!(call.args.get(1), Some(Expr::Literal(value, _))
+                    if value.try_as_str().flatten().is_some_and(compares_elements));
+                if is_ordered && of.is_some_and(|(_, field)| has_enum_within(&field)) {
+                    return not_impl_err!(
+                        "an aggregate that compares values of an ENUM in lists is not supported; cast them to VARCHAR[]"
                     );
                 }
                 Transformed::no(Expr::ScalarFunction(call))

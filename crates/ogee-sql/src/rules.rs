@@ -57,7 +57,9 @@ use crate::{
     sliding_frames::SlidingFrames,
     sorted_rows::SortedRows,
     subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
-    syntax, times, types,
+    syntax, times,
+    truth_texts::TruthTexts,
+    types,
     unordered_windows::UnorderedWindows,
     window_filters::WindowFilters,
 };
@@ -128,6 +130,7 @@ pub fn expr_planners(access: JsonAccess, bits: BitStrings, division: &Arc<Divisi
         Arc::new(FieldsOfAnyCase),
         Arc::new(times::TimePlanner),
         Arc::new(Quotients(Arc::clone(division))),
+        Arc::new(TruthTexts),
         Arc::new(Bits),
         Arc::new(ListOperators),
         Arc::new(MapAccess),

@@ -122,7 +122,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;
     let tokens = syntax::columns::in_tokens(syntax::summaries::in_tokens(syntax::pivots::in_tokens(tokens)?));
     let tokens = syntax::star_items::in_tokens(tokens);
-    let tokens = syntax::grouping::in_tokens(syntax::exported::in_tokens(syntax::lists::in_tokens(tokens))?);
+    let tokens = syntax::grouping::in_tokens(syntax::exported::in_tokens(tokens)?);
     let tokens = syntax::merges::in_tokens(syntax::inserts::in_tokens(syntax::created::in_tokens(tokens)?));
     let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));

@@ -1,4 +1,4 @@
-//! Transactions: `BEGIN`, `COMMIT`, `ROLLBACK`.
+//! Transactions: `BEGIN [READ ONLY]`, `COMMIT`, `ROLLBACK`.
 //!
 //! Blocks of tables never change, so what there was when a transaction began is a list of tables and of their blocks. It is kept, and put back by `ROLLBACK`; a transaction costs what it
 //! changes, and nothing when it ends.
@@ -14,7 +14,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
     catalog::{CatalogProviderList, SchemaProvider, TableProvider},
-    sql::{parser::Statement as ParsedStatement, sqlparser::ast::Statement as SqlStatement},
+    sql::{
+        parser::Statement as ParsedStatement,
+        sqlparser::ast::{Statement as SqlStatement, TransactionAccessMode, TransactionMode},
+    },
 };
 use ogee_functions::{Error, Result};
 use ogee_sql::changes::is_change;
@@ -39,6 +42,8 @@ struct Open {
     connection: u64,
     /// A statement has failed.
     failed: bool,
+    /// It was begun with `READ ONLY`.
+    reads_only: bool,
     kept: Kept,
 }
 
@@ -124,7 +129,7 @@ impl Session {
             _ => None,
         };
         match parsed {
-            Some(SqlStatement::StartTransaction { .. }) => {
+            Some(SqlStatement::StartTransaction { modes, .. }) => {
                 self.may_run(statement, connection)?;
                 let kept = Kept::all(&self.catalogs).await?;
                 let mut open = self.transactions.0.lock();
@@ -134,7 +139,8 @@ impl Session {
                     }
                     Some(_) => Err(elsewhere()),
                     None => {
-                        *open = Some(Open { connection, failed: false, kept });
+                        let reads_only = modes.contains(&TransactionMode::AccessMode(TransactionAccessMode::ReadOnly));
+                        *open = Some(Open { connection, failed: false, reads_only, kept });
                         Ok(Some(Outcome::Done(None)))
                     }
                 }
@@ -165,6 +171,9 @@ impl Session {
         match &*self.transactions.0.lock() {
             Some(open) if open.connection == connection && open.failed => Err(Error::Plan(
                 "a statement of the transaction has failed, and nothing is done until its end; use ROLLBACK".to_owned(),
+            )),
+            Some(open) if open.connection == connection && open.reads_only && writes(statement) => Err(Error::Plan(
+                "the transaction is READ ONLY, and the statement may change something; use COMMIT before".to_owned(),
             )),
             Some(open) if open.connection != connection && writes(statement) => Err(elsewhere()),
             _ => Ok(()),

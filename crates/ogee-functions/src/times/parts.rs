@@ -304,7 +304,7 @@ fn of_days(part: &str, values: &ArrayRef) -> Result<ArrayRef> {
             "era" => i64::from(year > 0),
             "isoyear" => iso_year,
             "isodow" => day.weekday().number_from_monday().into(),
-            "yearweek" => iso_year * 100 + iso_week,
+            "yearweek" => iso_year * 100 + if iso_year < 0 { -iso_week } else { iso_week },
             // Without a zone.
             "timezone" | "timezone_hour" | "timezone_minute" => 0,
             other => return exec_err!("'{other}' is no part of a date"),

@@ -6,13 +6,19 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
 
 /// The constant that `expr` is, if it casts a text with such bytes to a blob.
 pub(super) fn in_cast(expr: &Expr) -> Option<Expr> {
-    let Expr::Cast { expr: text, data_type, .. } = expr else { return None };
+    let (text, data_type) = match expr {
+        Expr::Cast { expr: text, data_type, .. } => match &**text {
+            Expr::Value(value) => (&value.value, data_type),
+            _ => return None,
+        },
+        Expr::TypedString(typed) => (&typed.value.value, &typed.data_type),
+        _ => return None,
+    };
     let is_blob = matches!(
         data_type,
         DataType::Blob(_) | DataType::Bytea | DataType::Binary(_) | DataType::Varbinary(_) | DataType::Bytes(_)
     );
-    let Expr::Value(value) = &**text else { return None };
-    let Value::SingleQuotedString(text) = &value.value else { return None };
+    let Value::SingleQuotedString(text) = text else { return None };
     if !is_blob || !text.contains("\\x") {
         return None;
     }

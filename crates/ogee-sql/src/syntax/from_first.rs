@@ -38,7 +38,7 @@ fn tables_as_queries(tokens: &mut [TokenWithSpan]) {
             None | Some(Token::SemiColon | Token::LParen | Token::RParen) => true,
             Some(before) => matches!(
                 super::keyword(before),
-                Keyword::UNION | Keyword::ALL | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::DISTINCT
+                Keyword::AS | Keyword::UNION | Keyword::ALL | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::DISTINCT
             ),
         };
         let of = significant.get(nth + 1).map(|&at| &tokens[at].token);

@@ -14,6 +14,7 @@ pub(crate) mod collations;
 pub(crate) mod columns;
 pub(crate) mod conditions;
 pub(crate) mod copies;
+mod counted;
 pub(crate) mod created;
 mod distinct_on;
 mod escapes;
@@ -34,7 +35,6 @@ pub(crate) mod json;
 mod lambdas;
 mod laterals;
 pub(crate) mod limits;
-pub(crate) mod lists;
 mod literals;
 pub(crate) mod macros;
 pub(crate) mod merges;
@@ -280,11 +280,13 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
             series::in_query(query);
+            counted::in_query(query);
             ControlFlow::Continue(())
         }
 
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
+            counted::in_select(select);
             pivots::as_queries(&mut select.from);
             ordinality::in_select(select);
             series::in_select(select);
@@ -423,10 +425,8 @@ impl VisitorMut for Words {
             }
             // Series of moments are in nanoseconds.
             TableFactor::Table { args: Some(args), .. } => args.args.iter_mut().for_each(|arg| {
-                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::TypedString(typed))) = arg
-                    && let DataType::Timestamp(precision @ None, _) = &mut typed.data_type
-                {
-                    *precision = Some(9);
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg {
+                    series::write_moment(arg);
                 }
             }),
             _ => {}
@@ -443,7 +443,7 @@ impl VisitorMut for Words {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Cast { .. } if let Some(blob) = blobs::in_cast(expr) => *expr = blob,
+            Expr::Cast { .. } | Expr::TypedString(_) if let Some(blob) = blobs::in_cast(expr) => *expr = blob,
             Expr::Cast { data_type, .. } => in_type(data_type),
             Expr::TypedString(typed) => in_type(&mut typed.data_type),
             Expr::BinaryOp { left, op: BinaryOperator::DuckIntegerDivide, right } => {

@@ -14,8 +14,8 @@ use datafusion::sql::{
         CreateView, Cte, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
         GroupByExpr, GroupByWithModifier, IndexColumn, IndexType, Insert, Join, JoinConstraint, JoinOperator,
         LimitClause, NullsDistinctOption, ObjectName, OnInsert, PipeOperator, Query, Select, Set, SetExpr, SetOperator,
-        SqliteOnConflict, Statement, TableAlias, TableConstraint, TableFactor, UnaryOperator, UniqueConstraint, Value,
-        Visitor,
+        SqliteOnConflict, Statement, TableAlias, TableConstraint, TableFactor, TransactionMode, UnaryOperator,
+        UniqueConstraint, Value, Visitor,
     },
 };
 use ogee_functions::{Error, Result};
@@ -93,7 +93,8 @@ impl Visitor for Refusals {
                 unless(any, "an option of CREATE SCHEMA", "use CREATE SCHEMA name")
             }
             Statement::StartTransaction { modes, modifier, statements, exception, .. } => {
-                unless(!modes.is_empty(), "a mode of a transaction", "use BEGIN")?;
+                let isolates = modes.iter().any(|mode| !matches!(mode, TransactionMode::AccessMode(_)));
+                unless(isolates, "an isolation level of a transaction", "use BEGIN")?;
                 let any = modifier.is_some() || !statements.is_empty() || exception.is_some();
                 unless(any, "such a BEGIN", "use BEGIN, and the statements behind it")
             }

@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, Ident, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, Visitor, VisitorMut,
+    SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, TypedString, Value,
+    Visitor, VisitorMut,
 };
 
 use crate::{
@@ -46,6 +47,30 @@ pub(super) fn in_select(select: &mut Select) -> Vec<Renamed> {
     renamed
 }
 
+/// Has a moment that is written out be one of nanoseconds, as the planner takes them: `TIMESTAMP '2024-01-01 10:00'`, `'2024-01-01'::TIMESTAMP`.
+pub(super) fn write_moment(arg: &mut Expr) {
+    if let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None, .. } = arg
+        && matches!(data_type, DataType::Timestamp(None, _) | DataType::Date)
+        && let Expr::Value(value) = &**expr
+        && let Value::SingleQuotedString(_) = &value.value
+    {
+        *arg = Expr::TypedString(TypedString {
+            data_type: data_type.clone(),
+            value: value.clone(),
+            uses_odbc_syntax: false,
+        });
+    }
+    let Expr::TypedString(typed) = arg else { return };
+    let DataType::Timestamp(precision @ None, _) = &mut typed.data_type else { return };
+    *precision = Some(9);
+    if let Value::SingleQuotedString(text) = &mut typed.value.value
+        && text.matches(':').count() == 1
+        && text.ends_with(|last: char| last.is_ascii_digit())
+    {
+        text.push_str(":00");
+    }
+}
+
 /// A table's column that has another name now.
 pub(super) struct Renamed {
     table: String,
@@ -80,7 +105,7 @@ fn in_factor(factor: &mut TableFactor, lateral: bool) -> Option<Renamed> {
         _ => return None,
     };
     let function = function(name)?;
-    if !is_lateral && !args.iter().any(has_column) {
+    if !is_lateral && !args.iter().any(|arg| has_column(arg) || is_instant(arg)) {
         return name_column(alias, &function);
     }
     let mut value = call(&function, as_moments(super::unnamed(args)?));
@@ -95,6 +120,17 @@ fn in_factor(factor: &mut TableFactor, lateral: bool) -> Option<Renamed> {
     let renamed = name_column(&mut alias, &function);
     *factor = TableFactor::Derived { lateral: lateral || is_lateral, subquery: Box::new(query), alias, sample: None };
     renamed
+}
+
+/// Whether `arg` is an instant, which depends on the zone of the session where it is written without one: the planner's tables know none.
+fn is_instant(arg: &FunctionArg) -> bool {
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg else { return false };
+    let data_type = match arg {
+        Expr::TypedString(typed) => &typed.data_type,
+        Expr::Cast { data_type, .. } => data_type,
+        _ => return false,
+    };
+    matches!(data_type, DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz))
 }
 
 /// The bounds of a series of moments, one of which is a date, as the timestamps that it is made of.
