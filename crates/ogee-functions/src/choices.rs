@@ -37,6 +37,10 @@ fn common(types: &[DataType]) -> Option<DataType> {
         types.iter().filter(|data_type| !data_type.is_null() && !is_other(data_type)).cloned().collect()
     };
     let others = known(&is_text);
+    // Bytes that are written out, and those that are stored.
+    if !others.is_empty() && others.iter().all(DataType::is_binary) && others.len() == known(&|_| false).len() {
+        return Some(DataType::BinaryView);
+    }
     if others.len() < known(&|_| false).len() {
         // What is written out is `Utf8`, what is stored are views.
         let is_written = !types.contains(&DataType::Utf8View);

@@ -125,7 +125,10 @@ impl HigherOrderUDFImpl for ListReduce {
         let (list, lambda, first) = arguments(&args.args)?;
         let data_type = args.return_field.data_type();
         let lists = list.to_array(args.number_rows)?;
-        let lists = lists.as_list::<i32>();
+        // NULL is a list of no type.
+        let Some(lists) = lists.as_list_opt::<i32>() else {
+            return Ok(ColumnarValue::Array(new_null_array(data_type, args.number_rows)));
+        };
         let offsets = lists.value_offsets();
         // Results of rows whose lists have ended, and where the one of each row is.
         let mut ended: Vec<ArrayRef> = vec![new_null_array(data_type, 1)];

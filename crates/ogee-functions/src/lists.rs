@@ -58,7 +58,16 @@ pub struct ListOperators;
 
 impl ExprPlanner for ListOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        use BinaryOperator::{ArrowAt, AtArrow, PGOverlap, StringConcat};
+        use BinaryOperator::{ArrowAt, AtArrow, PGOverlap, Plus, StringConcat};
+        let mut expr = expr;
+        // A sum is no list, and finding the type of one takes a walk through it.
+        let is_sum = |side: &Expr| matches!(side, Expr::BinaryExpr(_));
+        if expr.op == Plus && !is_sum(&expr.left) && !is_sum(&expr.right) {
+            let is_list_of = |side: &Expr| side.get_type(schema).is_ok_and(|data_type| is_list(&data_type));
+            if is_list_of(&expr.left) && is_list_of(&expr.right) {
+                expr.op = StringConcat;
+            }
+        }
         if !matches!(expr.op, StringConcat | AtArrow | ArrowAt | PGOverlap) {
             return Ok(PlannerResult::Original(expr));
         }

@@ -214,6 +214,11 @@ fn rewrite_number_cast(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         {
             Transformed::yes(as_double(*expr))
         }
+        // Arrow has no truth values of decimals.
+        Expr::Cast(mut cast) if *cast.field.data_type() == DataType::Boolean && is_decimal(&cast.expr, schema) => {
+            *cast.expr = datafusion::logical_expr::cast(std::mem::take(&mut *cast.expr), DataType::Float64);
+            Transformed::yes(Expr::Cast(cast))
+        }
         // Casts make the greatest doubles infinite.
         Expr::Cast(mut cast) if *cast.field.data_type() == DataType::Float32 && is_double(&cast.expr, schema) => {
             *cast.expr = fit_for_cast(std::mem::take(&mut *cast.expr), false);
@@ -325,6 +330,10 @@ fn shown(expr: &mut Expr, schema: &DFSchema, zone: Zone) -> bool {
     };
     *expr = text(std::mem::take(expr));
     true
+}
+
+fn is_decimal(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_decimal())
 }
 
 fn is_double(expr: &Expr, schema: &DFSchema) -> bool {

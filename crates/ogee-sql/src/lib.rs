@@ -89,7 +89,7 @@ pub mod system;
 pub mod times;
 pub mod told;
 mod trees;
-mod truth_texts;
+mod truth_values;
 mod types;
 mod unordered_windows;
 pub mod views;

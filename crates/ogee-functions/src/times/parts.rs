@@ -4,13 +4,13 @@
 //!
 //! Not here: parts of instants, which depend on the zone of the session (`instants`).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::Datelike;
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, Float64Array, Int64Array},
-        compute::cast,
+        array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, UInt32Array, new_null_array},
+        compute::{cast, interleave, take},
         datatypes::{
             DataType, Date32Type, Field, FieldRef, Int64Type, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType,
         },
@@ -165,7 +165,8 @@ impl ScalarUDFImpl for DatePart {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let [Some(name), ..] = args.scalar_arguments else {
-            return plan_err!("date_part takes the name of a part as a constant");
+            // Whole numbers of each part that there may be.
+            return Ok(Arc::new(Field::new(self.name(), DataType::Int64, true)));
         };
         let name = constant(name)?;
         let data_type = args.arg_fields[1].data_type();
@@ -204,8 +205,15 @@ impl ScalarUDFImpl for DatePart {
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let ColumnarValue::Scalar(name) = &args.args[0] else {
-            return plan_err!("date_part takes the name of a part as a constant");
+        let name = match &args.args[0] {
+            ColumnarValue::Scalar(name) => name,
+            ColumnarValue::Array(names) => {
+                let (names, rows) = (Arc::clone(names), args.number_rows);
+                let values = args.args.swap_remove(1).into_array(rows)?;
+                let parts =
+                    by_part(&names, &values, &DataType::Int64, |part, values| self.of_part(part, values, &args))?;
+                return Ok(ColumnarValue::Array(parts));
+            }
         };
         let by = by(constant(name)?, &args.args[1].data_type())?;
         if let By::Plain(part) = by {
@@ -223,6 +231,54 @@ impl ScalarUDFImpl for DatePart {
             false => ColumnarValue::Array(result),
         })
     }
+}
+
+impl DatePart {
+    fn of_part(&self, part: &str, values: ArrayRef, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
+        let name = ScalarValue::from(part);
+        let arg_fields = vec![
+            Arc::new(Field::new("", DataType::Utf8, false)),
+            Arc::new(Field::new("", values.data_type().clone(), true)),
+        ];
+        let fields = ReturnFieldArgs { arg_fields: &arg_fields, scalar_arguments: &[Some(&name), None] };
+        let return_field = self.return_field_from_args(fields)?;
+        let rows = values.len();
+        let of_part = ScalarFunctionArgs {
+            args: vec![ColumnarValue::Scalar(name.clone()), ColumnarValue::Array(values)],
+            arg_fields,
+            number_rows: rows,
+            return_field,
+            config_options: Arc::clone(&args.config_options),
+        };
+        self.invoke_with_args(of_part)?.into_array(rows)
+    }
+}
+
+/// What `of_part` gives, as `data_type`, of the values whose rows name a part: those of each part at once. NULL where none is named.
+pub(super) fn by_part(
+    names: &ArrayRef,
+    values: &ArrayRef,
+    data_type: &DataType,
+    of_part: impl Fn(&str, ArrayRef) -> Result<ArrayRef>,
+) -> Result<ArrayRef> {
+    let names = cast(names, &DataType::Utf8View)?;
+    let mut rows_of: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (row, name) in names.as_string_view().iter().enumerate() {
+        if let Some(name) = name {
+            rows_of.entry(name).or_default().push(u32::try_from(row).expect("a batch has fewer rows"));
+        }
+    }
+    let mut parts = vec![new_null_array(data_type, 1)];
+    let mut places = vec![(0, 0); values.len()];
+    for (name, rows) in rows_of {
+        for (at, &row) in rows.iter().enumerate() {
+            places[row as usize] = (parts.len(), at);
+        }
+        let of_name = of_part(name, take(values, &UInt32Array::from(rows), None)?)?;
+        parts.push(cast(&of_name, data_type)?);
+    }
+    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+    Ok(interleave(&parts, &places)?)
 }
 
 /// Seconds since 1970, with their fraction.

@@ -19,7 +19,10 @@ use datafusion::{
     },
 };
 
-use super::infinite::{Infinite, in_range, is_infinite_value};
+use super::{
+    infinite::{Infinite, in_range, is_infinite_value},
+    parts::by_part,
+};
 
 /// `date_trunc(part, moment)`.
 pub fn date_trunc() -> ScalarUDF {
@@ -122,6 +125,22 @@ impl ScalarUDFImpl for OfFinite {
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        // Of `date_trunc`, whose unit differs from row to row.
+        if let (1, ColumnarValue::Array(units)) = (self.moment, &args.args[0]) {
+            let moments = args.args[1].clone().into_array(args.number_rows)?;
+            let truncated = by_part(units, &moments, args.return_field.data_type(), |unit, moments| {
+                let rows = moments.len();
+                let of_unit = ScalarFunctionArgs {
+                    args: vec![ColumnarValue::Scalar(ScalarValue::from(unit)), ColumnarValue::Array(moments)],
+                    arg_fields: args.arg_fields.clone(),
+                    number_rows: rows,
+                    return_field: Arc::clone(&args.return_field),
+                    config_options: Arc::clone(&args.config_options),
+                };
+                self.invoke_with_args(of_unit)?.into_array(rows)
+            })?;
+            return Ok(ColumnarValue::Array(truncated));
+        }
         let moments = match &args.args[self.moment] {
             ColumnarValue::Scalar(value) if is_infinite_value(value) && self.stays => {
                 return Ok(ColumnarValue::Scalar(value.clone()));

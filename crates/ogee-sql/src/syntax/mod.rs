@@ -366,6 +366,11 @@ impl VisitorMut for Words {
             Statement::CreateView(create) => values::name_outputs(&mut create.query),
             _ => {}
         }
+        if let Statement::Insert(insert) = statement
+            && let Some(source) = &mut insert.source
+        {
+            values::of_structs(source);
+        }
         if let Statement::Set(set) = statement {
             times::in_set(set);
         }
@@ -462,6 +467,10 @@ impl VisitorMut for Words {
                 let args = [of, from].map(|arg| *std::mem::replace(arg, null())).into_iter();
                 let args = args.chain(substring_for.take().map(|length| *length)).collect();
                 *expr = call(ogee_functions::substrings::SUBSTRING, args);
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
+                let args = [left, right].map(|side| *std::mem::replace(side, null()));
+                *expr = call("starts_with", args.into());
             }
             // The distance of two lists, where others have an equality.
             Expr::BinaryOp { left, op: BinaryOperator::Spaceship, right } => {
