@@ -23,6 +23,9 @@ pub(super) const SAMPLE_BYTES: usize = 8 << 20;
 /// Bytes of an example, at most.
 const EXAMPLE_BYTES: usize = 64;
 
+/// What fields are told apart by, if nothing is said of it.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
 /// Records by which marks are told apart.
 const MARKS_ROWS: usize = 1000;
 
@@ -99,8 +102,13 @@ pub(super) struct Look {
 pub(super) fn look(sample: &[u8], is_all: bool, given: &Given) -> (Look, usize) {
     let skip = if sample.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let skip = comments(sample, lines(sample, skip, given.skip), is_all, given);
+    let mut skip = skip;
+    let mut marks = marks_of(&sample[skip..], is_all, given);
+    if let Some(bytes) = preamble(&sample[skip..], is_all, &marks, given) {
+        skip += bytes;
+        marks = marks_of(&sample[skip..], is_all, given);
+    }
     let sample_of_records = &sample[skip..];
-    let marks = marks(sample_of_records, is_all, given);
     let mut look = Look {
         marks,
         skip,
@@ -205,6 +213,10 @@ fn is_header(first: &[Vec<u8>], first_kinds: &[Kinds], kinds: &[Kinds], rows: us
     if rows == 0 {
         return first_kinds.iter().all(text) && first.iter().any(|field| !field.is_empty());
     }
+    // Columns without names, above values.
+    if first.iter().all(Vec::is_empty) && kinds.len() > 1 && !kinds.iter().all(text) {
+        return true;
+    }
     let strange = first
         .iter()
         .zip(kinds)
@@ -213,12 +225,14 @@ fn is_header(first: &[Vec<u8>], first_kinds: &[Kinds], kinds: &[Kinds], rows: us
     strange || texts && first.iter().any(|field| !field.is_empty())
 }
 
-/// Names for all columns, none twice in any spelling: `a`, `a_1`; those without a name are `column0` and so on, as
-/// DuckDB has them.
+/// Names for all columns, none twice in any spelling: `a`, `a_1`; those without a name are `column0` and so on, with
+/// as many digits as the last one has, as in DuckDB.
 pub(super) fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+    let names: Vec<String> = names.collect();
+    let digits = names.len().saturating_sub(1).to_string().len();
     let mut taken = HashSet::new();
     let name = |(index, name): (usize, String)| {
-        let name = if name.is_empty() { format!("column{index}") } else { name };
+        let name = if name.is_empty() { format!("column{index:0digits$}") } else { name };
         let mut found = name.clone();
         let mut number = 0;
         while !taken.insert(found.to_lowercase()) {
@@ -227,7 +241,7 @@ pub(super) fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
         }
         found
     };
-    names.enumerate().map(name).collect()
+    names.into_iter().enumerate().map(name).collect()
 }
 
 /// Where the line behind the first `count` begins.
@@ -240,6 +254,70 @@ fn lines(sample: &[u8], from: usize, count: usize) -> usize {
         }
     }
     at
+}
+
+/// Bytes of what stands before the table: records of fewer fields than all that follow have, as DuckDB finds them. `None` where the records are regular from the first on, or nowhere.
+fn preamble(sample: &[u8], is_all: bool, marks: &Marks, given: &Given) -> Option<usize> {
+    let is_regular = regular(sample, is_all, marks, given).is_some_and(|(fields, _)| fields > 1);
+    if is_regular || given.skip > 0 || given.truncated || given.ignores_errors {
+        return None;
+    }
+    let candidates: Vec<(u8, Tail)> = match given.delimiter {
+        Some(delimiter) => vec![delimiter],
+        None => DELIMITERS.map(|delimiter| (delimiter, Tail::default())).to_vec(),
+    };
+    let quote = given.quote.unwrap_or(b'"');
+    let mut best: Option<(usize, usize)> = None;
+    for (delimiter, tail) in candidates {
+        let Some((fields, bytes)) = table_behind(sample, is_all, &Marks { delimiter, tail, quote, ..*marks }, given)
+        else {
+            continue;
+        };
+        if best.is_none_or(|(most, _)| fields > most) {
+            best = Some((fields, bytes));
+        }
+    }
+    best.map(|(_, bytes)| bytes)
+}
+
+/// The fields of each record of a table, and where it begins: behind records that all have fewer.
+fn table_behind(sample: &[u8], is_all: bool, marks: &Marks, given: &Given) -> Option<(usize, usize)> {
+    // Where each record begins, and its fields; none of a blank one.
+    let mut records: Vec<(usize, usize)> = Vec::new();
+    let (mut at, mut record) = (0, Record::default());
+    while at < sample.len() && records.len() < MARKS_ROWS {
+        let rest = &sample[at..];
+        match record.read(rest, marks, is_all) {
+            Ok(()) => {}
+            Err(Incomplete::More) => break,
+            Err(Incomplete::Open | Incomplete::AfterQuote | Incomplete::Wide) => return None,
+        }
+        let is_blank = record.is_blank() || is_comment(rest, given.comment);
+        records.push((at, if is_blank { 0 } else { record.len() }));
+        at += record.bytes;
+    }
+    let width =
+        records.iter().rev().map(|(_, fields)| *fields).find(|&fields| fields > 0).filter(|&width| width > 1)?;
+    let before = records.iter().rposition(|(_, fields)| *fields != 0 && *fields != width)?;
+    let table = before + 1 + records[before + 1..].iter().position(|(_, fields)| *fields == width)?;
+    let rows = records[table..].iter().filter(|(_, fields)| *fields > 0).count();
+    if rows < 2 || records[..table].iter().any(|(_, fields)| *fields >= width) {
+        return None;
+    }
+    // Names of too few columns are told of, and no text before the table.
+    let is_apart = before + 1 < table || records[..table].iter().all(|(_, fields)| *fields <= 1);
+    if !is_apart {
+        let first = &sample[records[table].0..];
+        record.read(first, marks, is_all).ok()?;
+        let is_name = |index: usize| {
+            let field = record.field(first, index, marks);
+            !field.is_empty() && kind_of(&field, false, given).kind() == Kind::Text
+        };
+        if !(0..width).all(is_name) {
+            return None;
+        }
+    }
+    Some((width, records[table].0))
 }
 
 /// Where the lines end that begin with `#` before the table.
@@ -255,17 +333,17 @@ fn comments(sample: &[u8], from: usize, is_all: bool, given: &Given) -> usize {
     // A name may begin with it, too.
     let below = &sample[at..];
     let (mut header, mut comment) = (Record::default(), Record::default());
-    let marks = marks(below, is_all, given);
+    let marks = marks_of(below, is_all, given);
     let is_table = header.read(below, &marks, is_all).is_ok() && header.len() > 1;
     let is_other = comment.read(&sample[from..], &marks, is_all).is_err() || comment.len() != header.len();
     if is_table && is_other { at } else { from }
 }
 
 /// The marks by which all records have as many fields, and most of them; of several those by which most are in quotes.
-fn marks(sample: &[u8], is_all: bool, given: &Given) -> Marks {
+fn marks_of(sample: &[u8], is_all: bool, given: &Given) -> Marks {
     let candidates: Vec<(u8, Tail)> = match given.delimiter {
         Some(delimiter) => vec![delimiter],
-        None => [b',', b';', b'\t', b'|'].map(|delimiter| (delimiter, Tail::default())).to_vec(),
+        None => DELIMITERS.map(|delimiter| (delimiter, Tail::default())).to_vec(),
     };
     let quotes: Vec<u8> = given.quote.map_or_else(|| vec![b'"', b'\'', NO_QUOTE], |quote| vec![quote]);
     let of = |(delimiter, tail): (u8, Tail), quote: u8| Marks {
@@ -492,6 +570,24 @@ mod tests {
         assert_eq!(shape("bob,1\nal,2\n"), named(&["column0", "column1"], false, b','));
         assert_eq!(shape("2023,2024\n1,2\n"), named(&["column0", "column1"], false, b','));
         assert!(of("").is_empty);
+    }
+
+    #[test]
+    fn what_stands_before_the_table_is_none_of_it() {
+        for (text, names, has_header, delimiter) in [
+            ("title line\na,b\n1,2\n3,4\n", &["a", "b"][..], true, b','),
+            ("Report\n\na;b;c\n1;2;3\n", &["a", "b", "c"], true, b';'),
+            ("Made 2024-01-01, by me\na,b,c\n1,2,3\n", &["a", "b", "c"], true, b','),
+            ("x\nx,x\n\n1,2,3\n4,5,6\n", &["column0", "column1", "column2"], false, b','),
+            ("\"two\nlines\"\na,b\n1,2\n", &["a", "b"], true, b','),
+            // Nor is one a header of too few names, and what is among the rows.
+            ("a,b\n1,2,3\n4,5,6\n", &["a", "b"], true, b','),
+            ("a,b\n1,2\n3,4,5\n5,6\n7,8\n", &["a", "b"], true, b','),
+            ("one\ntwo\nthree\n", &["one"], true, b','),
+            (",,\n1,x,3\n", &["column0", "column1", "column2"], true, b','),
+        ] {
+            assert_eq!(shape(text), named(names, has_header, delimiter), "{text}");
+        }
     }
 
     #[test]

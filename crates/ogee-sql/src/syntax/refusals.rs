@@ -566,7 +566,7 @@ mod tests {
             ("INSERT OR ABORT INTO t VALUES (1)", "OR ABORT"),
             ("REPLACE INTO t VALUES (1)", "REPLACE INTO"),
             ("SET LOCAL threads = 2", "SET LOCAL"),
-            ("BEGIN ISOLATION LEVEL SERIALIZABLE", "mode of a transaction"),
+            ("BEGIN ISOLATION LEVEL SERIALIZABLE", "isolation level of a transaction"),
             ("ROLLBACK TO SAVEPOINT a", "SAVEPOINT"),
             ("CREATE INDEX i ON t (a) WHERE a > 0", "an index of some rows"),
             ("SELECT * FROM a POSITIONAL JOIN b JOIN c ON true", "POSITIONAL JOIN beside other joins"),
