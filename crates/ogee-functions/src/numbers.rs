@@ -30,7 +30,11 @@ use datafusion::{
     physical_expr_common::datum::apply,
 };
 
-use crate::{arithmetic::as_nullable_as_args, times::infinite::Infinite};
+use crate::{
+    arithmetic::as_nullable_as_args,
+    function::{Function, Shown},
+    times::infinite::Infinite,
+};
 
 /// The function that `//` becomes.
 pub const INTEGER_DIVIDE: &str = "ogee_integer_divide";
@@ -391,4 +395,50 @@ pub fn fitting(doubles: &ArrayRef, tries: bool) -> Result<ArrayRef> {
         }
         Some(value) => exec_err!("{value:e} is too large for a FLOAT"),
     }
+}
+/// Whether values of `from` may be other ones as values of `to`, or none: numbers of fewer bits, digits or places.
+pub fn is_narrowing(from: &DataType, to: &DataType) -> bool {
+    // Digits before the point that values may have, and behind it; whether there are negative ones.
+    let digits = |of: &DataType| {
+        Some(match of {
+            DataType::Int8 => (3, 0, true),
+            DataType::Int16 => (5, 0, true),
+            DataType::Int32 => (10, 0, true),
+            DataType::Int64 => (19, 0, true),
+            DataType::UInt8 => (3, 0, false),
+            DataType::UInt16 => (5, 0, false),
+            DataType::UInt32 => (10, 0, false),
+            DataType::UInt64 => (20, 0, false),
+            DataType::Decimal32(precision, scale)
+            | DataType::Decimal64(precision, scale)
+            | DataType::Decimal128(precision, scale)
+            | DataType::Decimal256(precision, scale) => {
+                (i16::from(*precision) - i16::from(*scale), i16::from(*scale), true)
+            }
+            _ => return None,
+        })
+    };
+    if from == to || !from.is_numeric() || !to.is_numeric() || to.is_floating() {
+        return false;
+    }
+    let (Some((before, behind, signed)), Some((to_before, to_behind, to_signed))) = (digits(from), digits(to)) else {
+        return true;
+    };
+    // Of integers of as many digits those without a sign reach further.
+    let fits_whole = match (from.is_integer() && to.is_integer(), signed, to_signed) {
+        (true, false, true) => before < to_before,
+        _ => before <= to_before,
+    };
+    !fits_whole || behind > to_behind || signed && !to_signed
+}
+
+/// `cast`, which nothing looks through: compared with a constant, DataFusion compares what is cast with the constant of its type, also where the cast fails or rounds.
+pub fn opaque_cast(cast: Expr) -> Expr {
+    static OPAQUE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let taken = |given: &[DataType]| Ok(given.to_vec());
+        let function =
+            Function::of("ogee_cast", taken, |given| Ok(given[0].clone()), |args, _| Ok(Arc::clone(&args[0])));
+        Arc::new(function.shown(Shown::Argument).registered())
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&OPAQUE), vec![cast]))
 }

@@ -30,11 +30,12 @@ use ogee_functions::{
     letters::float_text,
     marks::Casts,
     nested_text::{is_written, nested_text},
-    numbers::{as_double, fit_for_cast, is_beyond_quotients, moment_text, round_for_cast},
+    numbers::{as_double, fit_for_cast, is_beyond_quotients, is_narrowing, moment_text, opaque_cast, round_for_cast},
     times::{
         Zone,
-        infinite::{infinite_text, is_infinite_value},
+        infinite::{infinite_text, is_coarser, is_infinite_value},
         moved::{is_moment_cast, moment_cast, move_moment},
+        parts::DATE_PART,
         session_zone,
     },
     tried::TRY,
@@ -88,6 +89,14 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             if let Some(compared) = compared_with_zero(&left, op, &right) {
                 return Ok(Transformed::yes(compared));
+            }
+            if is_comparison(op) {
+                let (mut left, mut right) = (left, right);
+                let changed = is_constant(&right) && hide_narrowing(&mut left, schema)
+                    || is_constant(&left) && hide_narrowing(&mut right, schema);
+                let changed = changed | (op != Operator::Eq && (hide_part(&mut left) | hide_part(&mut right)));
+                let compared = Expr::BinaryExpr(BinaryExpr { left, op, right });
+                return Ok(if changed { Transformed::yes(compared) } else { Transformed::no(compared) });
             }
             // Shifts are those whose types were not known before.
             let shift = || shift_of(op).filter(|_| left.get_type(schema).is_ok_and(|left| left.is_integer()));
@@ -162,7 +171,8 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
         }
         Expr::Between(mut between) => {
             let (low, high) = (zeros(&between.low), zeros(&between.high));
-            let changed = low.is_some() || high.is_some();
+            let changed = low.is_some()
+                || high.is_some() | hide_narrowing(&mut between.expr, schema) | hide_part(&mut between.expr);
             if let Some((negative, _)) = low {
                 *between.low = negative;
             }
@@ -174,13 +184,64 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
         }
         Expr::InList(mut list) => {
             let both: Vec<Expr> = list.list.iter().filter_map(zeros).flat_map(|(a, b)| [a, b]).collect();
-            let changed = !both.is_empty();
+            let changed = !both.is_empty() | hide_narrowing(&mut list.expr, schema);
             list.list.extend(both);
             let list = Expr::InList(list);
             if changed { Transformed::yes(list) } else { Transformed::no(list) }
         }
         other => Transformed::no(other),
     })
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// Whether `side` of a comparison is a constant, perhaps cast.
+fn is_constant(side: &Expr) -> bool {
+    match side {
+        Expr::Literal(..) => true,
+        Expr::Cast(cast) => is_constant(&cast.expr),
+        Expr::TryCast(cast) => is_constant(&cast.expr),
+        _ => false,
+    }
+}
+
+/// Hides the part of a moment that `side` of a comparison is: DataFusion asks whether the moment is behind the year's end, as infinite ones are, that have no year.
+fn hide_part(side: &mut Expr) -> bool {
+    match &mut *side {
+        Expr::Cast(cast) => hide_part(&mut cast.expr),
+        Expr::ScalarFunction(call) if call.func.name() == DATE_PART => {
+            *side = opaque_cast(std::mem::take(side));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Hides the casts that `side` of a comparison is, where they may fail or round; around one there is often another, to the type of the other side.
+fn hide_narrowing(side: &mut Expr, schema: &DFSchema) -> bool {
+    let within = match &mut *side {
+        Expr::Cast(cast) => hide_narrowing(&mut cast.expr, schema),
+        Expr::TryCast(cast) => hide_narrowing(&mut cast.expr, schema),
+        _ => return false,
+    };
+    if within {
+        return true;
+    }
+    let (of, to) = match &*side {
+        Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
+        Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
+        _ => return false,
+    };
+    let hides = to.is_numeric()
+        && !matches!(**of, Expr::Literal(..))
+        && of.get_type(schema).is_ok_and(|from| is_narrowing(&from, to));
+    if hides {
+        *side = opaque_cast(std::mem::take(side));
+    }
+    hides
 }
 
 fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
@@ -234,8 +295,12 @@ fn rewrite_number_cast(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 
 /// The cast of `expr` to `to`, both dates or timestamps, which leaves infinite ones infinite. `None` if it is no such cast, or none is infinite.
 fn moment(expr: &Expr, to: &DataType, schema: &DFSchema, tries: bool) -> Option<Expr> {
-    let is_other = || expr.get_type(schema).is_ok_and(|from| is_moment_cast(&from, to));
-    (to.is_temporal() && !is_finite(expr) && is_other()).then(|| moment_cast(expr.clone(), to, tries))
+    // What is infinite stays so, and parts of a unit go to the nearest.
+    let is_other = || {
+        let from = expr.get_type(schema);
+        from.is_ok_and(|from| is_moment_cast(&from, to) && (!is_finite(expr) || is_coarser(&from, to)))
+    };
+    (to.is_temporal() && is_other()).then(|| moment_cast(expr.clone(), to, tries))
 }
 
 /// A date or timestamp moved by an interval, which leaves infinite ones infinite. `None` if `left op right` is none, or not infinite.

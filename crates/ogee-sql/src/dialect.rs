@@ -98,6 +98,14 @@ impl Dialect for OgeeDialect {
         if let Some(list) = comprehensions::parse_prefix(parser) {
             return Some(list);
         }
+        if parser.consume_token(&Token::Tilde) {
+            // `~1 + 2` is `~(1 + 2)`.
+            return Some(
+                parser
+                    .parse_subexpr(BITS)
+                    .map(|expr| Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: Box::new(expr) }),
+            );
+        }
         let op = match &parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,

@@ -71,6 +71,7 @@ impl MarkedCasts {
                             None => Transformed::no(expr),
                         });
                     }
+                    Expr::ScalarSubquery(_) => return self.of_query(expr, &schema),
                     _ => return self.beside(expr, &schema),
                 };
                 let Ok((_, from)) = of.to_field(&schema) else { return Ok(Transformed::no(expr)) };
@@ -84,6 +85,19 @@ impl MarkedCasts {
             return rewritten.transform_data(|plan| self.outputs(plan));
         }
         rewritten.map_data(LogicalPlan::recompute_schema)?.transform_data(|plan| self.outputs(plan))
+    }
+
+    /// `query`, a scalar subquery, with the mark that its column has: DataFusion's expression for its value knows the type alone.
+    fn of_query(&self, query: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let Ok((_, field)) = query.to_field(schema) else { return Ok(Transformed::no(query)) };
+        if Mark::of(&field).is_none() {
+            return Ok(Transformed::no(query));
+        }
+        let plain = Arc::new(Field::new(field.name(), field.data_type().clone(), field.is_nullable()));
+        Ok(match self.casts.cast(&query, &plain, &field, false)? {
+            Some(marked) => Transformed::yes(marked),
+            None => Transformed::no(query),
+        })
     }
 
     /// `expr` with UUIDs and bits made of the texts that stand beside such in a comparison.
@@ -328,6 +342,7 @@ fn may_concern(plan: &LogicalPlan) -> Result<bool> {
         | Expr::TryCast(_)
         | Expr::Case(_)
         | Expr::ScalarFunction(_)
+        | Expr::ScalarSubquery(_)
         | Expr::Between(_)
         | Expr::InList(_) => true,
         Expr::BinaryExpr(binary) => is_comparison(binary.op),

@@ -59,6 +59,8 @@ pub(crate) fn common_beside(data_type: &DataType, beside: &[&DataType]) -> Optio
                 .reduce(|widest, float| if **widest == DataType::Float64 { widest } else { float })
                 .map(|&float| float.clone())
         }
+        // Truth values beside numbers are 0 and 1.
+        DataType::Boolean => beside.iter().find(|other| other.is_numeric()).map(|&number| number.clone()),
         DataType::Date32 => finest(beside),
         // Dates and timestamps that were cast when they were put together.
         DataType::Timestamp(TimeUnit::Nanosecond, _) if beside.contains(&&DataType::Date32) => {

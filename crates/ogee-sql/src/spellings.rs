@@ -58,7 +58,20 @@ pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
         return quoted;
     }
     let significant = syntax::significant(tokens);
+    // Names that `UNPIVOT` gives are values of its rows.
+    let mut names_rows = false;
     for (nth, &at) in significant.iter().enumerate() {
+        match &tokens[at].token {
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                Keyword::UNPIVOT => names_rows = true,
+                Keyword::INTO | Keyword::SELECT | Keyword::WHERE | Keyword::ORDER | Keyword::GROUP => {
+                    names_rows = false
+                }
+                _ => {}
+            },
+            Token::SemiColon => names_rows = false,
+            _ => {}
+        }
         let before = nth.checked_sub(1).map(|before| &tokens[significant[before]].token);
         let behind = significant.get(nth + 1).map(|&behind| &tokens[behind].token);
         let is_key = match behind {
@@ -67,6 +80,12 @@ pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
             _ => false,
         };
         let Token::Word(word) = &tokens[at].token else { continue };
+        let is_value = names_rows
+            && matches!(before, Some(Token::Word(before)) if before.quote_style.is_none() && before.keyword == Keyword::AS)
+            && matches!(behind, Some(Token::Comma | Token::RParen | Token::SemiColon | Token::EOF) | None);
+        if is_value {
+            continue;
+        }
         let lower = folded(&word.value);
         if word.quote_style.is_none() || is_key || lower == word.value || is_file(&word.value, before) {
             continue;

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, StringViewArray},
+        array::{
+            Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, StringViewArray,
+        },
         buffer::BooleanBuffer,
-        compute::{CastOptions, cast_with_options, nullif},
+        compute::{CastOptions, cast, cast_with_options, nullif},
         datatypes::{
-            DataType, Date32Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+            DataType, Date32Type, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
             TimestampNanosecondType, TimestampSecondType,
         },
     },
@@ -234,7 +236,37 @@ pub fn cast_moments(array: &ArrayRef, to: &DataType, tries: bool) -> Result<Arra
             None => Ok(cast_with_options(array, to, &options)?),
         };
     }
-    kept(array, |array| Ok(cast_with_options(array, to, &options)?))
+    kept(array, |array| Ok(cast_with_options(&to_nearest(array, to)?, to, &options)?))
+}
+
+/// Whether timestamps of type `from` have a part that those of `to` have not.
+pub fn is_coarser(from: &DataType, to: &DataType) -> bool {
+    matches!((from, to), (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) if each(*from) > each(*to))
+}
+
+/// How many of a unit a second has.
+fn each(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+/// The timestamps that are whole ones of `to` next to those of `array`; of two the one further from 1970, as in DuckDB.
+fn to_nearest(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let (DataType::Timestamp(from, _), DataType::Timestamp(unit, _)) = (array.data_type(), to) else {
+        return Ok(Arc::clone(array));
+    };
+    let parts = each(*from) / each(*unit);
+    if parts <= 1 {
+        return Ok(Arc::clone(array));
+    }
+    let nearest = |count: i64| count.saturating_add(count.signum() * (parts / 2)) / parts * parts;
+    let counts = cast(array, &DataType::Int64)?;
+    let counts: Int64Array = counts.as_primitive::<Int64Type>().unary(nearest);
+    Ok(cast(&counts, array.data_type())?)
 }
 
 /// `array`, of moments that were computed.

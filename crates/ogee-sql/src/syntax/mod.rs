@@ -88,7 +88,7 @@ use datafusion::sql::{
         },
         keywords::Keyword,
         parser::Parser,
-        tokenizer::{Token, TokenWithSpan},
+        tokenizer::{Token, TokenWithSpan, Whitespace},
     },
 };
 use ogee_functions::{
@@ -182,6 +182,37 @@ pub(crate) fn without_hints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan
     }
     for at in dropped.into_iter().rev() {
         tokens.remove(at);
+    }
+    tokens
+}
+
+/// `tokens` in which texts with nothing but a line break between them are one, as the standard has it.
+pub(crate) fn with_whole_texts(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_text = |token: &Token| matches!(token, Token::SingleQuotedString(_));
+    let breaks = |token: &Token| match token {
+        Token::Whitespace(Whitespace::Newline | Whitespace::SingleLineComment { .. }) => true,
+        Token::Whitespace(Whitespace::MultiLineComment(text)) => text.contains('\n'),
+        _ => false,
+    };
+    let mut at = 0;
+    while at < tokens.len() {
+        if !is_text(&tokens[at].token) {
+            at += 1;
+            continue;
+        }
+        let behind = tokens[at + 1..].iter().take_while(|next| matches!(next.token, Token::Whitespace(_))).count();
+        let next = at + 1 + behind;
+        let is_one = tokens.get(next).is_some_and(|next| is_text(&next.token))
+            && tokens[at + 1..next].iter().any(|between| breaks(&between.token));
+        if !is_one {
+            at = next;
+            continue;
+        }
+        let Token::SingleQuotedString(second) = std::mem::replace(&mut tokens[next].token, Token::EOF) else { break };
+        if let Token::SingleQuotedString(first) = &mut tokens[at].token {
+            first.push_str(&second);
+        }
+        tokens.drain(at + 1..=next);
     }
     tokens
 }

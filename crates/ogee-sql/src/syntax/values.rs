@@ -148,12 +148,15 @@ pub(super) fn subquery(expr: &Expr) -> Option<Expr> {
     in_query(&mut query);
     Some(Expr::Subquery(Box::new(query)))
 }
-/// Has rows of `VALUES` that are inserted, and have structs among them, be those of a query: the planner casts values to the types of the table's columns at once, and structs to none with more fields.
+/// Has the one row of `VALUES` that is inserted, and has structs in it, be that of a query: the planner casts values to the types of the table's columns at once, and structs to none with more fields.
 pub(super) fn of_structs(source: &mut Query) {
     let SetExpr::Values(values) = &*source.body else { return };
     let is_struct = |value: &Expr| matches!(value, Expr::Dictionary(_) | Expr::Struct { .. });
     let is_default =
         |value: &Expr| matches!(value, Expr::Identifier(name) if name.value.eq_ignore_ascii_case("default"));
+    if values.rows.len() > 1 {
+        return;
+    }
     let all = || values.rows.iter().flat_map(|row| &row.content);
     if !all().any(is_struct) || all().any(is_default) {
         return;
