@@ -424,11 +424,8 @@ pub fn is_narrowing(from: &DataType, to: &DataType) -> bool {
     let (Some((before, behind, signed)), Some((to_before, to_behind, to_signed))) = (digits(from), digits(to)) else {
         return true;
     };
-    // Of integers of as many digits those without a sign reach further.
-    let fits_whole = match (from.is_integer() && to.is_integer(), signed, to_signed) {
-        (true, false, true) => before < to_before,
-        _ => before <= to_before,
-    };
+    // An integer has not all numbers of as many digits as the greatest one.
+    let fits_whole = before < to_before || before == to_before && !to.is_integer();
     !fits_whole || behind > to_behind || signed && !to_signed
 }
 
@@ -437,7 +434,7 @@ pub fn opaque_cast(cast: Expr) -> Expr {
     static OPAQUE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         let taken = |given: &[DataType]| Ok(given.to_vec());
         let function =
-            Function::of("ogee_cast", taken, |given| Ok(given[0].clone()), |args, _| Ok(Arc::clone(&args[0])));
+            Function::of("ogee_opaque_cast", taken, |given| Ok(given[0].clone()), |args, _| Ok(Arc::clone(&args[0])));
         Arc::new(function.shown(Shown::Argument).registered())
     });
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&OPAQUE), vec![cast]))

@@ -27,6 +27,7 @@ use ogee_functions::{
     arithmetic,
     bits::shift_of,
     blobs, decimals,
+    floats::is_comparison,
     letters::float_text,
     marks::Casts,
     nested_text::{is_written, nested_text},
@@ -42,6 +43,7 @@ use ogee_functions::{
 };
 
 use crate::{
+    constants_last::is_constant,
     kept_names,
     trees::{Nodes, Tree},
 };
@@ -92,9 +94,8 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
             }
             if is_comparison(op) {
                 let (mut left, mut right) = (left, right);
-                let changed = is_constant(&right) && hide_narrowing(&mut left, schema)
-                    || is_constant(&left) && hide_narrowing(&mut right, schema);
-                let changed = changed | (op != Operator::Eq && (hide_part(&mut left) | hide_part(&mut right)));
+                let hide = |side: &mut Expr| hide_narrowing(side, schema) | (op != Operator::Eq && hide_part(side));
+                let changed = is_constant(&right) && hide(&mut left) || is_constant(&left) && hide(&mut right);
                 let compared = Expr::BinaryExpr(BinaryExpr { left, op, right });
                 return Ok(if changed { Transformed::yes(compared) } else { Transformed::no(compared) });
             }
@@ -171,8 +172,8 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
         }
         Expr::Between(mut between) => {
             let (low, high) = (zeros(&between.low), zeros(&between.high));
-            let changed = low.is_some()
-                || high.is_some() | hide_narrowing(&mut between.expr, schema) | hide_part(&mut between.expr);
+            let hidden = hide_narrowing(&mut between.expr, schema) | hide_part(&mut between.expr);
+            let changed = hidden || low.is_some() || high.is_some();
             if let Some((negative, _)) = low {
                 *between.low = negative;
             }
@@ -191,21 +192,6 @@ fn rewrite_expr(expr: Expr, schema: &DFSchema, zone: Zone, casts: &Casts) -> Res
         }
         other => Transformed::no(other),
     })
-}
-
-fn is_comparison(op: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
-}
-
-/// Whether `side` of a comparison is a constant, perhaps cast.
-fn is_constant(side: &Expr) -> bool {
-    match side {
-        Expr::Literal(..) => true,
-        Expr::Cast(cast) => is_constant(&cast.expr),
-        Expr::TryCast(cast) => is_constant(&cast.expr),
-        _ => false,
-    }
 }
 
 /// Hides the part of a moment that `side` of a comparison is: DataFusion asks whether the moment is behind the year's end, as infinite ones are, that have no year.

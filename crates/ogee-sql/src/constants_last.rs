@@ -34,7 +34,7 @@ impl AnalyzerRule for ConstantsLast {
 }
 
 /// Whether `expr` is a literal, cast or not.
-fn is_constant(expr: &Expr) -> bool {
+pub(crate) fn is_constant(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(..) => true,
         Expr::Cast(cast) => is_constant(&cast.expr),

@@ -13,17 +13,18 @@ use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef},
     common::{
         Column, DFSchema, Result, not_impl_err, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
-        DmlStatement, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, WriteOp,
+        DmlStatement, Expr, ExprSchemable, LogicalPlan, Projection, Union, WriteOp,
         expr::{Cast, TryCast},
     },
     optimizer::AnalyzerRule,
 };
 use ogee_functions::{
     exported::{is_same_state, is_state},
+    floats::is_comparison,
     marks::{CHOOSING_AGGREGATES, Casts, Mark, has_mark, is_alike, is_same},
     type_names::sql_name_of,
 };
@@ -317,12 +318,6 @@ fn check_length(expr: &Expr, schema: &DFSchema) -> Result<()> {
     }
 }
 
-/// Whether `op` compares.
-fn is_comparison(op: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
-}
-
 /// Whether `expr` may be marked text. Cheaper than its field, which comparisons need not be asked for at each of thousands.
 fn may_be_marked(expr: &Expr) -> bool {
     match expr {
@@ -348,12 +343,7 @@ fn may_concern(plan: &LogicalPlan) -> Result<bool> {
         Expr::BinaryExpr(binary) => is_comparison(binary.op),
         _ => false,
     };
-    let mut any = false;
-    plan.each_expression(|expr| {
-        any = expr.has(|expr| Ok(is_one(expr)))?;
-        Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(any)
+    kept_names::has_any(plan, is_one)
 }
 
 impl AnalyzerRule for MarkedCasts {

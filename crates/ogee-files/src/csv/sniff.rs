@@ -68,6 +68,14 @@ pub(super) struct Given {
 }
 
 impl Given {
+    /// What may part fields.
+    fn delimiters(&self) -> Vec<(u8, Tail)> {
+        match self.delimiter {
+            Some(delimiter) => vec![delimiter],
+            None => DELIMITERS.map(|delimiter| (delimiter, Tail::default())).to_vec(),
+        }
+    }
+
     /// Whether `field` stands for NULL.
     pub(super) fn is_null(&self, field: &[u8]) -> bool {
         match &self.nulls {
@@ -262,10 +270,7 @@ fn preamble(sample: &[u8], is_all: bool, marks: &Marks, given: &Given) -> Option
     if is_regular || given.skip > 0 || given.truncated || given.ignores_errors {
         return None;
     }
-    let candidates: Vec<(u8, Tail)> = match given.delimiter {
-        Some(delimiter) => vec![delimiter],
-        None => DELIMITERS.map(|delimiter| (delimiter, Tail::default())).to_vec(),
-    };
+    let candidates = given.delimiters();
     let quote = given.quote.unwrap_or(b'"');
     let mut best: Option<(usize, usize)> = None;
     for (delimiter, tail) in candidates {
@@ -341,10 +346,7 @@ fn comments(sample: &[u8], from: usize, is_all: bool, given: &Given) -> usize {
 
 /// The marks by which all records have as many fields, and most of them; of several those by which most are in quotes.
 fn marks_of(sample: &[u8], is_all: bool, given: &Given) -> Marks {
-    let candidates: Vec<(u8, Tail)> = match given.delimiter {
-        Some(delimiter) => vec![delimiter],
-        None => DELIMITERS.map(|delimiter| (delimiter, Tail::default())).to_vec(),
-    };
+    let candidates = given.delimiters();
     let quotes: Vec<u8> = given.quote.map_or_else(|| vec![b'"', b'\'', NO_QUOTE], |quote| vec![quote]);
     let of = |(delimiter, tail): (u8, Tail), quote: u8| Marks {
         delimiter,
