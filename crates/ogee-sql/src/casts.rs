@@ -73,7 +73,7 @@ pub(crate) struct NamedCasts;
 
 impl AnalyzerRule for NamedCasts {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.nodes_up_where(|node| matches!(kept_names::has_any(node, is_named_cast), Ok(true)), rewrite_plan).data()
+        plan.nodes_up_where(|node| kept_names::has_any(node, is_named_cast), rewrite_plan).data()
     }
 
     fn name(&self) -> &str {

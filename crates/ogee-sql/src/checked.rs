@@ -64,7 +64,7 @@ impl AnalyzerRule for CheckedArithmetic {
 }
 
 fn rewrite_plan(plan: LogicalPlan, zone: Zone, casts: &Casts) -> Result<Transformed<LogicalPlan>> {
-    if !kept_names::has_any(&plan, may_be_checked)? {
+    if !kept_names::has_any(&plan, may_be_checked) {
         return Ok(Transformed::no(plan));
     }
     let mut schema = merge_schema(&plan.inputs());

@@ -38,9 +38,6 @@ impl AnalyzerRule for ComputedKeys {
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !matches!(plan, LogicalPlan::Window(_) | LogicalPlan::Aggregate(_)) {
-        return Ok(Transformed::no(plan));
-    }
     let input = Arc::new(plan.inputs()[0].clone());
     let mut computed = Computed::default();
     let rewritten = kept_names::map_expressions(plan, |expr| {

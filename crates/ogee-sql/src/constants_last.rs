@@ -24,8 +24,11 @@ pub(crate) struct ConstantsLast;
 impl AnalyzerRule for ConstantsLast {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let in_turn = |expr, _: &_| turned(expr);
-        let is_one = |node: &LogicalPlan| matches!(kept_names::has_any(node, is_turned), Ok(true));
-        plan.nodes_up_where(is_one, |plan| kept_names::rewrite_where(plan, is_turned, in_turn)).data()
+        plan.nodes_up_where(
+            |node| kept_names::has_any(node, is_turned),
+            |plan| kept_names::rewrite_where(plan, is_turned, in_turn),
+        )
+        .data()
     }
 
     fn name(&self) -> &str {

@@ -51,12 +51,7 @@ impl AnalyzerRule for DistinctArguments {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         plan.nodes_up_where(
             |node| matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)),
-            |node| match node {
-                LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
-                    kept_names::map_expressions(node, |expr| expr.up(|part| Ok(in_call(part))))
-                }
-                other => Ok(Transformed::no(other)),
-            },
+            |node| kept_names::map_expressions(node, |expr| expr.up(|part| Ok(in_call(part)))),
         )
         .data()
     }

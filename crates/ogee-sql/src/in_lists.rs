@@ -25,8 +25,11 @@ pub(crate) struct InLists;
 impl AnalyzerRule for InLists {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let is_list = |expr: &Expr| matches!(expr, Expr::InList(_));
-        let is_one = |node: &LogicalPlan| matches!(kept_names::has_any(node, is_list), Ok(true));
-        plan.nodes_up_where(is_one, |plan| kept_names::rewrite_where(plan, is_list, rewrite)).data()
+        plan.nodes_up_where(
+            |node| kept_names::has_any(node, is_list),
+            |plan| kept_names::rewrite_where(plan, is_list, rewrite),
+        )
+        .data()
     }
 
     fn name(&self) -> &str {

@@ -36,12 +36,9 @@ impl AnalyzerRule for TextOrders {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         plan.nodes_up_where(
             |node| matches!(node, LogicalPlan::Aggregate(_)),
-            |node| match node {
-                LogicalPlan::Aggregate(_) => {
-                    let mut first = None;
-                    kept_names::map_expressions(node, |expr| expr.up(|part| Ok(in_call(part, &mut first))))
-                }
-                other => Ok(Transformed::no(other)),
+            |node| {
+                let mut first = None;
+                kept_names::map_expressions(node, |expr| expr.up(|part| Ok(in_call(part, &mut first))))
             },
         )
         .data()

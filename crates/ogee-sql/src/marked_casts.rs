@@ -54,7 +54,7 @@ impl MarkedCasts {
             LogicalPlan::Union(union) => return self.united(union),
             plan => plan,
         };
-        if !may_concern(&plan)? {
+        if !may_concern(&plan) {
             return self.outputs(plan);
         }
         let schema = input_schema(&plan)?;
@@ -331,7 +331,7 @@ fn may_be_marked(expr: &Expr) -> bool {
 }
 
 /// Whether `plan` casts, chooses or compares anything. Most nodes of a statement with many tables do not, and have wide schemas.
-fn may_concern(plan: &LogicalPlan) -> Result<bool> {
+fn may_concern(plan: &LogicalPlan) -> bool {
     let is_one = |expr: &Expr| match expr {
         Expr::Cast(_)
         | Expr::TryCast(_)

@@ -80,10 +80,8 @@ pub(crate) struct QueriesOfLists;
 
 impl AnalyzerRule for QueriesOfLists {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let has_any = |node: &LogicalPlan| {
-            matches!(kept_names::has_any(node, |expr| matches!(expr, Expr::SetComparison(_))), Ok(true))
-        };
-        plan.nodes_up_where(has_any, |plan| {
+        let compares = |node: &LogicalPlan| kept_names::has_any(node, |expr| matches!(expr, Expr::SetComparison(_)));
+        plan.nodes_up_where(compares, |plan| {
             let schema = merge_schema(&plan.inputs());
             plan.with_expressions(|expr| expr.up(|expr| Ok(of_list(expr, &schema))))
         })

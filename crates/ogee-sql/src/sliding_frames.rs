@@ -56,10 +56,7 @@ impl AnalyzerRule for SlidingFrames {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         plan.nodes_up_where(
             |node| matches!(node, LogicalPlan::Window(_)),
-            |node| match node {
-                LogicalPlan::Window(_) => kept_names::map_expressions(node, |expr| Ok(in_call(expr))),
-                other => Ok(Transformed::no(other)),
-            },
+            |node| kept_names::map_expressions(node, |expr| Ok(in_call(expr))),
         )
         .data()
     }

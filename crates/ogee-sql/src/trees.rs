@@ -63,7 +63,7 @@ pub(crate) trait Nodes: Sized {
     /// `self` with `rewrite` done to all nodes, and those of subqueries, from the bottom.
     fn nodes_up(self, rewrite: impl FnMut(LogicalPlan) -> Rewritten<LogicalPlan>) -> Rewritten<LogicalPlan>;
 
-    /// The same, if there is a `wanted` node at all: looking takes a tenth of the time.
+    /// `self` with `rewrite` done to the `wanted` nodes, from the bottom. Where there is none, which looking tells in a tenth of the time, nothing is taken apart.
     fn nodes_up_where(
         self,
         wanted: impl FnMut(&LogicalPlan) -> bool,
@@ -93,7 +93,10 @@ impl Nodes for LogicalPlan {
         mut wanted: impl FnMut(&Self) -> bool,
         mut rewrite: impl FnMut(Self) -> Rewritten<Self>,
     ) -> Rewritten<Self> {
-        if has_node(&self, &mut wanted)? { nodes_up(self, &mut rewrite) } else { Ok(Transformed::no(self)) }
+        if !has_node(&self, &mut wanted)? {
+            return Ok(Transformed::no(self));
+        }
+        nodes_up(self, &mut |node| if wanted(&node) { rewrite(node) } else { Ok(Transformed::no(node)) })
     }
 
     fn nodes_down(self, mut rewrite: impl FnMut(Self) -> Rewritten<Self>) -> Rewritten<Self> {

@@ -35,9 +35,6 @@ impl AnalyzerRule for WindowFilters {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !matches!(plan, LogicalPlan::Window(_)) {
-        return Ok(Transformed::no(plan));
-    }
     let names = NamePreserver::new(&plan);
     plan.with_expressions(|expr| {
         let name = names.save(&expr);

@@ -241,11 +241,11 @@ pub fn cast_moments(array: &ArrayRef, to: &DataType, tries: bool) -> Result<Arra
 
 /// Whether timestamps of type `from` have a part that those of `to` have not.
 pub fn is_coarser(from: &DataType, to: &DataType) -> bool {
-    matches!((from, to), (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) if each(*from) > each(*to))
+    matches!((from, to), (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) if units_of_second(*from) > units_of_second(*to))
 }
 
 /// How many of a unit a second has.
-fn each(unit: TimeUnit) -> i64 {
+pub(super) fn units_of_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1000,
@@ -259,7 +259,7 @@ fn to_nearest(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let (DataType::Timestamp(from, _), DataType::Timestamp(unit, _)) = (array.data_type(), to) else {
         return Ok(Arc::clone(array));
     };
-    let parts = each(*from) / each(*unit);
+    let parts = units_of_second(*from) / units_of_second(*unit);
     if parts <= 1 {
         return Ok(Arc::clone(array));
     }

@@ -24,7 +24,7 @@ use datafusion::{
 
 use super::{
     Zone,
-    infinite::{cast_moments, in_range, is_infinite_day, is_infinite_value, kept},
+    infinite::{cast_moments, in_range, is_infinite_day, is_infinite_value, kept, units_of_second},
 };
 use crate::function::{Function, Shown};
 
@@ -51,13 +51,7 @@ struct MomentCast {
 
 /// How many of a unit a day has.
 fn units_of_day(unit: TimeUnit) -> i64 {
-    86_400
-        * match unit {
-            TimeUnit::Second => 1,
-            TimeUnit::Millisecond => 1000,
-            TimeUnit::Microsecond => 1_000_000,
-            TimeUnit::Nanosecond => 1_000_000_000,
-        }
+    86_400 * units_of_second(unit)
 }
 
 fn timestamp(count: i64, unit: TimeUnit) -> ScalarValue {

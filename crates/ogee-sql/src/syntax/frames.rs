@@ -35,7 +35,7 @@ pub(super) fn in_spec(spec: &mut WindowSpec) {
             frame.start_bound = beyond();
             frame.end_bound = Some(beyond());
         }
-    } else if start > end && (end < 0 || start > 0) && (start < 0) == (end < 0) {
+    } else if start > end && (start < 0) == (end < 0) {
         frame.start_bound = beyond();
         frame.end_bound = Some(beyond());
     }

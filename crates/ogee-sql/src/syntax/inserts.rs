@@ -6,8 +6,10 @@
 
 use datafusion::sql::sqlparser::{
     keywords::Keyword,
-    tokenizer::{Token, TokenWithSpan, Whitespace},
+    tokenizer::{Token, TokenWithSpan},
 };
+
+use super::parts::{Parts, space};
 
 /// The list of columns that stands for `BY NAME`.
 pub(crate) const BY_NAME: &str = "ogee_by_name";
@@ -15,49 +17,35 @@ pub(crate) const BY_NAME: &str = "ogee_by_name";
 /// The same for `BY POSITION`, which is how it is anyway.
 pub(crate) const BY_POSITION: &str = "ogee_by_position";
 
-/// Takes the brackets around `VALUES` away, behind which the parser would look for a list of columns.
-fn without_brackets(tokens: &mut [TokenWithSpan]) {
-    let significant = super::significant(tokens);
-    let token = |nth: usize| significant.get(nth).map(|&at| &tokens[at].token);
-    let keyword = |nth: usize| token(nth).map_or(Keyword::NoKeyword, super::keyword);
+/// `tokens` without the brackets around `VALUES`, behind which the parser would look for a list of columns.
+fn without_brackets(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let parts = Parts::new(&tokens);
     let mut brackets = Vec::new();
     let mut in_insert = false;
-    for nth in 0..significant.len() {
-        match keyword(nth) {
-            Keyword::INTO => in_insert = true,
-            Keyword::SELECT | Keyword::VALUES | Keyword::SET | Keyword::AS => in_insert = false,
-            _ if in_insert && token(nth) == Some(&Token::LParen) && keyword(nth + 1) == Keyword::VALUES => {
-                let mut depth = 0_usize;
-                let close = (nth..significant.len()).find(|&nth| {
-                    match token(nth) {
-                        Some(Token::LParen) => depth += 1,
-                        Some(Token::RParen) => depth = depth.saturating_sub(1),
-                        _ => {}
-                    }
-                    depth == 0
-                });
-                // One with an order or a limit is a query.
-                let is_all = close.is_some_and(|close| {
-                    !(nth..close).any(|nth| matches!(keyword(nth), Keyword::ORDER | Keyword::LIMIT | Keyword::UNION))
-                });
-                if let Some(close) = close.filter(|_| is_all) {
-                    brackets.extend([significant[nth], significant[close]]);
-                }
-            }
-            _ => {}
+    for nth in 0..parts.len() {
+        if parts.is_word(nth, &["INTO"]) {
+            in_insert = true;
+        } else if parts.is_word(nth, &["SELECT", "VALUES", "SET", "AS"]) {
+            in_insert = false;
+        } else if in_insert
+            && parts.is(nth, &Token::LParen)
+            && parts.is_word(nth + 1, &["VALUES"])
+            && let Some(close) = parts.closing(nth)
+            // One with an order or a limit is a query.
+            && !(nth..close).any(|nth| parts.is_word(nth, &["ORDER", "LIMIT", "UNION"]))
+        {
+            brackets.extend([nth, close].map(|bracket| (bracket..bracket + 1, vec![space()])));
         }
     }
-    for at in brackets {
-        tokens[at].token = Token::Whitespace(Whitespace::Space);
-    }
+    if brackets.is_empty() { tokens } else { parts.replaced(brackets) }
 }
 
 /// `tokens` with lists of columns for `BY NAME` and `BY POSITION` of inserts.
-pub(crate) fn in_tokens(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| super::keyword(&token.token) == Keyword::INTO) {
         return tokens;
     }
-    without_brackets(&mut tokens);
+    let tokens = without_brackets(tokens);
     let significant = super::significant(&tokens);
     let keyword = |nth: usize| significant.get(nth).map_or(Keyword::NoKeyword, |&at| super::keyword(&tokens[at].token));
     let word = |nth: usize, word: &str| {

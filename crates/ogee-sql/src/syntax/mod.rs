@@ -8,7 +8,6 @@
 
 mod aliases;
 mod arrays;
-mod blobs;
 mod by_name;
 pub(crate) mod collations;
 pub(crate) mod columns;
@@ -162,7 +161,7 @@ pub(crate) fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl Fn
 }
 
 /// `tokens` without what has no meaning here: `[NOT] MATERIALIZED` of a `WITH` query, `EXCLUDE NO OTHERS` of a frame.
-pub(crate) fn without_hints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(crate) fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_word = |token: &Token, name: &str| matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name));
     let is_hint = |token: &Token| is_word(token, "materialized") || is_word(token, "others");
     if !tokens.iter().any(|token| is_hint(&token.token)) {
@@ -180,45 +179,53 @@ pub(crate) fn without_hints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan
             dropped.extend(&significant[nth..nth + 3]);
         }
     }
-    for at in dropped.into_iter().rev() {
-        tokens.remove(at);
-    }
+    without(tokens, &dropped)
+}
+
+/// `tokens` without those at the places `dropped`, which are in order.
+fn without(mut tokens: Vec<TokenWithSpan>, dropped: &[usize]) -> Vec<TokenWithSpan> {
+    let (mut at, mut dropped) = (0, dropped.iter().peekable());
+    tokens.retain(|_| {
+        let is_dropped = dropped.next_if_eq(&&at).is_some();
+        at += 1;
+        !is_dropped
+    });
     tokens
 }
 
 /// `tokens` in which texts with nothing but a line break between them are one, as the standard has it.
 pub(crate) fn with_whole_texts(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is_text = |token: &Token| matches!(token, Token::SingleQuotedString(_));
     let breaks = |token: &Token| match token {
         Token::Whitespace(Whitespace::Newline | Whitespace::SingleLineComment { .. }) => true,
         Token::Whitespace(Whitespace::MultiLineComment(text)) => text.contains('\n'),
         _ => false,
     };
-    let mut at = 0;
-    while at < tokens.len() {
-        if !is_text(&tokens[at].token) {
-            at += 1;
-            continue;
+    // The first of the texts that go on, if it is followed by nothing else, and whether a line has ended since the last.
+    let mut first: Option<usize> = None;
+    let (mut is_broken, mut dropped) = (false, Vec::new());
+    for at in 0..tokens.len() {
+        match (&tokens[at].token, first) {
+            (Token::SingleQuotedString(more), Some(first)) if is_broken => {
+                let more = more.clone();
+                if let Token::SingleQuotedString(text) = &mut tokens[first].token {
+                    text.push_str(&more);
+                }
+                dropped.push(at);
+            }
+            (Token::SingleQuotedString(_), _) => first = Some(at),
+            (Token::Whitespace(_), _) => {
+                is_broken |= breaks(&tokens[at].token);
+                continue;
+            }
+            _ => first = None,
         }
-        let behind = tokens[at + 1..].iter().take_while(|next| matches!(next.token, Token::Whitespace(_))).count();
-        let next = at + 1 + behind;
-        let is_one = tokens.get(next).is_some_and(|next| is_text(&next.token))
-            && tokens[at + 1..next].iter().any(|between| breaks(&between.token));
-        if !is_one {
-            at = next;
-            continue;
-        }
-        let Token::SingleQuotedString(second) = std::mem::replace(&mut tokens[next].token, Token::EOF) else { break };
-        if let Token::SingleQuotedString(first) = &mut tokens[at].token {
-            first.push_str(&second);
-        }
-        tokens.drain(at + 1..=next);
+        is_broken = false;
     }
-    tokens
+    without(tokens, &dropped)
 }
 
 /// `tokens` without commas behind the last of several items.
-pub(crate) fn without_last_commas(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(crate) fn without_last_commas(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     // The two before, which are no blanks.
     let (mut last, mut dropped): ([Option<usize>; 2], Vec<usize>) = ([None; 2], Vec::new());
     for at in 0..tokens.len() {
@@ -240,10 +247,7 @@ pub(crate) fn without_last_commas(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWi
     {
         dropped.push(comma);
     }
-    dropped.iter().rev().for_each(|&comma| {
-        tokens.remove(comma);
-    });
-    tokens
+    without(tokens, &dropped)
 }
 
 /// Whether an item may end in `token`.
@@ -479,7 +483,6 @@ impl VisitorMut for Words {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Cast { .. } | Expr::TypedString(_) if let Some(blob) = blobs::in_cast(expr) => *expr = blob,
             Expr::Cast { data_type, .. } => in_type(data_type),
             Expr::TypedString(typed) => in_type(&mut typed.data_type),
             Expr::BinaryOp { left, op: BinaryOperator::DuckIntegerDivide, right } => {
