@@ -9,7 +9,7 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BinaryViewBuilder, Int64Array},
+        array::{Array, ArrayRef, AsArray, BinaryViewBuilder, Int64Array, StringViewArray},
         compute::cast,
         datatypes::DataType,
     },
@@ -72,6 +72,38 @@ pub fn of_text(text: Expr) -> Expr {
         Arc::new(function.shown(Shown::Argument).registered())
     });
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&OF_TEXT), vec![text]))
+}
+
+/// `expr`, bytes, as a text: `\\xAA` for those that are no letters.
+pub fn to_text(expr: Expr) -> Expr {
+    static TO_TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let taken = |given: &[DataType]| Ok(vec![DataType::BinaryView; given.len()]);
+        let function = Function::of(
+            "ogee_text_of_blob",
+            taken,
+            |_| Ok(DataType::Utf8View),
+            |args, _| Ok(Arc::new(blob_texts(&args[0])?)),
+        );
+        Arc::new(function.shown(Shown::Argument).registered())
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&TO_TEXT), vec![expr]))
+}
+
+/// The texts of `blobs`.
+pub fn blob_texts(blobs: &ArrayRef) -> Result<StringViewArray> {
+    let blobs = cast(blobs, &DataType::BinaryView)?;
+    Ok(blobs.as_binary_view().iter().map(|bytes| bytes.map(blob_text)).collect())
+}
+
+fn blob_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b' '..=b'~' if !b"\\'\"".contains(&byte) => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02X}")),
+        }
+    }
+    text
 }
 
 fn of_texts(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {

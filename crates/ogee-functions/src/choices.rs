@@ -1,16 +1,16 @@
-//! `coalesce` of values whose types DataFusion has no common one for: text beside times, and truth values beside numbers.
+//! Functions that give one of their arguments, or a list of them, of types that DataFusion has no common one for: text beside times, truth values beside numbers, structs with other fields.
 //!
-//! A text that is written out is read as what stands beside it, as in DuckDB: `coalesce(day, '2020-01-01')` is a date. Truth values beside whole numbers are 0
-//! and 1.
+//! A text that is written out is read as what stands beside it, as in DuckDB: `coalesce(day, '2020-01-01')` is a date.
 //!
-//! Not here: `CASE`, to which DataFusion's `coalesce` is simplified, and what of floats and decimals it gives (`ogee_sql`, `mixed_types`).
+//! Not here: `CASE`, to which DataFusion's `coalesce` is simplified, and what of floats and decimals is given (`ogee_sql`, `mixed_types`).
 
 use std::sync::Arc;
 
 use datafusion::{
     arrow::datatypes::{DataType, FieldRef},
     common::{Result, plan_err},
-    functions::core::coalesce as plain,
+    functions::core,
+    functions_nested::make_array::make_array_udf,
     logical_expr::{
         ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
         Volatility,
@@ -19,13 +19,21 @@ use datafusion::{
     },
 };
 
-/// To register in a session, instead of DataFusion's.
-pub fn coalesce() -> ScalarUDF {
-    ScalarUDF::new_from_impl(Coalesce { plain: plain(), signature: Signature::user_defined(Volatility::Immutable) })
+use crate::{
+    common::{common_type, is_known_here},
+    lists::coerced,
+    type_names::sql_name,
+};
+
+/// The functions to register in a session, instead of those of the same names.
+pub fn functions() -> Vec<ScalarUDF> {
+    let functions = [core::coalesce(), core::greatest(), core::least(), core::nullif(), make_array_udf()];
+    let signature = || Signature::user_defined(Volatility::Immutable);
+    functions.map(|plain| ScalarUDF::new_from_impl(Choice { plain, signature: signature() })).into()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Coalesce {
+struct Choice {
     plain: Arc<ScalarUDF>,
     signature: Signature,
 }
@@ -47,11 +55,10 @@ fn common(types: &[DataType]) -> Option<DataType> {
         return type_union_resolution(&others)
             .filter(|common| (common.is_temporal() || common.is_binary()) && is_written);
     }
-    let numbers = known(&|data_type| *data_type == DataType::Boolean);
-    type_union_resolution(&numbers).filter(DataType::is_integer)
+    None
 }
 
-impl ScalarUDFImpl for Coalesce {
+impl ScalarUDFImpl for Choice {
     fn name(&self) -> &str {
         self.plain.name()
     }
@@ -65,11 +72,19 @@ impl ScalarUDFImpl for Coalesce {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        if let Ok(coerced) = self.plain.coerce_types(arg_types) {
-            return Ok(coerced);
+        let here = is_known_here(arg_types).then(|| common_type(arg_types)).flatten();
+        let error = match (here, coerced(arg_types, &self.plain)) {
+            // Those that are cast before (`mixed_types` of `ogee-sql`) are as they are until then.
+            (Some(common), _) if common.is_nested() || common.is_decimal() => return Ok(arg_types.to_vec()),
+            (Some(common), _) => return coerced(&vec![common; arg_types.len()], &self.plain),
+            (None, Ok(coerced)) => return Ok(coerced),
+            (None, Err(error)) => error,
+        };
+        if self.name() != core::coalesce().name() {
+            return Err(error);
         }
         let Some(common) = common(arg_types) else {
-            let types: Vec<String> = arg_types.iter().map(ToString::to_string).collect();
+            let types: Vec<String> = arg_types.iter().map(sql_name).collect();
             return plan_err!("coalesce of {}: no type has values of all of these; cast them", types.join(", "));
         };
         Ok(vec![common; arg_types.len()])
@@ -80,7 +95,13 @@ impl ScalarUDFImpl for Coalesce {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.plain.return_field_from_args(args)
+        let types = || args.arg_fields.iter().map(|field| field.data_type());
+        let Some(common) = is_known_here(types()).then(|| common_type(types())).flatten() else {
+            return self.plain.return_field_from_args(args);
+        };
+        let typed = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(common.clone()));
+        let arg_fields: Vec<FieldRef> = args.arg_fields.iter().map(typed).collect();
+        self.plain.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, ..args })
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {

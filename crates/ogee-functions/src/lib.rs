@@ -21,6 +21,7 @@ pub mod blobs;
 mod checked_sum;
 mod choices;
 pub mod codes;
+pub mod common;
 mod decimal_average;
 pub mod decimals;
 pub mod error;
@@ -30,6 +31,7 @@ mod file_paths;
 pub mod fill;
 pub mod floats;
 mod formatted;
+pub mod framed_rows;
 pub mod function;
 pub mod globs;
 pub mod growing;
@@ -99,7 +101,6 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     series::functions().into_iter().for_each(|(name, function)| context.register_udtf(name, function));
     let scalars = [
         abs::function(),
-        choices::coalesce(),
         replacements::function(memory),
         maps::map_concat(),
         maps::map_extract(),
@@ -107,6 +108,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     ];
     let scalars = scalars
         .into_iter()
+        .chain(choices::functions())
         .chain(numbers::functions())
         .chain(rounding::functions())
         .chain(lists::functions())

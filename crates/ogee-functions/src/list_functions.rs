@@ -40,11 +40,14 @@ use datafusion::{
         ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
         Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
-        type_coercion::binary::{comparison_coercion, type_union_resolution},
+        type_coercion::binary::comparison_coercion,
     },
 };
 
-use crate::lists::{coerced, is_list};
+use crate::{
+    common::{common_type, is_known_here},
+    lists::{coerced, is_list},
+};
 
 /// The functions to register in a session, instead of those of the same names.
 pub fn functions() -> Vec<ScalarUDF> {
@@ -137,8 +140,8 @@ fn with_common_elements(arg_types: &[DataType]) -> Option<Vec<DataType>> {
         DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of.data_type()),
         _ => None,
     })?;
-    let value = arg_types.iter().find(|arg| !arg.is_nested() && !arg.is_null())?;
-    let common = type_union_resolution(&[list.clone(), value.clone()])?;
+    let value = arg_types.iter().find(|arg| !is_list(arg) && !arg.is_null())?;
+    let common = common_type([list, value])?;
     let to_common = |arg: &DataType| match arg {
         list if is_list(list) => DataType::new_list(common.clone(), true),
         null if null.is_null() => DataType::Null,
@@ -174,7 +177,7 @@ fn may_have_nulls(list: &Expr) -> bool {
     match list {
         Expr::Literal(ScalarValue::List(list), _) => list.values().logical_null_count() > 0,
         Expr::Literal(ScalarValue::LargeList(list), _) => list.values().logical_null_count() > 0,
-        Expr::ScalarFunction(call) if call.func == make_array_udf() => {
+        Expr::ScalarFunction(call) if call.name() == make_array_udf().name() => {
             !call.args.iter().all(|arg| matches!(arg, Expr::Literal(value, _) if !value.is_null()))
         }
         _ => false,
@@ -230,6 +233,21 @@ impl ScalarUDFImpl for Mended {
                 // DataFusion's takes no bare NULL beside lists.
                 let typed: Vec<DataType> =
                     arg_types.iter().map(|arg| if arg.is_null() { list.clone() } else { arg.clone() }).collect();
+                if is_known_here(&typed)
+                    && let Some(common) = common_type(&typed)
+                {
+                    // They are cast before (`mixed_types` of `ogee-sql`).
+                    let is_of_structs = |list: &DataType| match list {
+                        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
+                            of.data_type().is_nested()
+                        }
+                        _ => false,
+                    };
+                    if is_of_structs(&common) {
+                        return Ok(typed);
+                    }
+                    return coerced(&vec![common; typed.len()], &self.function);
+                }
                 coerced(&typed, &self.function)
             }
             Mend::Counts | Mend::NullsAside => {
@@ -243,8 +261,10 @@ impl ScalarUDFImpl for Mended {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        let fields: Vec<FieldRef> =
-            arg_types.iter().map(|data_type| Arc::new(Field::new("", data_type.clone(), true))).collect();
+        let common = (self.mend == Mend::NullIsEmpty && is_known_here(arg_types)).then(|| common_type(arg_types));
+        let common = common.flatten();
+        let field = |data_type: &DataType| Field::new("", common.as_ref().unwrap_or(data_type).clone(), true);
+        let fields: Vec<FieldRef> = arg_types.iter().map(|data_type| Arc::new(field(data_type))).collect();
         let args = ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &vec![None; fields.len()] };
         Ok(signed(self.function.return_field_from_args(args)?.data_type()))
     }

@@ -333,11 +333,11 @@ impl ScalarUDFImpl for BothLists {
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         check_elements(arg_types)?;
-        coerced(arg_types, array_concat_udf().as_ref())
+        Mended::list_concat().coerce_types(arg_types)
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        array_concat_udf().return_type(arg_types)
+        Mended::list_concat().return_type(arg_types)
     }
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {

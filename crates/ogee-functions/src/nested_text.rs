@@ -23,6 +23,7 @@ use datafusion::{
 
 use crate::{
     arithmetic::as_nullable_as_args,
+    blobs::{blob_texts, is_blob},
     letters::float_texts,
     numbers::moment_texts,
     times::{self, Zone},
@@ -110,23 +111,9 @@ pub fn texts(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
         return Ok(written(array, zone)?.as_string_view().clone());
     }
     match array.data_type() {
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-            let bytes = cast_with_options(array, &DataType::BinaryView, &strict())?;
-            Ok(bytes.as_binary_view().iter().map(|bytes| bytes.map(byte_text)).collect())
-        }
+        blob if is_blob(blob) => blob_texts(array),
         _ => singles(array, zone),
     }
-}
-
-fn byte_text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b' '..=b'~' if !b"\\'\"".contains(&byte) => text.push(char::from(byte)),
-            _ => text.push_str(&format!("\\x{byte:02X}")),
-        }
-    }
-    text
 }
 
 /// The values of `array`, lists, structs or maps, as text.
@@ -192,6 +179,7 @@ impl Values {
                     let elements = Box::new(Self::of(&lists.values().slice(from, len), zone)?);
                     Self::List { offsets, elements, nulls: lists.nulls().cloned() }
                 }
+                None if is_blob(array.data_type()) => Self::Single(blob_texts(array)?),
                 None => Self::Single(singles(array, zone)?),
             },
         })

@@ -33,7 +33,7 @@ use datafusion::{
 use crate::{
     arithmetic::as_nullable_as_args,
     function::{Function, Shown},
-    times::infinite::Infinite,
+    times::{far, infinite::Infinite},
 };
 
 /// The function that `//` becomes.
@@ -170,6 +170,7 @@ pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
     };
     let infinite = Infinite::of(&utc);
     let utc = infinite.as_ref().map_or_else(|| Ok(Arc::clone(&utc)), |infinite| infinite.left_out(&utc))?;
+    let far = far::far(&utc)?;
     let formatter = ArrayFormatter::try_new(&utc, &options)?;
     let mut texts = StringViewBuilder::with_capacity(utc.len());
     let mut text = String::new();
@@ -179,8 +180,10 @@ pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
             continue;
         }
         text.clear();
-        write!(text, "{}", formatter.value(row))?;
-        with_era(&mut text);
+        match far.as_ref().filter(|far| far.is_valid(row)) {
+            Some(far) => far::write(far.value(row), utc.data_type(), &mut text),
+            None => write!(text, "{}", formatter.value(row))?,
+        }
         if text.contains('.') {
             text.truncate(text.trim_end_matches('0').len());
         }
@@ -189,24 +192,6 @@ pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
     }
     let texts: ArrayRef = Arc::new(texts.finish());
     infinite.map_or_else(|| Ok(Arc::clone(&texts)), |infinite| infinite.put_in(&texts))
-}
-
-/// Writes the year of the moment `text` as DuckDB does: one beyond 9999 without a sign, one below 1 as before Christ.
-fn with_era(text: &mut String) {
-    let is_below = text.starts_with('-');
-    if text.starts_with('+') {
-        text.remove(0);
-        return;
-    }
-    if !is_below && !text.starts_with("0000-") {
-        return;
-    }
-    let digits = text.trim_start_matches('-');
-    let Some((year, rest)) = digits.split_once('-') else { return };
-    let Ok(year) = year.parse::<i64>() else { return };
-    let (day, time) = rest.split_once(' ').map_or((rest, None), |(day, time)| (day, Some(time)));
-    let time = time.map_or(String::new(), |time| format!(" {time}"));
-    *text = format!("{:04}-{day} (BC){time}", year + 1);
 }
 
 /// `expr`, a float or a decimal, rounded to a whole number of its type.

@@ -148,7 +148,7 @@ pub fn order_text(options: &[SortOptions]) -> String {
 }
 
 /// What `text` says of the keys.
-fn order_of(text: &str) -> Vec<SortOptions> {
+pub fn order_of(text: &str) -> Vec<SortOptions> {
     let of_key =
         |key: char| SortOptions { descending: key.eq_ignore_ascii_case(&'d'), nulls_first: key.is_ascii_uppercase() };
     text.chars().map(of_key).collect()

@@ -289,10 +289,22 @@ fn extract_all(args: &[ArrayRef], promises: &mut Promises<'_>) -> Result<ArrayRe
         match usize::try_from(group) {
             // Before the first there is no group.
             Err(_) => {}
-            Ok(0) => pattern.find_iter(text).try_for_each(|found| lists.push(row, Some(found.as_str())))?,
-            Ok(group) if group < pattern.captures_len() => pattern
-                .captures_iter(text)
-                .try_for_each(|captures| lists.push(row, captures.get(group).map(|group| group.as_str())))?,
+            Ok(0) => {
+                let mut from = 0;
+                while let Some(found) = pattern.find_at(text, from) {
+                    lists.push(row, Some(found.as_str()))?;
+                    let Some(next) = behind(text, found.range()) else { break };
+                    from = next;
+                }
+            }
+            Ok(group) if group < pattern.captures_len() => {
+                let mut from = 0;
+                while let Some(captures) = pattern.captures_at(text, from) {
+                    lists.push(row, captures.get(group).map(|group| group.as_str()))?;
+                    let Some(next) = behind(text, captures.get_match().range()) else { break };
+                    from = next;
+                }
+            }
             Ok(group) => {
                 return exec_err!("Pattern has {} groups. Cannot access group {group}", pattern.captures_len() - 1);
             }
@@ -300,6 +312,14 @@ fn extract_all(args: &[ArrayRef], promises: &mut Promises<'_>) -> Result<ArrayRe
         lists.end_row(true);
     }
     Ok(lists.finish())
+}
+
+/// Where the match behind `found` may begin: at its end, or behind the next letter if it is empty. None of them follow one another at a place.
+fn behind(text: &str, found: std::ops::Range<usize>) -> Option<usize> {
+    if !found.is_empty() {
+        return Some(found.end);
+    }
+    text[found.end..].chars().next().map(|letter| found.end + letter.len_utf8())
 }
 
 fn split_by_pattern(args: &[ArrayRef], promises: &mut Promises<'_>) -> Result<ArrayRef> {

@@ -9,8 +9,8 @@ use std::{borrow::Cow, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, StringViewArray, StringViewBuilder},
-        compute::{CastOptions, cast_with_options},
+        array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, StringViewBuilder},
+        compute::{CastOptions, cast_with_options, is_not_null, kernels::zip::zip},
         datatypes::{DataType, TimeUnit},
     },
     common::Result,
@@ -20,7 +20,7 @@ use datafusion::{
 use crate::{
     arguments::texts,
     function::Function,
-    times::{infinite::Infinite, moments::split_zone, zone_in_text},
+    times::{far, infinite::Infinite, moments::split_zone, zone_in_text},
 };
 
 /// What a text is read as.
@@ -221,7 +221,7 @@ fn number(text: &str, most: usize) -> Option<(u32, &str)> {
 
 /// The day that `text` begins with, and what follows.
 fn day(text: &str) -> Option<(String, &str)> {
-    let (year, rest) = number(text, 6)?;
+    let (year, rest) = number(text, 7)?;
     let between = rest.chars().next().filter(|letter| matches!(letter, '-' | '/' | '\\' | ' '))?;
     let (month, rest) = number(rest.strip_prefix(between)?, 2)?;
     let (day, rest) = number(rest.strip_prefix(between)?, 2)?;
@@ -318,8 +318,22 @@ pub fn cast_texts(texts: &StringViewArray, to: &DataType, tries: bool) -> Result
         Some(written) => each(&[texts], written)?,
         None => texts,
     };
-    let values = cast_with_options(&usual, to, &options)?;
+    let values = match far_counts(&usual, to) {
+        Some(far) => {
+            let near = usual.as_string_view().iter().zip(&far).map(|(text, far)| text.filter(|_| far.is_none()));
+            let near = cast_with_options(&near.collect::<StringViewArray>(), to, &options)?;
+            zip(&is_not_null(&far)?, &far::of_counts(&far, to)?, &near)?
+        }
+        None => cast_with_options(&usual, to, &options)?,
+    };
     infinite.map_or_else(|| Ok(Arc::clone(&values)), |infinite| infinite.put_in(&values))
+}
+
+/// The numbers of those of `texts`, in the usual words, that are moments of far years; `None` if there are none.
+fn far_counts(texts: &ArrayRef, to: &DataType) -> Option<Int64Array> {
+    let texts = texts.as_string_view_opt().filter(|_| matches!(to, DataType::Date32 | DataType::Timestamp(_, None)))?;
+    let counts: Int64Array = texts.iter().map(|text| far::count_of(text?, to)).collect();
+    (counts.null_count() < counts.len()).then_some(counts)
 }
 
 /// The cast of `text` to `to`, dates or timestamps without a zone, where infinite moments are words. `tries`: what is no such value is NULL.

@@ -373,6 +373,7 @@ fn shown(expr: &mut Expr, schema: &DFSchema, zone: Zone) -> bool {
     let text = match expr.get_type(schema) {
         Ok(DataType::Float32 | DataType::Float64) => float_text,
         Ok(DataType::Timestamp(..) | DataType::Date32 | DataType::Time32(_) | DataType::Time64(_)) => moment_text,
+        Ok(blob) if blobs::is_blob(&blob) => blobs::to_text,
         Ok(nested) if is_written(&nested) => {
             *expr = nested_text(std::mem::take(expr), zone);
             return true;

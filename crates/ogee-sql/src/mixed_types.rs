@@ -20,6 +20,8 @@ use datafusion::{
     },
 };
 
+use ogee_functions::common::{common_type, is_known_here};
+
 use crate::{
     set_operations::{in_common_types, is_set_operation},
     trees::Nodes,
@@ -60,7 +62,7 @@ pub(crate) fn common_beside(data_type: &DataType, beside: &[&DataType]) -> Optio
                 .map(|&float| float.clone())
         }
         // Truth values beside numbers are 0 and 1.
-        DataType::Boolean => beside.iter().find(|other| other.is_numeric()).map(|&number| number.clone()),
+        DataType::Boolean if beside.iter().any(|other| other.is_numeric()) => common_type(beside.iter().copied()),
         DataType::Date32 => finest(beside),
         // Dates and timestamps that were cast when they were put together.
         DataType::Timestamp(TimeUnit::Nanosecond, _) if beside.contains(&&DataType::Date32) => {
@@ -139,6 +141,9 @@ fn common_number(types: &[DataType]) -> Option<DataType> {
 pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
     let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+    if is_known_here(&types) {
+        return unify(exprs, &types);
+    }
     if !may_be_mixed(&types) {
         return false;
     }
@@ -152,6 +157,17 @@ pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DF
         }
     }
     any
+}
+
+/// Casts those of `exprs`, which are of `types`, to the type that all of them have; whether there is one.
+fn unify(exprs: Vec<&mut Expr>, types: &[DataType]) -> bool {
+    let Some(common) = common_type(types) else { return false };
+    for (expr, of) in exprs.into_iter().zip(types).filter(|(_, of)| **of != common && !of.is_null()) {
+        let given = std::mem::take(expr);
+        let is_truth = *of == DataType::Boolean && is_decimal(&common);
+        *expr = cast(if is_truth { cast(given, DataType::Int8) } else { given }, common.clone());
+    }
+    true
 }
 
 /// `plan` with floats where its rows come from both; the types of all that is above follow.
@@ -203,14 +219,34 @@ fn in_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
+    // The types of its first input may have changed.
+    let is_first = |(own, first): (&FieldRef, &FieldRef)| own.data_type() == first.data_type();
+    let first = union.inputs.first().map(|input| Arc::clone(input.schema()));
+    let is_stale = first.is_some_and(|first| {
+        let (own, first) = (union.schema.fields(), first.fields());
+        own.len() == first.len() && !own.iter().zip(first).all(is_first)
+    });
+    if is_stale {
+        let union = Union::try_new_with_loose_types(union.inputs)?;
+        return Ok(Transformed::yes(in_fresh_union(union)?.data));
+    }
+    in_fresh_union(union)
+}
+
+fn in_fresh_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let columns = union.inputs.iter().map(|input| input.schema().fields().len()).min().unwrap_or(0);
     let types =
         |column: usize| -> Vec<_> { union.inputs.iter().flat_map(|input| types_below(input, column)).collect() };
     let types: Vec<Vec<DataType>> = (0..columns).map(types).collect();
+    let unified = |types: &Vec<DataType>| is_known_here(types).then(|| common_type(types)).flatten();
+    let unified: Vec<Option<DataType>> = types.iter().map(unified).collect();
     let of = |input: &LogicalPlan, column: usize| {
         let beside: Vec<&DataType> = types[column].iter().collect();
         let own = types_below(input, column);
         let is_other = |common: &DataType| own.iter().any(|of| of != common && !of.is_null());
+        if let Some(common) = &unified[column] {
+            return Some(common.clone()).filter(is_other);
+        }
         own.iter()
             .find_map(|of| common_beside(of, &beside))
             .or_else(|| common_number(&types[column]).filter(|common| is_other(common)))
@@ -223,6 +259,8 @@ fn in_union(union: Union) -> Result<Transformed<LogicalPlan>> {
             let column = Expr::Column((relation, field).into());
             match (nth < columns).then(|| of(input, nth)).flatten() {
                 Some(floats) => {
+                    let is_truth = *field.data_type() == DataType::Boolean && is_decimal(&floats);
+                    let column = if is_truth { cast(column, DataType::Int8) } else { column };
                     cast(column, floats).alias_qualified(relation.cloned(), input.schema().field(nth).name())
                 }
                 None => column,
@@ -382,7 +420,8 @@ fn compared(case: &mut Case) -> Vec<&mut Expr> {
     std::iter::once(&mut **expr).chain(case.when_then_expr.iter_mut().map(|(when, _)| &mut **when)).collect()
 }
 
+/// What `case` gives, what it gives otherwise first: structs have its fields first.
 fn results(case: &mut Case) -> Vec<&mut Expr> {
-    let results = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
-    results.chain(case.else_expr.iter_mut().map(|other| &mut **other)).collect()
+    let others = case.else_expr.iter_mut().map(|other| &mut **other);
+    others.chain(case.when_then_expr.iter_mut().map(|(_, then)| &mut **then)).collect()
 }

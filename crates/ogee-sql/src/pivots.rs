@@ -233,7 +233,7 @@ fn called_as(
     taken: &mut HashSet<String>,
 ) -> Ident {
     let mut parts: Vec<&str> = combination.iter().map(|wanted| wanted.name.as_str()).collect();
-    let written = aggregate.to_string();
+    let written = aggregate.to_string().replace("count(*)", "count_star()");
     match name {
         Some(name) => parts.push(name),
         None if aggregates > 1 || combination.is_empty() => parts.push(&written),

@@ -68,6 +68,11 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
         }
         (Err(error), _) => error,
     };
+    if let Some(name) = unknown_column(&refused)
+        && syntax::bare_calls::write_out(&mut statement, &name)
+    {
+        return Box::pin(in_other_words(state, statement)).await;
+    }
     let (mut other, mut averaged, mut lateral, mut queries_named, mut error) = (statement, false, false, false, None);
     // Outputs may be of outputs, but of themselves without end.
     for _ in 0..REWRITES {
@@ -156,8 +161,14 @@ async fn select_column(
     name: &str,
 ) -> Option<std::result::Result<LogicalPlan, DataFusionError>> {
     let column = Ident::with_quote('"', name);
-    let select = parse(&format!("SELECT {column} FROM {from}")).ok()?.pop()?;
-    Some(state.statement_to_plan(select.0).await)
+    let mut select = parse(&format!("SELECT {column} FROM {from}")).ok()?.pop()?;
+    loop {
+        let plan = state.statement_to_plan(select.0.clone()).await;
+        match plan.as_ref().err().and_then(unknown_column) {
+            Some(missing) if missing != name && syntax::bare_calls::write_out(&mut select.0, &missing) => {}
+            _ => return Some(plan),
+        }
+    }
 }
 
 /// The column of an outer query whose fields DataFusion's planner does not take.

@@ -11,7 +11,7 @@ use datafusion::{
 };
 use ogee_functions::{
     bits::Bits,
-    exclusions,
+    framed_rows,
     json::JsonAccess,
     lists::ListOperators,
     maps::MapAccess,
@@ -56,7 +56,7 @@ use crate::{
     set_operations::CountCopies,
     sliding_frames::SlidingFrames,
     sorted_rows::SortedRows,
-    subqueries::{OuterTypes, Subqueries, SubqueriesBelow},
+    subqueries::{OuterAggregates, OuterTypes, Subqueries, SubqueriesBelow},
     syntax, times,
     truth_values::TruthValues,
     types,
@@ -76,6 +76,7 @@ pub fn analyzer_rules(
         Arc::new(MarkedCasts::new(casts.clone())),
         Arc::new(EnumOrder(casts.clone())),
         Arc::new(DeepExpressions::new(pieces)),
+        Arc::new(OuterAggregates),
         Arc::new(quantified::QueriesOfLists),
         Arc::new(SubqueriesBelow),
         Arc::new(RangeOffsets),
@@ -151,7 +152,7 @@ pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
 /// Adds the functions to `context` that the text of statements is written with here, and that rules take out of plans again.
 pub fn register_markers(context: &SessionContext) {
     let own = [asof::marker(), named_cast(), quantified::function(), recursions::marker(), samples::marker()];
-    for function in own.into_iter().chain(exclusions::functions()) {
+    for function in own.into_iter().chain(framed_rows::functions()) {
         context.register_udf(function);
     }
 }

@@ -44,7 +44,7 @@ use datafusion::{
 };
 
 use ogee_exec::ExecError;
-use ogee_functions::{error::to_datafusion, exclusions::Exclusion};
+use ogee_functions::{error::to_datafusion, framed_rows::FramedRows};
 
 use crate::{checkpoint, context::StatementContext, distinct_arguments, kept_names, trees::Nodes};
 
@@ -78,7 +78,7 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
                 return Transformed::no(Expr::WindowFunction(call));
             };
             // Put together by whoever knows what is left of the frame.
-            let excludes = Exclusion::is_among(&call.params.partition_by);
+            let is_framed = FramedRows::is_among(&call.params.partition_by);
             let frame = &call.params.window_frame;
             let leaves_rows = !frame.start_bound.is_unbounded();
             // Turned around, with the window, a frame that ends before the last row leaves rows behind.
@@ -90,7 +90,7 @@ fn in_call(expr: Expr) -> Transformed<Expr> {
             // Of values that differ, nothing can be taken out of these.
             let is_distinct = call.params.distinct && leaves_rows && function.name() == "avg";
             let way = way.or(is_distinct.then_some(Way::Frame));
-            let way = if excludes { Some(Way::InOrder) } else { way };
+            let way = if is_framed { Some(Way::InOrder) } else { way };
             let Some(way) = way else { return Transformed::no(Expr::WindowFunction(call)) };
             let statement = Statement(checkpoint::current());
             let function = AggregateUDF::new_from_impl(Anew { inner: Arc::clone(function), way, statement });

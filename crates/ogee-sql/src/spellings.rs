@@ -37,6 +37,8 @@ use ogee_files::{
     spelling::{folded, known_spelling, plain, spelled},
 };
 
+use parking_lot::Mutex;
+
 use crate::{
     columns_of,
     names::{base_name, normal_name},
@@ -60,8 +62,20 @@ pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
     let significant = syntax::significant(tokens);
     // Names that `UNPIVOT` gives are values of its rows.
     let mut names_rows = false;
+    // Those that `PIVOT` gives are parts of names; behind a table it gives them in brackets only. How many are open, and how many around its own.
+    let (mut depth, mut pivots) = (0_usize, Vec::<(usize, bool)>::new());
     for (nth, &at) in significant.iter().enumerate() {
         match &tokens[at].token {
+            Token::LParen => depth += 1,
+            Token::RParen => {
+                depth = depth.saturating_sub(1);
+                pivots.retain(|(around, is_open)| *around < depth || *around == depth && !is_open);
+            }
+            Token::Word(word) if word.quote_style.is_none() && word.keyword == Keyword::PIVOT => {
+                let next = |n: usize| significant.get(nth + n).map(|&next| &tokens[next].token);
+                let is_query = matches!(next(2), Some(Token::Word(word)) if matches!(word.keyword, Keyword::SELECT | Keyword::FROM | Keyword::WITH | Keyword::VALUES | Keyword::PIVOT | Keyword::UNPIVOT));
+                pivots.push((depth, next(1) == Some(&Token::LParen) && !is_query));
+            }
             Token::Word(word) if word.quote_style.is_none() => match word.keyword {
                 Keyword::UNPIVOT => names_rows = true,
                 Keyword::INTO | Keyword::SELECT | Keyword::WHERE | Keyword::ORDER | Keyword::GROUP => {
@@ -69,7 +83,10 @@ pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
                 }
                 _ => {}
             },
-            Token::SemiColon => names_rows = false,
+            Token::SemiColon => {
+                names_rows = false;
+                pivots.clear();
+            }
             _ => {}
         }
         let before = nth.checked_sub(1).map(|before| &tokens[significant[before]].token);
@@ -83,7 +100,11 @@ pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
         let is_value = names_rows
             && matches!(before, Some(Token::Word(before)) if before.quote_style.is_none() && before.keyword == Keyword::AS)
             && matches!(behind, Some(Token::Comma | Token::RParen | Token::SemiColon | Token::EOF) | None);
-        if is_value {
+        let in_pivot =
+            pivots.last().is_some_and(|(around, is_open)| if *is_open { *around < depth } else { *around == depth });
+        let is_part = in_pivot
+            && matches!(before, Some(Token::Word(before)) if before.quote_style.is_none() && before.keyword == Keyword::AS);
+        if is_value || is_part {
             continue;
         }
         let lower = folded(&word.value);
@@ -330,23 +351,34 @@ impl Spellings {
 
 tokio::task_local! {
     /// Those of the statement, or of the view, whose columns are asked for.
-    static NAMED: Arc<HashMap<String, String>>;
+    static NAMED: Arc<Mutex<HashMap<String, String>>>;
 }
 
 /// Runs `planning`, in which columns are called as `spellings` have them where what stands for others depends on how they are spelled.
 pub async fn heeded<F: Future>(spellings: &Spellings, planning: F) -> F::Output {
-    NAMED.scope(Arc::new(spellings.named.clone()), planning).await
+    NAMED.scope(Arc::new(Mutex::new(spellings.named.clone())), planning).await
 }
 
 /// How the name of a column is spelled.
 pub(crate) fn spelling_of(field: &Field) -> String {
-    let named = || NAMED.try_with(|named| named.get(field.name()).cloned()).ok().flatten();
+    let named = || NAMED.try_with(|named| named.lock().get(field.name()).cloned()).ok().flatten();
     known_spelling(field).map(str::to_owned).or_else(named).unwrap_or_else(|| field.name().clone())
 }
 
-/// Brings the names that passes over `statement` gave to small letters.
+/// Brings the names that passes over `statement` gave to small letters. Who asks for columns of a query within learns how they are spelled.
 pub(crate) fn fold_names(statement: &mut Parsed) {
-    Spellings::default().fold_new(statement);
+    let mut new = Spellings::default();
+    new.fold_new(statement);
+    if new.named.is_empty() {
+        return;
+    }
+    // Nobody asks outside of `heeded`.
+    let _ = NAMED.try_with(|named| {
+        let mut named = named.lock();
+        for (name, spelling) in new.named {
+            named.entry(name).or_insert(spelling);
+        }
+    });
 }
 
 /// The query whose rows `statement` gives, keeps or writes.
@@ -389,7 +421,7 @@ fn output(item: &SelectItem, quoted: &Quoted) -> Output {
     match item {
         SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => Output::Named,
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if may_be_many(expr) => Output::Many,
-        SelectItem::UnnamedExpr(expr) => Output::Written(without_quotes(&expr.to_string(), quoted)),
+        SelectItem::UnnamedExpr(expr) => Output::Written(without_quotes(&syntax::exclusions::as_written(expr), quoted)),
         SelectItem::ExprWithAlias { .. } => Output::Named,
         _ => Output::Many,
     }

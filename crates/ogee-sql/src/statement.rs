@@ -116,6 +116,7 @@ fn literal(value: String) -> Value {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut tokens, asof_joins) = asof::tokens(sql)?;
     let quoted = spellings::fold(&mut tokens);
+    syntax::bare_calls::in_tokens(&mut tokens);
     let tokens = syntax::without_last_commas(syntax::with_whole_texts(tokens));
     let tokens = syntax::named::in_tokens(syntax::explained::in_tokens(tokens));
     let tokens = syntax::upkeep::in_tokens(syntax::variables::in_tokens(syntax::shown::in_tokens(tokens)));

@@ -1,17 +1,18 @@
-//! Infinite dates and timestamps as JSON: their words, which the library does not know.
+//! Infinite dates and timestamps, and those of far years, as JSON: their words, which the library does not know.
 //!
 //! Not here: all other modes, which show values as casts to text do.
 
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, ListArray, MapArray, RecordBatch, StringViewArray, StructArray, cast::AsArray,
+    Array, ArrayRef, FixedSizeListArray, Int64Array, ListArray, MapArray, RecordBatch, StringViewArray, StructArray,
+    cast::AsArray,
 };
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
-use ogee_functions::times::infinite::Infinite;
+use ogee_functions::times::{far, infinite::Infinite};
 
-/// `batch` with texts for columns of moments, or the parts of such, of which some are infinite.
+/// `batch` with texts for columns of moments, or the parts of such, of which some are infinite or of far years.
 pub fn with_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().map(worded).collect::<Result<Vec<_>, _>>()?;
     if columns.iter().all(Option::is_none) {
@@ -38,14 +39,17 @@ fn retyped(field: &Field, column: &ArrayRef) -> FieldRef {
     Arc::new(field.clone().with_data_type(column.data_type().clone()))
 }
 
-/// `array` with texts for what is infinite in it; `None` if there is nothing. Types are no deeper than statements are.
+/// `array` with texts for what is infinite in it or of far years; `None` if there is nothing. Types are no deeper than statements are.
 fn worded(array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
     let nulls = array.nulls().cloned();
     Ok(match array.data_type() {
-        DataType::Date32 | DataType::Timestamp(..) => match Infinite::of(array) {
-            Some(infinite) => Some(texts(array, &infinite)?),
-            None => None,
-        },
+        DataType::Date32 | DataType::Timestamp(..) => {
+            let far = far::far(array).map_err(of_functions)?;
+            match (Infinite::of(array), far) {
+                (None, None) => None,
+                (infinite, far) => Some(texts(array, infinite, far)?),
+            }
+        }
         DataType::Struct(fields) => {
             let columns = array.as_struct().columns();
             let worded = columns.iter().map(worded).collect::<Result<Vec<_>, _>>()?;
@@ -76,12 +80,25 @@ fn worded(array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
     })
 }
 
-/// The values of `array` as the library writes them, and words for those that are `infinite`.
-fn texts(array: &ArrayRef, infinite: &Infinite) -> Result<ArrayRef, ArrowError> {
-    let of_functions = |error| ArrowError::ExternalError(Box::new(error));
-    let finite = infinite.left_out(array).map_err(of_functions)?;
+fn of_functions<E: std::error::Error + Send + Sync + 'static>(error: E) -> ArrowError {
+    ArrowError::ExternalError(Box::new(error))
+}
+
+/// The values of `array` as the library writes them, but for those that are `infinite`, and those that are `far`, of which it has the numbers.
+fn texts(array: &ArrayRef, infinite: Option<Infinite>, far: Option<Int64Array>) -> Result<ArrayRef, ArrowError> {
+    let finite = match &infinite {
+        Some(infinite) => infinite.left_out(array).map_err(of_functions)?,
+        None => Arc::clone(array),
+    };
     let formatter = ArrayFormatter::try_new(&finite, &FormatOptions::default())?;
-    let text = |row: usize| finite.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose();
-    let texts: ArrayRef = Arc::new((0..finite.len()).map(text).collect::<Result<StringViewArray, _>>()?);
-    infinite.put_in(&texts).map_err(of_functions)
+    let text = |row: usize| match &far {
+        Some(far) if far.is_valid(row) => {
+            let mut text = String::new();
+            far::write(far.value(row), finite.data_type(), &mut text);
+            Ok(Some(text))
+        }
+        _ => finite.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose(),
+    };
+    let texts: ArrayRef = Arc::new((0..finite.len()).map(text).collect::<Result<StringViewArray, ArrowError>>()?);
+    infinite.map_or_else(|| Ok(Arc::clone(&texts)), |infinite| infinite.put_in(&texts).map_err(of_functions))
 }

@@ -171,7 +171,7 @@ fn differs(from: &Field, to: &Field) -> bool {
 }
 
 /// Whether the fields are those of a row, which have the names that DataFusion gives them.
-fn is_row(fields: &Fields) -> bool {
+pub(crate) fn is_row(fields: &Fields) -> bool {
     fields.iter().enumerate().all(|(nth, field)| *field.name() == format!("c{nth}"))
 }
 

@@ -6,7 +6,7 @@
 //! Not here: what is done with JSON (`json`), and where casts stand in a plan (`ogee-sql`).
 
 pub mod bits;
-mod casting;
+pub(crate) mod casting;
 mod enums;
 mod keeping;
 mod leaves;

@@ -9,6 +9,7 @@
 mod buckets;
 mod differences;
 pub mod extremum;
+pub mod far;
 pub mod formats;
 pub mod infinite;
 pub mod instants;

@@ -9,7 +9,10 @@ use datafusion::{
         datatypes::{DataType, Field, Schema, SchemaRef},
     },
     logical_expr::window_state::{PartitionBatchState, WindowAggState},
-    physical_expr::window::{PartitionBatches, PartitionKey, PartitionWindowAggStates, WindowEvalContext, WindowExpr},
+    physical_expr::{
+        PhysicalExpr,
+        window::{PartitionBatches, PartitionKey, PartitionWindowAggStates, WindowEvalContext, WindowExpr},
+    },
 };
 use ogee_exec::{
     ExecError,
@@ -17,7 +20,7 @@ use ogee_exec::{
 };
 use ogee_functions::error::to_exec;
 
-use super::window::reads;
+use super::window::{columns_of, reads};
 
 /// A function evaluated as DataFusion does.
 #[derive(Debug)]
@@ -46,7 +49,20 @@ impl Foreign {
 impl Arguments {
     /// Those of `function`, and which columns of `input` they are, of which `map` says where its own input has them.
     pub(super) fn of(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> (Self, Vec<usize>) {
-        let columns = reads(function, map.len());
+        Self::beside(function, &[], input, map)
+    }
+
+    /// Those of `function` and `others`, and which columns of `input` they are, of which `map` says where its own input has them.
+    pub(super) fn beside(
+        function: &Arc<dyn WindowExpr>,
+        others: &[Arc<dyn PhysicalExpr>],
+        input: &Schema,
+        map: &[usize],
+    ) -> (Self, Vec<usize>) {
+        let mut columns = reads(function, map.len());
+        columns.extend(columns_of(others));
+        columns.sort_unstable();
+        columns.dedup();
         let fields: Vec<Field> = (0..map.len())
             .map(|index| match columns.binary_search(&index) {
                 // What DataFusion inferred from nullability is already in the plan.

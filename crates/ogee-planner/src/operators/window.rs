@@ -32,10 +32,10 @@ use ogee_exec::{
         Bound, Distance, Extent, Frame, LeadingRows, Unit, Wanted, Which, WindowCall, WindowFunction, WindowSpec,
     },
 };
-use ogee_functions::exclusions::Exclusion;
+use ogee_functions::framed_rows::FramedRows;
 use ogee_vector::{normalize_array, normalize_schema, normalize_type};
 
-use super::{evaluator::Foreign, excluded::Excluded, sort::sort_keys};
+use super::{evaluator::Foreign, framed::Framed, sort::sort_keys};
 use crate::expr::translate;
 
 /// Window functions over the same partitions in the same order.
@@ -245,12 +245,12 @@ impl Window {
             .collect();
         let whole = columns.iter().copied().eq(0..end);
         let longest = levels.iter().max_by_key(|level| longest_order(level.functions).len())?;
-        let (exclusion, partition_by) = Exclusion::of(longest.partition_by()?);
+        let (framed, partition_by) = FramedRows::of(&longest.partition_by()?);
         let mut order_by = longest.order_by()?;
         let mut makes_order = false;
-        // A sort below is by the key that an exclusion is, too.
+        // A sort below is by the keys that say something of frames, too.
         if partition_by.is_empty()
-            && exclusion.is_none()
+            && framed.is_empty()
             && let Some(order) = input.output_ordering()
             && order.len() >= order_by.len()
             && order.iter().zip(&order_by).all(|(a, b)| a == b)
@@ -269,7 +269,7 @@ impl Window {
         expressions.extend(order_by.iter().map(|sort| Arc::clone(&sort.expr)));
         for level in levels.iter().rev() {
             for function in level.functions {
-                calls.push(call_of(function, exclusion, &schema, &level.map)?);
+                calls.push(call_of(function, &schema, &level.map)?);
                 fields.push(function.field().ok()?);
                 names.push(function.name());
                 let args = function.expressions();
@@ -369,13 +369,8 @@ pub fn upper_bounds(predicate: &Arc<dyn PhysicalExpr>) -> Vec<(usize, u64)> {
     split_conjunction(predicate).into_iter().filter_map(bound).collect()
 }
 
-/// `function`, whose frames are without what `exclusion` says, as the engine runs it. The columns of its input are those of `input` that `map` says.
-fn call_of(
-    function: &Arc<dyn WindowExpr>,
-    exclusion: Option<Exclusion>,
-    input: &Schema,
-    map: &[usize],
-) -> Option<WindowCall> {
+/// `function`, as the engine runs it. The columns of its input are those of `input` that `map` says.
+fn call_of(function: &Arc<dyn WindowExpr>, input: &Schema, map: &[usize]) -> Option<WindowCall> {
     let output = normalize_type(function.field().ok()?.data_type());
     let call = |(function_kind, arg, key): Native| WindowCall {
         function: function_kind,
@@ -384,9 +379,10 @@ fn call_of(
         order_keys: function.order_by().len(),
         output: output.clone(),
     };
-    if let Some(exclusion) = exclusion.filter(|_| has_frame(function)) {
-        let excluded = Excluded::new(function, exclusion, input, map)?;
-        return Some(call((WindowFunction::Foreign(Arc::new(excluded)), None, None)));
+    let (framed, _) = FramedRows::of(function.partition_by());
+    if !framed.is_empty() && has_frame(function) {
+        let framed = Framed::new(function, framed, input, map)?;
+        return Some(call((WindowFunction::Foreign(Arc::new(framed)), None, None)));
     }
     let native = native_of(function, input, map).map(call).filter(ogee_exec::window::supports_call);
     native.or_else(|| Some(call((WindowFunction::Foreign(Arc::new(Foreign::new(function, input, map))), None, None))))

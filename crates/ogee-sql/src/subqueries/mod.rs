@@ -12,6 +12,7 @@
 
 mod below;
 mod domain;
+mod outer_aggregates;
 mod outer_types;
 mod pull_up;
 
@@ -50,6 +51,7 @@ use domain::Domain;
 use pull_up::{Wanted, pulled_up};
 
 pub(crate) use below::SubqueriesBelow;
+pub(crate) use outer_aggregates::OuterAggregates;
 pub(crate) use outer_types::OuterTypes;
 
 /// Makes joins of subqueries.

@@ -3,12 +3,16 @@
 //! Not here: `EXCLUDE NO OTHERS`, which says nothing, and what is left of a frame.
 
 use datafusion::sql::sqlparser::{
-    ast::{Expr, WindowSpec},
+    ast::{Expr, Function, WindowSpec, WindowType},
     tokenizer::{Token, TokenWithSpan},
 };
 use ogee_functions::exclusions::Exclusion;
 
-use super::parts::{Parts, call_of, space};
+use super::{
+    for_each_outside_queries,
+    ordered_windows::NOTHING,
+    parts::{Parts, call_of, space},
+};
 
 /// `tokens` with a key of the partitions for each exclusion.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -73,6 +77,32 @@ fn exclusion(parts: &Parts<'_>, nth: usize) -> Option<(Exclusion, usize)> {
         return None;
     };
     parts.is(nth + found.1, &Token::RParen).then_some(found)
+}
+
+/// The text of `expr`, with exclusions where they are written.
+pub(crate) fn as_written(expr: &Expr) -> String {
+    let text = expr.to_string();
+    if !text.contains("ogee_") {
+        return text;
+    }
+    let mut expr = expr.clone();
+    let mut ends = Vec::new();
+    for_each_outside_queries(&mut expr, |expr| {
+        let Expr::Function(Function { over: Some(WindowType::WindowSpec(spec)), .. }) = expr else { return };
+        let found = spec.partition_by.iter().find_map(|key| match key {
+            Expr::Function(call) => Exclusion::named(&call.name.to_string()),
+            _ => None,
+        });
+        if let Some(found) = found {
+            spec.partition_by.retain(|key| !is_exclusion(key));
+            ends.push((spec.to_string(), found));
+        }
+    });
+    let mut text = expr.to_string();
+    for (spec, exclusion) in ends {
+        text = text.replacen(&format!("({spec})"), &format!("({spec} {})", exclusion.text()), 1);
+    }
+    text.replace(&format!("{NOTHING} "), "").replace(NOTHING, "")
 }
 
 /// Whether `key` of a window's partitions is an exclusion.

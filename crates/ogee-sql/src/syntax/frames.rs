@@ -41,6 +41,11 @@ pub(super) fn in_spec(spec: &mut WindowSpec) {
     }
 }
 
+/// Whether a frame with these bounds, of which both are numbers that are written, ends before it starts.
+pub(super) fn is_backward(start: &WindowFrameBound, end: &WindowFrameBound) -> bool {
+    matches!((distance(start), distance(end)), (Some(start), Some(end)) if start > end && (start < 0) == (end < 0))
+}
+
 /// The same for the windows that `select` names.
 pub(super) fn in_select(select: &mut Select) {
     for named in &mut select.named_window {

@@ -8,6 +8,7 @@
 
 mod aliases;
 mod arrays;
+pub(crate) mod bare_calls;
 mod by_name;
 pub(crate) mod collations;
 pub(crate) mod columns;
@@ -24,6 +25,7 @@ pub(crate) mod exported;
 pub(crate) mod fields;
 pub(crate) mod filters;
 mod firsts;
+mod framed_rows;
 mod frames;
 pub(crate) mod from_first;
 pub(crate) mod grouping;
@@ -342,13 +344,13 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 
 /// Puts `statement` in DataFusion's words.
 pub(crate) fn translate(statement: &mut Parsed) {
-    let visited = visit(statement, &mut Words { all: false });
+    let visited = visit(statement, &mut Words { all: false, reading: Vec::new() });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
 /// Puts a part of a statement that took the place of another in DataFusion's words, also calls that might have been those of macros.
 pub(crate) fn translate_part(part: &mut impl VisitMut) {
-    let visited = visitors::visit_mut(part, &mut Words { all: true });
+    let visited = visitors::visit_mut(part, &mut Words { all: true, reading: Vec::new() });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
@@ -386,6 +388,8 @@ pub(crate) fn look<V: Visitor>(statement: &Parsed, visitor: &mut V) -> ControlFl
 struct Words {
     /// Also calls that may be those of macros.
     all: bool,
+    /// Of each query around, whether it reads tables.
+    reading: Vec<bool>,
 }
 
 impl VisitorMut for Words {
@@ -433,6 +437,7 @@ impl VisitorMut for Words {
         }
         values::in_query(query);
         by_name::in_query(query);
+        bare_calls::in_order(query);
         order_by_all(query);
         order_names::in_set_operation(query);
         order_names::in_distinct(query);
@@ -443,14 +448,24 @@ impl VisitorMut for Words {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.reading.push(bare_calls::reads_tables(select));
         firsts::name_outputs(select);
         json::name_outputs(select);
         select.from.iter_mut().for_each(in_joins);
         grouping::in_select(select);
         frames::in_select(select);
         windows::keep_apart(select);
+        windows::beside_condition(select);
         having::in_select(select);
         [&mut select.selection, &mut select.having].into_iter().flatten().for_each(rows::in_condition);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.reading.pop();
+        if !self.reading.is_empty() {
+            outer_aggregates::apart(select);
+        }
         ControlFlow::Continue(())
     }
 
@@ -541,6 +556,12 @@ impl VisitorMut for Words {
             Expr::Array(array) if array.elem.iter().any(|element| !matches!(element, Expr::Value(_))) => {
                 *expr = call("make_array", std::mem::take(&mut array.elem));
             }
+            // Of values that are of other types, as elements of lists may be.
+            Expr::Map(map) => {
+                let (keys, values) =
+                    std::mem::take(&mut map.entries).into_iter().map(|entry| (*entry.key, *entry.value)).unzip();
+                *expr = call("map", vec![call("make_array", keys), call("make_array", values)]);
+            }
             Expr::CompoundFieldAccess { root, access_chain } => {
                 let is_name = matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
                 in_accesses(access_chain, is_name);
@@ -567,8 +588,16 @@ impl VisitorMut for Words {
                     *expr = value;
                 }
             }
+            Expr::Function(function)
+                if self.reading.last() == Some(&true)
+                    && matches!(function.args, FunctionArguments::None)
+                    && let Some(name) = bare_calls::name_of(function) =>
+            {
+                *expr = name;
+            }
             Expr::Function(function) if function.over.is_some() => {
                 function.over.iter_mut().for_each(frames::in_window);
+                framed_rows::in_function(function);
                 ordered_windows::in_function(function);
                 if (self.all || !crate::macros::may_call(function))
                     && let Some(other) = function_in_other_words(function)

@@ -10,7 +10,7 @@ use datafusion::{
     sql::sqlparser::{
         ast::{
             Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, ObjectName,
-            OrderByExpr, UnaryOperator, Value, WindowType,
+            OrderByExpr, UnaryOperator, Value, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
         },
         tokenizer::{Token, TokenWithSpan},
     },
@@ -27,7 +27,7 @@ use super::{
 use crate::names::normal_name;
 
 /// What stands where a function with an order has no argument.
-const NOTHING: &str = "ogee_no_argument";
+pub(super) const NOTHING: &str = "ogee_no_argument";
 
 /// `tokens` in the order that the parser knows: something before `ORDER BY` in brackets, and `IGNORE NULLS` behind them.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -87,6 +87,29 @@ pub(super) fn in_function(function: &mut Function) {
     let Some(of) = of else { return };
     let follows_frame = matches!(of, Ordered::First | Ordered::Last | Ordered::Nth);
     let shifts = matches!(of, Ordered::Lag | Ordered::Lead);
+    let is_null = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) if value.value == Value::Null);
+    let counts = match of {
+        Ordered::Nth => list.args.get(1),
+        Ordered::Ntile => list.args.first(),
+        _ => None,
+    };
+    // Numbers that differ by row are taken by the functions that look at all rows of the frame: in the order of the window.
+    let order = match counts {
+        Some(number) if order.is_none() && (is_null(number) || !is_constant(number)) => {
+            if of == Ordered::Ntile {
+                spec.window_frame = Some(WindowFrame {
+                    units: WindowFrameUnits::Rows,
+                    start_bound: WindowFrameBound::Preceding(None),
+                    end_bound: Some(WindowFrameBound::Following(None)),
+                });
+            }
+            let constant =
+                || OrderByExpr { expr: Expr::value(Value::Null), options: Default::default(), with_fill: None };
+            let keys = spec.order_by.clone();
+            Some(if keys.is_empty() { vec![constant()] } else { keys })
+        }
+        _ => order,
+    };
     let mut in_frame = None;
     if let Some(order) = order {
         // Where the window has an order, its frame goes up to the current row.
@@ -121,22 +144,24 @@ pub(super) fn in_function(function: &mut Function) {
     }
 }
 
-fn options(key: &OrderByExpr) -> SortOptions {
+pub(super) fn options(key: &OrderByExpr) -> SortOptions {
     let descending = key.options.asc == Some(false);
     SortOptions { descending, nulls_first: key.options.nulls_first.unwrap_or(descending) }
 }
 
 /// Whether `arg` is written out.
 fn is_constant(arg: &FunctionArg) -> bool {
-    fn is_value(expr: &Expr) -> bool {
-        match expr {
-            Expr::Value(_) | Expr::TypedString(_) | Expr::Interval(_) => true,
-            Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } | Expr::Cast { expr, .. } => {
-                is_value(expr)
-            }
-            Expr::Nested(expr) => is_value(expr),
-            _ => false,
-        }
-    }
     matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if is_value(expr))
+}
+
+/// Whether `expr` is a value that is written out.
+pub(super) fn is_value(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) | Expr::TypedString(_) | Expr::Interval(_) => true,
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } | Expr::Cast { expr, .. } => {
+            is_value(expr)
+        }
+        Expr::Nested(expr) => is_value(expr),
+        _ => false,
+    }
 }

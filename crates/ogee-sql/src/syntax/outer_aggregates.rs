@@ -7,9 +7,10 @@ use std::{collections::HashSet, ops::ControlFlow, sync::LazyLock};
 
 use datafusion::{
     functions_aggregate::all_default_aggregate_functions,
-    sql::sqlparser::ast::{Expr, Function, GroupByExpr, Query, SelectItem, SetExpr, Visitor},
+    sql::sqlparser::ast::{Expr, Function, GroupByExpr, Query, Select, SelectItem, SetExpr, TableFactor, Visitor},
 };
 
+use super::for_each_outside_queries;
 use crate::visitors;
 
 /// Names of aggregate functions.
@@ -54,6 +55,84 @@ pub(super) fn value_of(query: &Query) -> Option<Expr> {
     let mut aggregates = Aggregates::default();
     let visited = visitors::visit(expr, &mut aggregates);
     (visited.is_continue() && aggregates.found).then(|| Expr::Nested(Box::new(expr.clone())))
+}
+
+/// Puts aggregates of outer columns in queries of their own, where the planner would take them for such of `select`, which is a subquery: in its `WHERE`, where it has none, and among its outputs if all columns
+/// are of tables that it does not read. The analyzer finds out whose they are.
+pub(super) fn apart(select: &mut Select) {
+    if let Some(condition) = &mut select.selection {
+        for_each_outside_queries(condition, |expr| {
+            if matches!(expr, Expr::Function(function) if function.over.is_none() && is_aggregate(function) && has_column(function))
+            {
+                put_apart(expr);
+            }
+        });
+    }
+    let factors = || select.from.iter().flat_map(super::factors);
+    if factors().any(|factor| matches!(factor, TableFactor::NestedJoin { .. }))
+        || !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty())
+    {
+        return;
+    }
+    let tables: HashSet<String> = factors().filter_map(super::name_of).map(|name| name.value.to_lowercase()).collect();
+    let is_else = |function: &Function| {
+        let mut names = Names { tables: &tables, any: false };
+        visitors::visit(&function.args, &mut names).is_continue() && names.any
+    };
+    let (mut any, mut all) = (false, true);
+    for_each_outside_queries(&mut select.projection.clone(), |expr| {
+        if let Expr::Function(function) = expr
+            && function.over.is_none()
+            && is_aggregate(function)
+        {
+            any = true;
+            all &= is_else(function);
+        }
+    });
+    if !any || !all {
+        return;
+    }
+    for_each_outside_queries(&mut select.projection, |expr| {
+        if matches!(expr, Expr::Function(function) if function.over.is_none() && is_aggregate(function)) {
+            put_apart(expr);
+        }
+    });
+}
+
+/// Makes `expr` a query of that alone, which [`value_of`] does not take for its value.
+fn put_apart(expr: &mut Expr) {
+    if let Some(query) = super::query_of(&format!("SELECT {expr} WHERE true")) {
+        *expr = Expr::Subquery(Box::new(query));
+    }
+}
+
+/// Looks for columns; stops at one that may be of `tables`.
+struct Names<'a> {
+    tables: &'a HashSet<String>,
+    any: bool,
+}
+
+impl Visitor for Names<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::CompoundIdentifier(parts) => {
+                self.any = true;
+                let of = parts.len().checked_sub(2).and_then(|at| parts.get(at));
+                match of.is_some_and(|of| !self.tables.contains(&of.value.to_lowercase())) {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            }
+            Expr::Identifier(_) | Expr::CompoundFieldAccess { .. } => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }
 
 /// Looks for aggregates; stops at one that is over no column, at windows and at queries.

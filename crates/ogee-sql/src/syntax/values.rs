@@ -9,7 +9,7 @@ use std::{fmt::Write, ops::ControlFlow};
 use datafusion::sql::sqlparser::{
     ast::{
         Cte, Expr, FunctionArg, FunctionArguments, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-        Values, Visitor,
+        Value, Values, Visitor,
     },
     parser::Parser,
 };
@@ -30,7 +30,7 @@ fn in_set(set: &mut SetExpr) {
         }
         SetExpr::Values(values) => {
             json::in_values(values);
-            if !is_constant(values)
+            if (!is_constant(values) || differs_by_row(values))
                 && let Some(selects) = selects(values)
             {
                 *set = selects;
@@ -61,6 +61,41 @@ fn is_constant(values: &Values) -> bool {
     }
 
     visitors::visit(values, &mut Constant).is_continue()
+}
+
+/// So many rows are at most made queries because of the types of their values.
+const ROWS_MAX: usize = 1000;
+
+/// Whether rows of a column of `values` are of types that only a union finds one for: truth values beside numbers, structs with other fields.
+fn differs_by_row(values: &Values) -> bool {
+    let [first, rest @ ..] = &values.rows[..] else { return false };
+    if rest.len() >= ROWS_MAX {
+        return false;
+    }
+    let of_column = |nth: usize| values.rows.iter().filter_map(move |row| row.content.get(nth));
+    (0..first.content.len()).any(|nth| {
+        let is_number = |value: &Expr| matches!(value, Expr::Value(value) if matches!(value.value, Value::Number(..)));
+        let is_truth = |value: &Expr| matches!(value, Expr::Value(value) if matches!(value.value, Value::Boolean(_)));
+        let mut fields = of_column(nth).filter_map(field_names);
+        let first_fields = fields.next();
+        first_fields.is_some_and(|first| fields.any(|fields| fields != first))
+            || of_column(nth).any(is_truth) && of_column(nth).any(is_number)
+    })
+}
+
+/// The names of the fields of a struct that is written, or of one within a list.
+fn field_names(value: &Expr) -> Option<Vec<String>> {
+    match value {
+        Expr::Dictionary(fields) => {
+            let names = fields.iter().flat_map(|field| {
+                let within = field_names(&field.value).unwrap_or_default();
+                std::iter::once(field.key.value.to_ascii_lowercase()).chain(within)
+            });
+            Some(names.collect())
+        }
+        Expr::Array(array) => array.elem.iter().find_map(field_names),
+        _ => None,
+    }
 }
 
 fn selects(values: &Values) -> Option<SetExpr> {
@@ -148,20 +183,31 @@ pub(super) fn subquery(expr: &Expr) -> Option<Expr> {
     in_query(&mut query);
     Some(Expr::Subquery(Box::new(query)))
 }
-/// Has the one row of `VALUES` that is inserted, and has structs in it, be that of a query: the planner casts values to the types of the table's columns at once, and structs to none with more fields.
+
+/// Has rows of `VALUES` that are inserted, and have structs in them, be those of a query: the planner casts values to the types of the table's columns at once, and structs to none with more fields.
 pub(super) fn of_structs(source: &mut Query) {
     let SetExpr::Values(values) = &*source.body else { return };
-    let is_struct = |value: &Expr| matches!(value, Expr::Dictionary(_) | Expr::Struct { .. });
+    fn is_struct(value: &Expr) -> bool {
+        match value {
+            Expr::Dictionary(_) | Expr::Struct { .. } => true,
+            Expr::Array(array) => array.elem.iter().any(is_struct),
+            _ => false,
+        }
+    }
     let is_default =
         |value: &Expr| matches!(value, Expr::Identifier(name) if name.value.eq_ignore_ascii_case("default"));
-    if values.rows.len() > 1 {
+    if values.rows.len() > ROWS_MAX {
         return;
     }
     let all = || values.rows.iter().flat_map(|row| &row.content);
     if !all().any(is_struct) || all().any(is_default) {
         return;
     }
-    if let Some(query) = super::query_of(&format!("SELECT * FROM ({source})")) {
+    if values.rows.len() > 1 {
+        if let Some(selects) = selects(values) {
+            *source.body = selects;
+        }
+    } else if let Some(query) = super::query_of(&format!("SELECT * FROM ({source})")) {
         *source = query;
     }
 }

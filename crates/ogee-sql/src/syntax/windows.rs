@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr, Value, VisitMut, WindowSpec,
-    WindowType,
+    BinaryOperator, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select, SelectItem, SetExpr, Value,
+    VisitMut, WindowSpec, WindowType,
 };
 
 use super::{exclusions, for_each_outside_queries};
@@ -36,6 +36,35 @@ pub(super) fn keep_apart(select: &mut Select) {
         });
         seen.insert(expr.to_string());
     });
+}
+
+/// Puts a window of an output beside the condition of a `QUALIFY` that has none: DataFusion looks for one there only.
+pub(super) fn beside_condition(select: &mut Select) {
+    let Some(condition) = &mut select.qualify else { return };
+    let (mut has_window, mut names) = (false, HashSet::new());
+    for_each_outside_queries(condition, |expr| match expr {
+        Expr::Function(Function { over: Some(_), .. }) => has_window = true,
+        Expr::Identifier(name) => drop(names.insert(name.value.to_lowercase())),
+        _ => {}
+    });
+    let mut found = None;
+    for item in &select.projection {
+        let mut within = None;
+        for_each_outside_queries(&mut item.clone(), |expr| {
+            if matches!(expr, Expr::Function(Function { over: Some(_), .. })) {
+                within.get_or_insert_with(|| expr.clone());
+            }
+        });
+        if let SelectItem::ExprWithAlias { alias, .. } = item {
+            has_window |= within.is_some() && names.contains(&alias.value.to_lowercase());
+        }
+        found = found.or(within);
+    }
+    let Some(window) = found.filter(|_| !has_window) else { return };
+    let binary = |left, op, right| Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) };
+    let any = binary(Expr::IsNull(Box::new(window.clone())), BinaryOperator::Or, Expr::IsNotNull(Box::new(window)));
+    let given = Expr::Nested(Box::new(condition.clone()));
+    *condition = binary(given, BinaryOperator::And, Expr::Nested(Box::new(any)));
 }
 
 /// Writes out the windows of the `SELECT` that `query` is.

@@ -23,7 +23,7 @@ use ogee_functions::{
     function::Function,
     text_casts::{Written, moment_of_text},
     times::{
-        TIMEZONE, Zone, formats,
+        TIMEZONE, Zone, far, formats,
         infinite::infinite_value,
         instants::{
             LOCAL, instant, instant_difference, instant_of_text, is_instant, move_instant, offset_part,
@@ -92,6 +92,14 @@ fn has_times(plan: &LogicalPlan) -> Result<bool> {
 fn is_rewritten(expr: &Expr, to: &DataType, node: &LogicalPlan, schema: &mut Option<DFSchema>) -> Result<bool> {
     if is_time(to) {
         return Ok(true);
+    }
+    let is_computed = matches!(expr, Expr::ScalarFunction(_) | Expr::BinaryExpr(_) | Expr::Case(_));
+    if to.is_string() && is_computed {
+        let schema = match schema {
+            Some(schema) => schema,
+            none => none.insert(input_schema(node)?),
+        };
+        return Ok(expr.get_type(schema).is_ok_and(|from| is_time(&from)));
     }
     let Some(written) = Written::of(to) else { return Ok(false) };
     if let Expr::Literal(value, _) = expr {
@@ -223,6 +231,9 @@ fn converted(expr: &Expr, from: &DataType, to: &DataType, zone: &Zone, try_it: b
                         return Some(Expr::Literal(infinite, None));
                     }
                     let Cow::Owned(usual) = written.usual(text) else { return None };
+                    if let Some(far) = far::value_of(&usual, to) {
+                        return Some(Expr::Literal(far, None));
+                    }
                     Expr::Literal(ScalarValue::Utf8(Some(usual)), None)
                 }
                 expr => {

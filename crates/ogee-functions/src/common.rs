@@ -1,0 +1,138 @@
+//! The type that has all values of several, where DataFusion knows none.
+//!
+//! * Truth values beside numbers are 0 and 1.
+//! * Structs with other fields have those of both, by their names, and lists of such, and maps. The fields of rows, which have no names, are those at their places.
+//! * A decimal beside a float is a float.
+//!
+//! Not here: who asks (`choices`, and `mixed_types` of `ogee-sql`).
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::datatypes::{DataType, Field, FieldRef, Fields},
+    logical_expr::type_coercion::binary::type_union_coercion,
+};
+
+use crate::marks::casting::is_row;
+
+/// The type of values of `types`; `None` if there is none.
+pub fn common_type<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Option<DataType> {
+    let mut types = types.into_iter().filter(|of| !of.is_null());
+    let first = types.next()?.clone();
+    types.try_fold(first, |common, of| of_two(&common, of))
+}
+
+/// Whether a common type of `types` is found here and not by DataFusion: some are truth values beside numbers, or structs with other fields.
+pub fn is_known_here<'a>(types: impl IntoIterator<Item = &'a DataType>) -> bool {
+    let types: Vec<&DataType> = types.into_iter().filter(|of| !of.is_null()).collect();
+    let Some((first, rest)) = types.split_first() else { return false };
+    rest.iter().any(|of| differ_here(first, of))
+}
+
+fn differ_here(a: &DataType, b: &DataType) -> bool {
+    match (a, b) {
+        (DataType::Boolean, number) | (number, DataType::Boolean) => number.is_numeric(),
+        (DataType::Struct(a), DataType::Struct(b)) => {
+            a.len() != b.len()
+                || a.iter()
+                    .zip(b)
+                    .any(|(a, b)| !a.name().eq_ignore_ascii_case(b.name()) || differ_here(a.data_type(), b.data_type()))
+        }
+        (DataType::Map(a, _), DataType::Map(b, _)) => differ_here(a.data_type(), b.data_type()),
+        _ => match (element(a), element(b)) {
+            (Some(a), Some(b)) => differ_here(a.data_type(), b.data_type()),
+            _ => false,
+        },
+    }
+}
+
+fn of_two(a: &DataType, b: &DataType) -> Option<DataType> {
+    let is_decimal = |of: &DataType| matches!(of, DataType::Decimal128(..) | DataType::Decimal256(..));
+    match (a, b) {
+        _ if a == b => Some(a.clone()),
+        (DataType::Null, other) | (other, DataType::Null) => Some(other.clone()),
+        (DataType::Boolean, number) | (number, DataType::Boolean) if is_decimal(number) => {
+            type_union_coercion(&DataType::Int8, number)
+        }
+        (DataType::Boolean, number) | (number, DataType::Boolean) if number.is_numeric() => Some(number.clone()),
+        (float, decimal) | (decimal, float) if float.is_floating() && is_decimal(decimal) => Some(float.clone()),
+        (DataType::Struct(a), DataType::Struct(b)) if is_row(a) != is_row(b) => {
+            let (named, row) = if is_row(a) { (b, a) } else { (a, b) };
+            if named.len() != row.len() {
+                return None;
+            }
+            let field = |(field, other): (&FieldRef, &FieldRef)| {
+                let common = of_two(field.data_type(), other.data_type())?;
+                Some(Arc::new(Field::clone(field).with_data_type(common).with_nullable(true)))
+            };
+            named.iter().zip(row).map(field).collect::<Option<Vec<_>>>().map(|fields| DataType::Struct(fields.into()))
+        }
+        (DataType::Struct(a), DataType::Struct(b)) => Some(DataType::Struct(of_fields(a, b)?)),
+        (DataType::Map(a, sorted), DataType::Map(b, _)) => {
+            let entries = of_two(a.data_type(), b.data_type())?;
+            Some(DataType::Map(Arc::new(a.as_ref().clone().with_data_type(entries)), *sorted))
+        }
+        _ => match (element(a), element(b)) {
+            (Some(of_a), Some(of_b)) => {
+                let item = Arc::new(of_a.as_ref().clone().with_data_type(of_two(of_a.data_type(), of_b.data_type())?));
+                match (a, b) {
+                    (DataType::FixedSizeList(_, size), DataType::FixedSizeList(_, other)) if size == other => {
+                        Some(DataType::FixedSizeList(item, *size))
+                    }
+                    _ => Some(DataType::List(item)),
+                }
+            }
+            _ => type_union_coercion(a, b),
+        },
+    }
+}
+
+/// The fields of both: those of `a`, and then what else `b` has.
+fn of_fields(a: &Fields, b: &Fields) -> Option<Fields> {
+    let named =
+        |fields: &'_ Fields, name: &str| fields.iter().position(|field| field.name().eq_ignore_ascii_case(name));
+    let of_a = a.iter().map(|field| match named(b, field.name()).map(|at| &b[at]) {
+        Some(other) => {
+            let common = of_two(field.data_type(), other.data_type())?;
+            Some(Arc::new(Field::clone(field).with_data_type(common).with_nullable(true)))
+        }
+        None => Some(Arc::new(Field::clone(field).with_nullable(true))),
+    });
+    let others = b.iter().filter(|field| named(a, field.name()).is_none());
+    let others = others.map(|field| Some(Arc::new(Field::clone(field).with_nullable(true))));
+    of_a.chain(others).collect::<Option<Vec<_>>>().map(Fields::from)
+}
+
+fn element(data_type: &DataType) -> Option<&FieldRef> {
+    match data_type {
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => Some(field),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(fields: &[(&str, DataType)]) -> DataType {
+        DataType::Struct(fields.iter().map(|(name, of)| Field::new(*name, of.clone(), true)).collect())
+    }
+
+    #[test]
+    fn structs_have_the_fields_of_all() {
+        let (a, b) = (of(&[("a", DataType::Int64)]), of(&[("b", DataType::Boolean), ("A", DataType::Float64)]));
+        let both = of(&[("a", DataType::Float64), ("b", DataType::Boolean)]);
+        assert_eq!(common_type([&a, &DataType::Null, &b]), Some(both.clone()));
+        let lists = [&a, &b, &both].map(|of| DataType::new_list(of.clone(), true));
+        assert_eq!(common_type(&lists[..2]), Some(lists[2].clone()));
+        assert!(is_known_here([&a, &b]) && !is_known_here([&a, &a, &DataType::Null]));
+    }
+
+    #[test]
+    fn truth_values_are_numbers_beside_numbers() {
+        assert_eq!(common_type([&DataType::Boolean, &DataType::Int16]), Some(DataType::Int16));
+        let decimal = common_type([&DataType::Decimal128(2, 1), &DataType::Boolean]);
+        assert_eq!(decimal, Some(DataType::Decimal128(4, 1)));
+        assert_eq!(common_type([&DataType::Boolean, &DataType::Boolean]), Some(DataType::Boolean));
+    }
+}
