@@ -34,11 +34,10 @@ pub(crate) enum Shown {
 }
 
 /// Pragmas that ask for something that there is not.
-const PRAGMAS: [(&str, &str); 8] = [
+const PRAGMAS: [(&str, &str); 7] = [
     ("collations", "COLLATE takes NOCASE, NOACCENT and NFC"),
     ("enable_profiling", "use EXPLAIN ANALYZE, or .timer in the shell"),
     ("enable_profile", "use EXPLAIN ANALYZE, or .timer in the shell"),
-    ("disable_optimizer", "what it does cannot be left out"),
     ("functions", "use FROM duckdb_functions()"),
     ("metadata_info", "there are no database files"),
     ("platform", "use PRAGMA version"),
@@ -110,8 +109,11 @@ pub(crate) fn is_done(statement: &ParsedStatement) -> bool {
                 "verification" | "verify_external" | "verify_parallelism" | "verify_serializer" | "force_checkpoint"
             ) || matches!(
                 name.as_str(),
-                // It is on always, and profiling never is; progress is the shell's.
+                // Answers are the same with and without it, and profiling is never on; progress is the shell's.
                 "enable_optimizer"
+                    | "disable_optimizer"
+                    | "enable_checkpoint_on_shutdown"
+                    | "disable_checkpoint_on_shutdown"
                     | "disable_profiling"
                     | "disable_profile"
                     | "enable_progress_bar"

@@ -11,41 +11,47 @@ use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, BinaryViewBuilder, Int64Array, StringViewArray},
         compute::cast,
-        datatypes::DataType,
+        datatypes::{DataType, Field},
     },
     common::{Result, ScalarValue},
     functions::string,
     logical_expr::{
-        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         expr::ScalarFunction,
         simplify::{ExprSimplifyResult, SimplifyContext},
     },
 };
 
+use ogee_memory::BufferManager;
+
 use crate::{
     arguments::{Argument, taken, wholes},
-    function::{Function, Shown},
+    function::{Call, Function, Shown},
     lists::coerced,
+    marks::Mark,
     times::Zone,
 };
 
 /// The functions that statements may name.
-pub fn functions() -> Vec<ScalarUDF> {
+pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
     fn bytes(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
         taken(name, &[Argument::TextOrBytes], 0, given)
     }
+    let number = |_: &ReturnFieldArgs<'_>| Ok(Arc::new(Field::new("", DataType::Int64, true)));
     let lengths = [
-        Function::of(
+        Function::of_fields(
             "octet_length",
             |given| bytes("octet_length", given),
-            |_| Ok(DataType::Int64),
-            |args, _| lengths(&args[0], 1),
+            number,
+            |call| lengths(call, |bits| bits.div_ceil(8), 1),
+            memory,
         ),
-        Function::of(
+        Function::of_fields(
             "bit_length",
             |given| bytes("bit_length", given),
-            |_| Ok(DataType::Int64),
-            |args, _| lengths(&args[0], 8),
+            number,
+            |call| lengths(call, |bits| bits, 8),
+            memory,
         ),
     ];
     let signature = Signature::user_defined(Volatility::Immutable);
@@ -58,9 +64,12 @@ pub fn is_blob(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
 }
 
-fn lengths(array: &ArrayRef, of_byte: i64) -> Result<ArrayRef> {
-    let blobs = cast(array, &DataType::BinaryView)?;
-    let lengths = blobs.as_binary_view().iter().map(|blob| Some(blob?.len() as i64 * of_byte));
+/// The lengths of values, `of_byte` for each of their bytes; of bits what `of_bits` says of their number.
+fn lengths(call: &mut Call<'_, '_>, of_bits: fn(usize) -> usize, of_byte: usize) -> Result<ArrayRef> {
+    let is_bits = Mark::of(&call.fields[0]) == Some(Mark::Bit);
+    let blobs = cast(&call.args[0], &DataType::BinaryView)?;
+    let length = |bytes: usize| (if is_bits { of_bits(bytes) } else { bytes * of_byte }) as i64;
+    let lengths = blobs.as_binary_view().iter().map(|blob| blob.map(|blob| length(blob.len())));
     Ok(Arc::new(lengths.collect::<Int64Array>()))
 }
 

@@ -124,7 +124,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
         .chain(formatted::functions(memory))
         .chain(hashes::functions())
         .chain(file_paths::functions())
-        .chain(blobs::functions())
+        .chain(blobs::functions(memory))
         .chain(vectors::functions())
         .chain(list_orders::functions())
         .chain(sessions::functions())

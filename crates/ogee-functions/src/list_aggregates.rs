@@ -65,8 +65,19 @@ const AGGREGATES: [(&str, &str); 29] = [
 ];
 
 /// Other names, of those that `list_aggregate` is told.
-const OTHER_NAMES: [(&str, &str); 5] = [
+const OTHER_NAMES: [(&str, &str); 16] = [
+    ("approx_quantile", "quantile_disc"),
+    ("arbitrary", "first"),
+    ("array_agg", "array_agg"),
+    ("favg", "avg"),
+    ("fsum", "sum"),
+    ("group_concat", "string_agg"),
+    ("kahan_sum", "sum"),
+    ("list", "array_agg"),
+    ("listagg", "string_agg"),
     ("mean", "avg"),
+    ("quantile", "quantile_disc"),
+    ("sumkahan", "sum"),
     ("stddev", "stddev_samp"),
     ("variance", "var_samp"),
     ("quantile_cont", "quantile_cont"),

@@ -21,7 +21,7 @@ use ogee_memory::BufferManager;
 
 use crate::{
     arguments::{Argument, doubles, refused, taken, texts, wholes},
-    function::{Call, Function, Shown},
+    function::{Call, Function},
     times::{self, Zone},
 };
 
@@ -50,7 +50,6 @@ pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
             |args, _| each_double(args, libm::lgamma),
         ),
         Function::of("nextafter", next_after_takes, |args| Ok(args[0].clone()), next_after),
-        Function::of("bit_count", bits_taken, |args| Ok(bit_count_type(&args[0])), bit_count),
         Function::of(
             "isinf",
             |given| may_be_infinite("isinf", given),
@@ -66,7 +65,6 @@ pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
     ];
     let round = Function::of_fields("round_even", round_even_takes, round_even_type, round_even, memory);
     let others = [
-        bit_not(),
         round.also(&["roundbankers"]),
         of_double(
             "fdiv",
@@ -91,10 +89,6 @@ pub fn functions(memory: &Arc<BufferManager>) -> Vec<ScalarUDF> {
 
 /// The function that `~` becomes.
 pub const BIT_NOT: &str = "ogee_bit_not";
-
-fn bit_not() -> Function {
-    Function::of(BIT_NOT, whole_taken, |args| Ok(args[0].clone()), not).shown(Shown::Prefix("~"))
-}
 
 fn of_double(
     name: &'static str,
@@ -283,21 +277,23 @@ fn whole(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     }
 }
 
-fn bits_taken(given: &[DataType]) -> Result<Vec<DataType>> {
+/// What `bit_count` of a number takes.
+pub(crate) fn bits_taken(given: &[DataType]) -> Result<Vec<DataType>> {
     whole("bit_count", given)
 }
 
-fn whole_taken(given: &[DataType]) -> Result<Vec<DataType>> {
+/// What `~` of a number takes.
+pub(crate) fn whole_taken(given: &[DataType]) -> Result<Vec<DataType>> {
     whole("~", given)
 }
 
 /// 128 bits are more than a TINYINT counts.
-fn bit_count_type(of: &DataType) -> DataType {
+pub(crate) fn bit_count_type(of: &DataType) -> DataType {
     if of.is_decimal() { DataType::Int16 } else { DataType::Int8 }
 }
 
 /// How many bits are set, of a negative number in two's complement.
-fn bit_count(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+pub(crate) fn bit_count(args: &[ArrayRef]) -> Result<ArrayRef> {
     let values = &args[0];
     if let DataType::Decimal128(..) = values.data_type() {
         let counts: Int16Array = values.as_primitive::<Decimal128Type>().unary(|value| value.count_ones() as i16);
@@ -310,7 +306,8 @@ fn bit_count(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
     Ok(Arc::new(counts))
 }
 
-fn not(args: &[ArrayRef], _: &Zone) -> Result<ArrayRef> {
+/// Numbers with the other bits.
+pub(crate) fn not(args: &[ArrayRef]) -> Result<ArrayRef> {
     let values = &args[0];
     if let DataType::Decimal128(..) = values.data_type() {
         let flipped = values.as_primitive::<Decimal128Type>().unary::<_, Decimal128Type>(|value| !value);

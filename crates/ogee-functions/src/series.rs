@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::datatypes::{DataType, SchemaRef},
+    arrow::datatypes::{DataType, SchemaRef, TimeUnit},
     catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider},
-    common::{DFSchema, TableReference, plan_err},
+    common::{Column, DFSchema, TableReference, plan_err},
     error::Result,
     functions_table::generate_series::{GenerateSeriesFunc, RangeFunc},
     logical_expr::{
-        Expr, LogicalPlanBuilder, TableType,
+        Expr, LogicalPlanBuilder, TableType, cast,
         planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning},
     },
     physical_plan::{ExecutionPlan, memory::LazyMemoryExec},
@@ -67,13 +67,25 @@ impl RelationPlanner for SeriesPlanner {
         let texts: Vec<String> = args.iter().map(ToString::to_string).collect();
         let scanned = TableReference::bare(format!("{function}({})", texts.join(", ")));
         let source = context.context_provider().get_table_function_source(&function, args)?;
-        let scan = LogicalPlanBuilder::scan(scanned, source, None)?;
+        let scan = in_micros(LogicalPlanBuilder::scan(scanned, source, None)?)?;
         let scan = match alias {
             Some(_) => scan,
             None => scan.alias(TableReference::bare(format!("{function}()")))?,
         };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(scan.build()?, alias.clone()))))
     }
+}
+
+/// The series `scan` with timestamps in microseconds for those in nanoseconds, of which DataFusion makes them.
+fn in_micros(scan: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
+    let (table, field) = scan.schema().qualified_field(0);
+    let zone = match field.data_type() {
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => zone.clone(),
+        _ => return Ok(scan),
+    };
+    let name = field.name().clone();
+    let moment = cast(Expr::Column(Column::from((table, field))), DataType::Timestamp(TimeUnit::Microsecond, zone));
+    scan.project([moment.alias(name)])
 }
 
 /// Whether `expr` is a constant moment that is infinite.

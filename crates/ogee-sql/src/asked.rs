@@ -21,7 +21,7 @@ use datafusion::{
     sql::{
         parser::Statement as Parsed,
         sqlparser::ast::{
-            Expr, Query, Select, SelectItem, SetExpr, Statement, TableWithJoins, Visitor, VisitorMut, With,
+            Expr, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableWithJoins, Visitor, VisitorMut, With,
         },
     },
 };
@@ -29,6 +29,7 @@ use ogee_functions::{Error, Result, type_names::sql_name_of};
 
 use crate::{
     columns_of, in_full, limits,
+    names::normal_name,
     options::{Options, PIVOT_COLUMNS_MAX},
     pivots,
     plan::plan,
@@ -72,6 +73,13 @@ pub(crate) struct Answers<'a> {
 }
 
 impl Answers<'_> {
+    /// Whether `name` is that of a query of a `WITH` around.
+    pub(crate) fn is_with(&self, name: &ObjectName) -> bool {
+        let [part] = &name.0[..] else { return false };
+        let Some(name) = part.as_ident().map(normal_name) else { return false };
+        self.known.iter().flat_map(|with| &with.cte_tables).any(|cte| normal_name(&cte.alias.name) == name)
+    }
+
     /// How many columns a pivot may make.
     pub(crate) fn pivot_columns(&self) -> usize {
         let options = self.state.config().get_extension::<Options>();

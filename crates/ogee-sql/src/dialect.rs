@@ -125,7 +125,12 @@ impl Dialect for OgeeDialect {
         if *keyword == Keyword::WINDOW && !explicit && names_windows() {
             return false;
         }
-        explicit || self.is_column_alias(keyword, parser)
+        explicit || self.is_column_alias(keyword, parser) || (is_other_word(*keyword) && ends_item(parser))
+    }
+
+    /// Words of other dialects are names where what they begin there does not follow.
+    fn is_table_factor_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser) -> bool {
+        explicit || self.is_table_alias(keyword, parser) || (is_other_word(*keyword) && ends_item(parser))
     }
 
     fn supports_numeric_literal_underscores(&self) -> bool {
@@ -263,6 +268,51 @@ impl Dialect for OgeeDialect {
         supports_cte_without_as,
         supports_select_item_multi_column_alias,
         supports_xml_expressions,
+    }
+}
+
+/// Whether `keyword` begins something in other dialects only, or elsewhere.
+fn is_other_word(keyword: Keyword) -> bool {
+    use Keyword as K;
+    matches!(
+        keyword,
+        K::CLUSTER
+            | K::DISTRIBUTE
+            | K::EXPLAIN
+            | K::FORMAT
+            | K::MINUS
+            | K::PREWHERE
+            | K::SETTINGS
+            | K::SORT
+            | K::TOP
+            | K::VALUES
+            | K::VIEW
+    )
+}
+
+/// Whether what is selected, or selected from, ends here.
+fn ends_item(parser: &Parser) -> bool {
+    use Keyword as K;
+    match &parser.peek_token_ref().token {
+        Token::Comma | Token::RParen | Token::SemiColon | Token::EOF => true,
+        Token::Word(word) => matches!(
+            word.keyword,
+            K::FROM
+                | K::WHERE
+                | K::GROUP
+                | K::ORDER
+                | K::LIMIT
+                | K::UNION
+                | K::HAVING
+                | K::JOIN
+                | K::LEFT
+                | K::RIGHT
+                | K::FULL
+                | K::INNER
+                | K::CROSS
+                | K::ON
+        ),
+        _ => false,
     }
 }
 

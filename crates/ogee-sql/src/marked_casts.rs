@@ -12,7 +12,7 @@ use std::sync::Arc;
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef},
     common::{
-        Column, DFSchema, Result, not_impl_err, plan_err,
+        Column, DFSchema, Result, plan_err,
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
@@ -66,7 +66,6 @@ impl MarkedCasts {
                     Expr::Cast(Cast { expr, field }) => (expr, field, false),
                     Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
                     Expr::Case(_) | Expr::ScalarFunction(_) if !has_lambdas => {
-                        check_length(&expr, &schema)?;
                         return Ok(match self.casts.kept(&expr, &schema)? {
                             Some(kept) => Transformed::yes(kept),
                             None => Transformed::no(expr),
@@ -303,19 +302,6 @@ pub(crate) fn given_by(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
         }
         false => of,
     })
-}
-
-/// # Errors
-/// If `expr` is the length of bits as if they were texts.
-fn check_length(expr: &Expr, schema: &DFSchema) -> Result<()> {
-    let Expr::ScalarFunction(call) = expr else { return Ok(()) };
-    let ("bit_length" | "octet_length", [of]) = (call.func.name(), &call.args[..]) else { return Ok(()) };
-    match of.to_field(schema) {
-        Ok((_, field)) if Mark::of(&field) == Some(Mark::Bit) => {
-            not_impl_err!("{} of a BIT is not supported; length counts its bits", call.func.name())
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Whether `expr` may be marked text. Cheaper than its field, which comparisons need not be asked for at each of thousands.

@@ -127,9 +127,9 @@ async fn in_other_words(state: &SessionState, statement: ParsedStatement) -> Res
 async fn write_out_alias(state: &SessionState, statement: &mut ParsedStatement, why: &DataFusionError) -> bool {
     let Some(name) = unknown_column(why) else { return false };
     let mut columns = HashSet::new();
-    for from in syntax::alias_sources(statement, &name) {
-        if has_column(state, &from, &name).await {
-            columns.insert(from);
+    for (from, column) in syntax::alias_sources(statement, &name) {
+        if has_column(state, &from, &column).await {
+            columns.insert((from, column));
         }
     }
     syntax::write_out_alias(statement, &name, &columns)

@@ -119,6 +119,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     syntax::bare_calls::in_tokens(&mut tokens);
     let tokens = syntax::without_last_commas(syntax::with_whole_texts(tokens));
     let tokens = syntax::named::in_tokens(syntax::explained::in_tokens(tokens));
+    let tokens = syntax::altered::in_tokens(tokens);
     let tokens = syntax::upkeep::in_tokens(syntax::variables::in_tokens(syntax::shown::in_tokens(tokens)));
     let tokens = syntax::macros::in_tokens(syntax::positional::in_tokens(tokens));
     let tokens = syntax::copies::in_usual_words(syntax::struct_types::in_tokens(tokens))?;

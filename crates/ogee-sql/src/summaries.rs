@@ -74,7 +74,7 @@ pub(crate) async fn describe(select: &mut Select, answers: &Answers<'_>) -> Resu
     let null = |_: &Column| NULL.to_owned();
     let nullable = |column: &Column| quoted(if column.is_nullable { "YES" } else { "NO" });
     // Of what a query gives nobody says that it is never NULL.
-    let of_table = matches!(&select.from[..], [from] if from.joins.is_empty() && matches!(from.relation, TableFactor::Table { args: None, .. }));
+    let of_table = matches!(&select.from[..], [from] if from.joins.is_empty() && matches!(&from.relation, TableFactor::Table { name, args: None, .. } if !answers.is_with(name)));
     let of: [&dyn Fn(&Column) -> String; DESCRIPTION.len()] = [
         &|column| quoted(&column.spelling),
         &|column| quoted(&column.sql_type),

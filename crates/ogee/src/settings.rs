@@ -77,19 +77,59 @@ const TAKEN_OVER: [(&str, &str); 3] = [
     ("datafusion.runtime.max_temp_directory_size", "max_temp_size"),
 ];
 
-/// Settings of DuckDB that are taken and have no effect: of progress bars, which are the shell's (`.progress`), and of what does not exist here.
-const WITHOUT_EFFECT: [&str; 6] = [
+/// Settings of DuckDB that are taken and have no effect: of progress bars, which are the shell's (`.progress`), of what does not exist here, and of how DuckDB does what it does, where answers are the
+/// same whatever it is.
+const WITHOUT_EFFECT: &[&str] = &[
+    "allocator_background_threads",
+    "allocator_bulk_deallocation_flush_threshold",
+    "allocator_flush_threshold",
+    "asof_loop_join_threshold",
     "autoinstall_known_extensions",
     "autoload_known_extensions",
+    "catalog_error_max_schemas",
+    "checkpoint_threshold",
+    "default_block_size",
+    "disabled_optimizers",
+    "dynamic_or_filter_threshold",
+    "enable_caching_operators",
+    "enable_external_file_cache",
+    "enable_fsst_vectors",
+    "enable_http_metadata_cache",
+    "enable_macro_dependencies",
     "enable_object_cache",
     "enable_progress_bar",
     "enable_progress_bar_print",
+    "enable_view_dependencies",
+    "external_threads",
+    "immediate_transaction_mode",
+    "index_scan_max_count",
+    "index_scan_percentage",
+    "late_materialization_max_rows",
+    "max_vacuum_tasks",
+    "merge_join_threshold",
+    "nested_loop_join_threshold",
+    "ordered_aggregate_threshold",
+    "parquet_metadata_cache",
+    "partitioned_write_flush_threshold",
+    "partitioned_write_max_open_files",
+    "perfect_ht_threshold",
+    "pivot_filter_threshold",
+    "prefer_range_joins",
     "progress_bar_time",
+    "scheduler_process_partial",
+    "streaming_buffer_size",
+    "validate_external_file_cache",
+    "wal_autocheckpoint",
+    "write_buffer_row_group_count",
 ];
+
+/// How the names of others begin that have no effect: those of DuckDB's own tests.
+const BEGIN_WITHOUT_EFFECT: &[&str] = &["debug_", "verify_"];
 
 /// Whether the setting of this name has no effect.
 fn without_effect(name: &str) -> bool {
-    WITHOUT_EFFECT.contains(&name.to_ascii_lowercase().as_str())
+    let name = name.to_ascii_lowercase();
+    WITHOUT_EFFECT.contains(&name.as_str()) || BEGIN_WITHOUT_EFFECT.iter().any(|begin| name.starts_with(begin))
 }
 
 /// DuckDB's other names of settings.
@@ -160,6 +200,11 @@ impl Command {
                         return unknown(&variable.to_string()).map_or(Ok(None), Err);
                     };
                     match values.as_slice() {
+                        [Expr::Identifier(word)]
+                            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("default") =>
+                        {
+                            Ok(Some(Self::Reset(setting)))
+                        }
                         [value] => Ok(Some(Self::Set(setting, text_of(value)))),
                         _ => Err(Error::setting(format!("{variable} takes one value"))),
                     }

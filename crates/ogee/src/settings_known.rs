@@ -18,11 +18,10 @@ pub(crate) struct Fixed {
 }
 
 /// Those with one value.
-pub(crate) const FIXED: [Fixed; 11] = [
+pub(crate) const FIXED: [Fixed; 10] = [
     fixed("Calendar", "gregorian", &[], "there is no other calendar", "VARCHAR"),
     fixed("access_mode", "automatic", &["read_write"], "a database in memory is read and written", "VARCHAR"),
     fixed("default_collation", "", &["binary", "c", "posix"], "write COLLATE where it matters", "VARCHAR"),
-    fixed("disabled_optimizers", "", &[], "rules of the optimizer are not turned off one by one", "VARCHAR"),
     fixed("errors_as_json", "false", NO, "errors have a code and a text", "BOOLEAN"),
     fixed("explain_output", "physical_only", &[], "EXPLAIN shows the plan that runs", "VARCHAR"),
     fixed("ieee_floating_point_ops", "true", YES, "floats follow IEEE 754", "BOOLEAN"),
@@ -52,29 +51,24 @@ const fn fixed(
 }
 
 /// Those that there are not, by how their names begin, and why.
-const ABSENT: [(&str, &str); 22] = [
+const ABSENT: &[(&str, &str)] = &[
     ("allow_", "there are no extensions, and no secrets"),
     ("allowed_", "enable_external_access is for all files or none"),
     ("arrow_", "results are Arrow as they are"),
-    ("checkpoint_", "there are no database files"),
     ("custom_extension", "there are no extensions"),
-    ("debug_", "it is for DuckDB's own tests"),
     ("enable_logging", "there are no logs"),
     ("enable_prof", "use EXPLAIN ANALYZE"),
     ("extension_", "there are no extensions"),
     ("file_search_path", "write the paths"),
     ("home_directory", "write the paths"),
     ("http_", "there are no files elsewhere"),
-    ("immediate_transaction_mode", "a transaction begins with BEGIN"),
     ("logging_", "there are no logs"),
     ("max_execution_time", "interrupt the statement"),
     ("old_implicit_casting", "casts are those of DuckDB 2"),
-    ("perfect_ht", "how groups are made is chosen from samples"),
     ("profil", "use EXPLAIN ANALYZE"),
     ("secret_", "there are no secrets"),
     ("storage_", "there are no database files"),
     ("temp_file_encryption", "temporary files are not encrypted; set temp_directory to a disk that is"),
-    ("wal_", "there are no database files"),
 ];
 
 /// The one of this name.

@@ -27,7 +27,11 @@ use datafusion::{
 };
 use futures::StreamExt;
 use ogee_functions::{Error, Result};
-use ogee_sql::changes::{Columns, Definition, alters, quoted};
+use ogee_sql::changes::{
+    Columns, Definition, alters, field_of,
+    fields::{self, FieldChange},
+    quoted,
+};
 
 use super::{
     Outcome, Session,
@@ -137,6 +141,34 @@ impl Session {
             columns.find(name).ok_or_else(|| Error::Plan(format!("table '{reference}' has no column {name}")))
         };
         match operation {
+            O::RenameColumn { old_column_name, new_column_name }
+                if let Some((column, path)) = field_of(old_column_name) =>
+            {
+                let change = FieldChange::Rename(alters::name_of(new_column_name));
+                self.with_field(state, reference, table, &columns, (find(&column)?, &path), &change).await
+            }
+            O::AddColumn { if_not_exists, column_def, .. } if let Some((column, path)) = field_of(&column_def.name) => {
+                let mut default = None;
+                for option in &column_def.options {
+                    match &option.option {
+                        ColumnOption::Null => {}
+                        ColumnOption::Default(value) => default = Some(value.clone()),
+                        other => return Err(unsupported(&format!("{other} of a field"), "say it of the column")),
+                    }
+                }
+                let null = alters::cast(alters::null(), &column_def.data_type);
+                let value = alters::cast(default.unwrap_or_else(alters::null), &column_def.data_type).to_string();
+                let field = self.field_of(state, "field", &null).await?.with_nullable(true);
+                let change = FieldChange::Add { field, value, unless_exists: *if_not_exists };
+                self.with_field(state, reference, table, &columns, (find(&column)?, &path), &change).await
+            }
+            O::DropColumn { column_names, if_exists, .. }
+                if let [name] = column_names.as_slice()
+                    && let Some((column, path)) = field_of(name) =>
+            {
+                let change = FieldChange::Drop(*if_exists);
+                self.with_field(state, reference, table, &columns, (find(&column)?, &path), &change).await
+            }
             O::RenameColumn { old_column_name, new_column_name } => {
                 let (at, new) = (find(old_column_name)?, alters::name_of(new_column_name));
                 self.must_not_be_foreign(state, reference, table, columns.name(at)).await?;
@@ -293,6 +325,57 @@ impl Session {
                 Err(unsupported("an identity of a column", "use SET DEFAULT nextval('a sequence')"))
             }
         }
+    }
+
+    /// `table` with a field changed: of the column at a place, by the names on the way to it.
+    async fn with_field(
+        &self,
+        state: &SessionState,
+        reference: &TableReference,
+        table: &PagedTable,
+        columns: &Columns,
+        (at, path): (usize, &[String]),
+        change: &FieldChange,
+    ) -> Result<Option<PagedTable>> {
+        let name = columns.name(at).to_owned();
+        self.must_not_be_foreign(state, reference, table, &name).await?;
+        must_not_be_indexed(columns, at)?;
+        if columns.definition.is_generated(&name) {
+            return Err(unsupported("another field of a generated column", "drop it, or make the table anew"));
+        }
+        let field = columns.schema.field(at);
+        let Some((field, value)) = fields::changed(field, &quoted(&name).to_string(), path, change)? else {
+            return Ok(None);
+        };
+        let value = fields::parsed(&value)?;
+        let mut all = columns.schema.fields().to_vec();
+        let before = std::mem::replace(&mut all[at], Arc::new(field));
+        let mut definition = columns.definition.clone();
+        let mut defaults = table.defaults().to_vec();
+        if defaults.iter().any(|(other, _)| *other == name) {
+            let default = columns.definition.default_of(&name);
+            let changed = fields::changed(&before, &format!("({default})"), path, change)?;
+            if let Some((_, default)) = changed {
+                let default = fields::parsed(&default)?;
+                let planned = self.planned_default(state, &default).await?;
+                definition.set_default(&name, Some(default));
+                defaults.retain(|(other, _)| *other != name);
+                defaults.push((name.clone(), planned));
+            }
+        }
+        let given = columns.given().into_iter();
+        let values = given.map(|other| {
+            let value = if other == name { value.clone() } else { Expr::Identifier(quoted(other)) };
+            (other.to_owned(), value)
+        });
+        let anew = Anew {
+            schema: Arc::new(Schema::new(all)),
+            definition,
+            constraints: table.declared_keys().clone(),
+            defaults,
+            values: values.collect(),
+        };
+        self.anew(state, reference, table, anew).await.map(Some)
     }
 
     /// `table` with one more column.

@@ -341,8 +341,7 @@ impl Reading {
     pub(super) async fn find(&self, store: &Arc<dyn ObjectStore>, objects: &[ObjectMeta]) -> Result<SchemaRef> {
         let mut columns: Vec<(String, Kinds)> = Vec::new();
         let mut first: Option<&ObjectMeta> = None;
-        let mut files: Vec<&ObjectMeta> = objects.iter().collect();
-        files.sort_by(|a, b| a.location.cmp(&b.location));
+        let files: Vec<&ObjectMeta> = objects.iter().collect();
         // Files with nothing in them say nothing of the others.
         let mut empty = None;
         let mut looked_at = 0;

@@ -11,10 +11,10 @@ use datafusion::arrow::{
         TimestampMicrosecondBuilder, TimestampNanosecondBuilder,
     },
     buffer::OffsetBuffer,
-    datatypes::{DataType, FieldRef, Fields},
+    datatypes::{DataType, Field, FieldRef, Fields},
 };
 use memchr::memchr;
-use ogee_functions::text_casts::cast_texts;
+use ogee_functions::{marks::Mark, text_casts::cast_texts};
 
 use super::{
     parse::{Item, Value},
@@ -34,6 +34,8 @@ pub(super) enum Builder {
     Nanoseconds(TimestampNanosecondBuilder),
     Instant(TimestampMicrosecondBuilder),
     Text(StringViewBuilder),
+    /// Texts, and the text of other values.
+    AnyText(StringViewBuilder),
     /// The text of values.
     Json(StringViewBuilder),
     /// Texts that become what a table declares.
@@ -127,17 +129,18 @@ impl Builder {
         }
     }
 
-    /// For values of a type that was declared, with long texts in pieces of `block` bytes.
-    pub(super) fn declared(data_type: &DataType, block: u32) -> Self {
+    /// For values of a column that was declared, or of a part of one, with long texts in pieces of `block` bytes.
+    pub(super) fn declared(field: &Field, block: u32) -> Self {
         let texts = || StringViewBuilder::new().with_fixed_block_size(block);
-        match data_type {
+        match field.data_type() {
+            DataType::Utf8View if Mark::of(field) == Some(Mark::Json) => Self::Json(texts()),
             DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
             DataType::Int64 => Self::Integer(Int64Builder::new()),
             DataType::Float64 => Self::Double(Float64Builder::new()),
-            DataType::Utf8View => Self::Text(texts()),
-            DataType::List(field) => Self::list(Arc::clone(field), Self::declared(field.data_type(), block)),
+            DataType::Utf8View => Self::AnyText(texts()),
+            DataType::List(item) => Self::list(Arc::clone(item), Self::declared(item, block)),
             DataType::Struct(names) => {
-                let fields = names.iter().map(|field| Self::declared(field.data_type(), block)).collect();
+                let fields = names.iter().map(|field| Self::declared(field, block)).collect();
                 Self::object(names.clone(), fields)
             }
             other => Self::Cast(texts(), other.clone()),
@@ -180,7 +183,7 @@ impl Builder {
                 }
                 bytes
             }
-            (Self::Text(_) | Self::Json(_) | Self::Cast(..), _) => VALUE_BYTES + item.text.len(),
+            (Self::Text(_) | Self::AnyText(_) | Self::Json(_) | Self::Cast(..), _) => VALUE_BYTES + item.text.len(),
             _ => VALUE_BYTES,
         }
     }
@@ -199,7 +202,9 @@ impl Builder {
             Self::Time(builder) => builder.append_null(),
             Self::Timestamp(builder) | Self::Instant(builder) => builder.append_null(),
             Self::Nanoseconds(builder) => builder.append_null(),
-            Self::Text(builder) | Self::Json(builder) | Self::Cast(builder, _) => builder.append_null(),
+            Self::Text(builder) | Self::AnyText(builder) | Self::Json(builder) | Self::Cast(builder, _) => {
+                builder.append_null();
+            }
             Self::List { ends, valid, .. } | Self::Map { ends, valid, .. } => {
                 ends.push(ends.last().copied().unwrap_or(0));
                 valid.append_null();
@@ -222,7 +227,9 @@ impl Builder {
         let appended = match self {
             Self::Integer(builder) => values::integer(text).map(|value| builder.append_value(value)),
             Self::Double(builder) if is_number => values::double(text).map(|value| builder.append_value(value)),
-            Self::Text(builder) => std::str::from_utf8(string()?).ok().map(|text| builder.append_value(text)),
+            Self::Text(builder) | Self::AnyText(builder) => {
+                std::str::from_utf8(string()?).ok().map(|text| builder.append_value(text))
+            }
             Self::Date(builder) => {
                 values::date(string()?, values::Order::YearMonthDay).map(|value| builder.append_value(value))
             }
@@ -290,6 +297,11 @@ impl Builder {
                 Value::Text(text) => builder.append_value(text),
                 _ => return misfit("VARCHAR"),
             },
+            Self::AnyText(builder) => match (&item.value, std::str::from_utf8(item.text)) {
+                (Value::Text(text), _) => builder.append_value(text),
+                (_, Ok(text)) => builder.append_value(text),
+                (_, Err(_)) => return misfit("VARCHAR"),
+            },
             Self::Json(builder) => match std::str::from_utf8(item.text) {
                 Ok(text) => builder.append_value(text),
                 Err(_) => return misfit("JSON"),
@@ -341,7 +353,7 @@ impl Builder {
             Self::Time(builder) => Arc::new(builder.finish()),
             Self::Timestamp(builder) | Self::Instant(builder) => Arc::new(builder.finish()),
             Self::Nanoseconds(builder) => Arc::new(builder.finish()),
-            Self::Text(builder) | Self::Json(builder) => Arc::new(builder.finish()),
+            Self::Text(builder) | Self::AnyText(builder) | Self::Json(builder) => Arc::new(builder.finish()),
             Self::Cast(builder, data_type) => {
                 cast_texts(&builder.finish(), data_type, false).map_err(|error| error.to_string())?
             }
@@ -411,7 +423,7 @@ mod tests {
 
     #[test]
     fn texts_take_as_much_in_the_last_batch_as_in_the_first() {
-        let mut builder = Builder::declared(&DataType::Utf8View, text_block_bytes(1000));
+        let mut builder = Builder::declared(&Field::new("t", DataType::Utf8View, true), text_block_bytes(1000));
         let text = b"\"a text that is longer than a view\"";
         for _ in 0..30 {
             let item = Item { value: Value::Text("a text that is longer than a view".into()), text };

@@ -8,6 +8,7 @@
 use memchr::{memchr2, memrchr};
 
 use super::{
+    format::Layout,
     parse::{Failure, parse},
     reader::{PARTS_BYTES, VALUE_BYTES_MAX},
 };
@@ -20,6 +21,13 @@ const LINES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct ValueEnds {
     mode: Mode,
+    layout: Layout,
+}
+
+impl ValueEnds {
+    pub(super) fn new(layout: Layout) -> Self {
+        Self { layout, ..Self::default() }
+    }
 }
 
 impl Ends for ValueEnds {
@@ -35,7 +43,7 @@ impl Ends for ValueEnds {
         if is_first {
             begin = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
             begin += blanks(&text[begin..]);
-            if text.get(begin) == Some(&b'[') {
+            if text.get(begin) == Some(&b'[') && self.layout != Layout::Values {
                 (self.mode, begin) = (Mode::Items, begin + 1);
             }
         }
@@ -164,7 +172,7 @@ mod tests {
         ] {
             assert_eq!(ends(text, true), (whole.len(), mode), "{text}");
         }
-        let mut items = ValueEnds { mode: Mode::Items };
+        let mut items = ValueEnds { mode: Mode::Items, layout: Layout::Auto };
         assert_eq!(items.whole(b", {}, 5, 6", false), 7);
         assert_eq!((items.whole(b", 7]", false), items.mode), (4, Mode::Behind));
     }

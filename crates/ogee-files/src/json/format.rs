@@ -51,6 +51,50 @@ const SHORT_BYTES: u64 = 256 << 10;
 /// What files hold that is remembered; the next forgets all.
 const SHAPES_KEPT: usize = 256;
 
+/// What values of a file stand in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Layout {
+    /// In an array, if the file begins with one.
+    #[default]
+    Auto,
+    /// One after the other: an array is a value.
+    Values,
+    /// In an array.
+    Array,
+}
+
+/// How files are read, as options say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Manner {
+    pub(super) layout: Layout,
+    /// Objects are values of one column, and not rows.
+    pub(super) is_whole: bool,
+    /// How deep values are looked into; what is below is JSON.
+    pub(super) depth: Option<usize>,
+}
+
+impl Manner {
+    /// The manner that the options, which `own` looks up, say.
+    fn of<'o>(own: impl Fn(&str) -> Option<&'o str>) -> Self {
+        let layout = match own("layout") {
+            Some("values") => Layout::Values,
+            Some("array") => Layout::Array,
+            _ => Layout::Auto,
+        };
+        let depth = own("depth").and_then(|depth| depth.parse().ok());
+        Self { layout, is_whole: own("whole").is_some() || depth == Some(0), depth }
+    }
+
+    /// `columns` as deep as they are looked into.
+    fn limited(self, columns: &mut Columns) {
+        let Some(depth) = self.depth else { return };
+        let depth = if columns.is_whole { depth } else { depth.saturating_sub(1) };
+        for (_, shape) in &mut columns.columns {
+            *shape = std::mem::replace(shape, Shape::Nothing).limited(depth);
+        }
+    }
+}
+
 /// The columns of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
@@ -72,10 +116,11 @@ impl JsonFormats {
         Self { shapes: Arc::default(), memory: Arc::clone(memory) }
     }
 
-    fn format(&self, options: JsonOptions, manner: JsonManner) -> Format<Reading, JsonFiles> {
+    fn format(&self, options: JsonOptions, read: Manner, manner: JsonManner) -> Format<Reading, JsonFiles> {
         let reading = Reading {
             compression: options.compression,
             rows: options.schema_infer_max_rec,
+            manner: read,
             found: Arc::default(),
             shapes: Arc::clone(&self.shapes),
             memory: Arc::clone(&self.memory),
@@ -98,11 +143,11 @@ impl FileFormatFactory for JsonFormats {
             date: own("date_format").map(MomentFormat::of).transpose()?,
             timestamp: own("timestamp_format").map(MomentFormat::of).transpose()?,
         };
-        Ok(Arc::new(self.format(table_options.json, manner)))
+        Ok(Arc::new(self.format(table_options.json, Manner::of(own), manner)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(self.format(JsonOptions::default(), JsonManner::default()))
+        Arc::new(self.format(JsonOptions::default(), Manner::default(), JsonManner::default()))
     }
 }
 
@@ -139,6 +184,7 @@ struct Key {
     rows: Option<usize>,
     bytes: u64,
     compression: String,
+    manner: Manner,
 }
 
 /// How the files of a table are read.
@@ -147,6 +193,7 @@ pub(crate) struct Reading {
     pub(super) compression: CompressionTypeVariant,
     /// Objects to look at, if said.
     rows: Option<usize>,
+    pub(super) manner: Manner,
     /// The columns, if they were found out: otherwise the table was declared.
     pub(super) found: Arc<RwLock<Option<Columns>>>,
     shapes: Arc<Shapes>,
@@ -168,12 +215,13 @@ impl Reading {
             rows: self.rows,
             bytes: most_bytes,
             compression: format!("{:?}", self.compression),
+            manner: self.manner,
         };
         if let Some(known) = self.shapes.0.lock().get(&key) {
             return Ok(Arc::clone(known));
         }
         let input = text(store, &file.location, self.compression).await?;
-        let mut values = Values::new(input, shown(&file.location), self.memory());
+        let mut values = Values::new(input, shown(&file.location), self.manner.layout, self.memory());
         let (mut columns, mut whole, mut rows, mut bytes) = (Vec::new(), Shape::Nothing, 0, 0_u64);
         let mut are_objects = true;
         while match self.rows {
@@ -187,7 +235,7 @@ impl Reading {
             })?;
             let Some((is_object, shape)) = shape else { break };
             rows += 1;
-            are_objects &= is_object;
+            are_objects &= is_object && !self.manner.is_whole;
             match shape {
                 Shape::Object(keys) if are_objects => merge(&mut columns, keys.fields),
                 shape if !are_objects => {
@@ -200,9 +248,12 @@ impl Reading {
         }
         let is_whole = columns.is_empty();
         if is_whole {
-            columns = vec![(WHOLE.to_owned(), if are_objects { Shape::Json } else { whole })];
+            let shape = if are_objects { Shape::Json } else { whole };
+            columns = vec![(WHOLE.to_owned(), shape)];
         }
-        let columns = Arc::new(Columns { columns, is_whole });
+        let mut columns = Columns { columns, is_whole };
+        self.manner.limited(&mut columns);
+        let columns = Arc::new(columns);
         let mut shapes = self.shapes.0.lock();
         if shapes.len() >= SHAPES_KEPT {
             shapes.clear();
@@ -215,8 +266,7 @@ impl Reading {
     pub(super) async fn find(&self, store: &Arc<dyn ObjectStore>, objects: &[ObjectMeta]) -> Result<SchemaRef> {
         let mut columns = Vec::new();
         let mut is_whole = None;
-        let mut files: Vec<&ObjectMeta> = objects.iter().filter(|file| file.size > 0).collect();
-        files.sort_by(|a, b| a.location.cmp(&b.location));
+        let files: Vec<&ObjectMeta> = objects.iter().filter(|file| file.size > 0).collect();
         let mut looked_at = 0;
         for file in files {
             let most_bytes = if looked_at < TABLE_BYTES { SAMPLE_BYTES } else { SHORT_BYTES };

@@ -21,6 +21,7 @@ use ogee_vector::gather_array;
 
 use super::{
     build::{Builder, Misfit, Places, VALUE_BYTES},
+    format::Layout,
     parse::{Failure, Item, parse},
     scan::{Keys, Object, Place, Seen},
 };
@@ -73,13 +74,14 @@ pub(super) struct Values<R> {
     is_piece: bool,
     /// The text is behind the array that is the file.
     is_behind: bool,
+    layout: Layout,
     memory: TextMemory,
     /// Bytes that the parts of a value may take.
     parts: usize,
 }
 
 impl<R: Read> Values<R> {
-    pub(super) fn new(input: R, name: String, memory: TextMemory) -> Self {
+    pub(super) fn new(input: R, name: String, layout: Layout, memory: TextMemory) -> Self {
         let (begin, end, is_last, line) = (0, 0, false, 1);
         Self {
             input,
@@ -95,6 +97,7 @@ impl<R: Read> Values<R> {
             is_done: false,
             is_piece: false,
             is_behind: false,
+            layout,
             memory,
             parts: PARTS_BYTES,
         }
@@ -170,9 +173,17 @@ impl<R: Read> Values<R> {
             if self.buffer[..self.end].starts_with(b"\xef\xbb\xbf") {
                 self.begin = 3;
             }
-            if self.peek()? == Some(b'[') {
-                self.in_array = true;
-                self.begin += 1;
+            match self.peek()? {
+                Some(b'[') if self.layout != Layout::Values => {
+                    self.in_array = true;
+                    self.begin += 1;
+                }
+                Some(_) if self.layout == Layout::Array => {
+                    return Err(self
+                        .error(self.line_here(), "no array begins here, which format = 'array' says")
+                        .into());
+                }
+                _ => {}
             }
         }
         if self.is_behind {

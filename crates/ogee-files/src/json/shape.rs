@@ -116,6 +116,21 @@ impl Shape {
         }
     }
 
+    /// The same, with JSON for what is more than `depth` deep.
+    pub(super) fn limited(self, depth: usize) -> Self {
+        let Some(below) = depth.checked_sub(1) else { return Self::Json };
+        match self {
+            Self::List(items) => Self::List(Box::new(items.limited(below))),
+            Self::Object(mut keys) => {
+                for (_, shape) in &mut keys.fields {
+                    *shape = std::mem::replace(shape, Self::Nothing).limited(below);
+                }
+                Self::Object(keys)
+            }
+            other => other,
+        }
+    }
+
     pub(super) fn data_type(&self) -> DataType {
         match self {
             Self::Boolean => DataType::Boolean,

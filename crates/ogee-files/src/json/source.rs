@@ -50,7 +50,7 @@ impl Reading {
             let field = schema.field(index);
             match shapes.get(field.name().as_str()).filter(|shape| shape.data_type() == *field.data_type()) {
                 Some(shape) => Builder::of(shape, block),
-                None => Builder::declared(field.data_type(), block),
+                None => Builder::declared(field, block),
             }
         };
         let mut columns: Vec<Column> = schema
@@ -65,7 +65,7 @@ impl Reading {
             let others = found.columns.iter().filter(|(name, _)| !own.contains(name.as_str()));
             columns.extend(others.map(|(name, _)| Column::new(name.clone(), None)));
         }
-        let is_whole = found.as_ref().is_some_and(|found| found.is_whole);
+        let is_whole = found.as_ref().map_or(self.manner.is_whole, |found| found.is_whole);
         (columns, found.is_none(), is_whole)
     }
 }
@@ -75,7 +75,7 @@ impl Reading {
     fn reader(&self, scan: &Scan, name: String) -> Result<Reader> {
         let (columns, is_declared, is_whole) = self.wanted(scan);
         Ok(Reader {
-            values: Values::new(std::io::empty(), name, self.memory()),
+            values: Values::new(std::io::empty(), name, self.manner.layout, self.memory()),
             places: Places::of(columns.iter().map(|column| &column.name)),
             columns,
             is_declared,
@@ -114,7 +114,7 @@ impl InPieces for Reading {
         file: &ObjectMeta,
     ) -> Result<Option<Box<dyn Pieces>>> {
         let (input, name) = (text(store, &file.location, self.compression).await?, shown(&file.location));
-        let cutter = Cutter::new(input, name.clone(), ValueEnds::default(), self.memory());
+        let cutter = Cutter::new(input, name.clone(), ValueEnds::new(self.manner.layout), self.memory());
         let (scan, reading) = (scan.clone(), self.clone());
         Ok(Some(CutFile::boxed(cutter, move || reading.reader(&scan, name.clone()))))
     }

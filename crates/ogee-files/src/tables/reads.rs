@@ -33,7 +33,7 @@ const IS: char = '\u{1e}';
 pub(super) const BETWEEN_PATHS: char = '\u{1c}';
 
 /// Table functions, and the format that each reads.
-const FUNCTIONS: [(&str, &str); 18] = [
+const FUNCTIONS: [(&str, &str); 21] = [
     ("parquet_file_metadata", "facts"),
     ("parquet_kv_metadata", "facts"),
     ("parquet_metadata", "facts"),
@@ -45,8 +45,11 @@ const FUNCTIONS: [(&str, &str); 18] = [
     ("read_csv_auto", "csv"),
     ("read_json", "json"),
     ("read_json_auto", "json"),
+    ("read_json_objects", "json"),
+    ("read_json_objects_auto", "json"),
     ("read_ndjson", "json"),
     ("read_ndjson_auto", "json"),
+    ("read_ndjson_objects", "json"),
     ("read_parquet", "parquet"),
     ("read_text", "contents"),
     ("glob", "glob"),
@@ -243,6 +246,12 @@ impl Read {
     /// An option that there is not, or that is not supported.
     pub(super) fn options(&self, state: &SessionState) -> Result<(HashMap<String, String>, Columns)> {
         let (mut format, mut columns) = (HashMap::new(), Columns::default());
+        if self.function.starts_with("read_ndjson") {
+            format.insert(format!("format.{OWN_OPTION}layout"), "values".to_owned());
+        }
+        if self.function.contains("_objects") {
+            format.insert(format!("format.{OWN_OPTION}depth"), "0".to_owned());
+        }
         for (option, value) in &self.options {
             let name = option.split_once('.').unwrap_or((option, ""));
             if !(self.option_of_all(state, option, name, value, &mut columns)?
@@ -405,8 +414,30 @@ impl Read {
             }
             ("csv" | "json", "compression") => {}
             (_, INTO | INTO_COLUMNS) => {}
-            ("json", "format") if !value.eq_ignore_ascii_case("unstructured") => {}
-            ("json", "records") if !value.eq_ignore_ascii_case("false") => {}
+            ("json", "format") => {
+                let layout = match value.to_ascii_lowercase().as_str() {
+                    "auto" => None,
+                    "unstructured" | "newline_delimited" | "nd" => Some("values"),
+                    "array" => Some("array"),
+                    _ => {
+                        return plan_err!(
+                            "the option format of {} is auto, array, newline_delimited or unstructured, not '{value}'",
+                            self.function
+                        );
+                    }
+                };
+                format.remove(&format!("format.{OWN_OPTION}layout"));
+                format.extend(layout.map(|layout| (format!("format.{OWN_OPTION}layout"), layout.to_owned())));
+            }
+            ("json", "records")
+                if value.eq_ignore_ascii_case("auto") || is_boolean(value) && self.boolean(name, value)? => {}
+            ("json", "records") if is_boolean(value) => {
+                format.insert(format!("format.{OWN_OPTION}whole"), "true".to_owned());
+            }
+            ("json", "maximum_depth") if value == "-1" => {}
+            ("json", "maximum_depth") => {
+                format.insert(format!("format.{OWN_OPTION}depth"), self.number(name, value, 0)?.to_string());
+            }
             ("json", "auto_detect" | "maximum_object_size") => {}
             ("parquet", "binary_as_string") => {
                 let said = self.boolean(name, value)?.to_string();

@@ -32,11 +32,13 @@ use super::{Mark, field_of, is_text};
 use crate::{
     arguments::{refused, texts, wholes},
     function::{Call, Function, Shown},
+    math,
     type_names::sql_name,
 };
 
 const AND: &str = "ogee_bits_and";
 const OR: &str = "ogee_bits_or";
+const XOR: &str = "ogee_bits_xor";
 const LEFT: &str = "ogee_bits_left";
 const RIGHT: &str = "ogee_bits_right";
 
@@ -94,6 +96,40 @@ pub(super) fn functions(memory: &Arc<BufferManager>) -> Vec<Function> {
                 Ok(Arc::new(found.collect::<Result<Int32Array>>()?))
             },
         ),
+        of(
+            "bit_count",
+            |given| if given.iter().all(is_text) { text_taken(given) } else { math::bits_taken(given) },
+            |args| match bits_of(args, "bit_count")? {
+                true => Ok(Arc::new(Field::new("", DataType::Int64, true))),
+                false => Ok(Arc::new(Field::new("", math::bit_count_type(args.arg_fields[0].data_type()), true))),
+            },
+            |call| match is_text(call.args[0].data_type()) {
+                true => {
+                    let given = checked_bits(&call.args[0])?;
+                    let ones = |bits: &str| bits.bytes().filter(|bit| *bit == b'1').count() as i64;
+                    Ok(Arc::new(given.iter().map(|bits| bits.map(ones)).collect::<Int64Array>()))
+                }
+                false => math::bit_count(call.args),
+            },
+        ),
+        of(
+            math::BIT_NOT,
+            |given| if given.iter().all(is_text) { text_taken(given) } else { math::whole_taken(given) },
+            |args| match bits_of(args, "~")? {
+                true => Ok(Arc::new(Mark::Bit.field(""))),
+                false => Ok(Arc::new(Field::new("", args.arg_fields[0].data_type().clone(), true))),
+            },
+            |call| match is_text(call.args[0].data_type()) {
+                true => {
+                    let given = checked_bits(&call.args[0])?;
+                    let flipped =
+                        |bits: &str| bits.bytes().map(|bit| if bit == b'1' { '0' } else { '1' }).collect::<String>();
+                    Ok(Arc::new(given.iter().map(|bits| bits.map(flipped)).collect::<StringViewArray>()))
+                }
+                false => math::not(call.args),
+            },
+        )
+        .shown(Shown::Prefix("~")),
         of("bit_position", pair, number, |call| {
             let (part, whole) = (checked_bits(&call.args[0])?, checked_bits(&call.args[1])?);
             let found = part.iter().zip(&whole).map(|pair| match pair {
@@ -118,6 +154,7 @@ fn operators(memory: &Arc<BufferManager>) -> Vec<Function> {
     vec![
         of(AND, and, |call| both(call, |left, right| left && right), "&"),
         of(OR, and, |call| both(call, |left, right| left || right), "|"),
+        of(XOR, and, |call| both(call, |left, right| left != right), "xor"),
         of(
             LEFT,
             |given| with_numbers("<<", given, 1),
@@ -147,6 +184,25 @@ fn operators(memory: &Arc<BufferManager>) -> Vec<Function> {
             ">>",
         ),
     ]
+}
+
+fn text_taken(given: &[DataType]) -> Result<Vec<DataType>> {
+    match given {
+        [_] => Ok(vec![DataType::Utf8View]),
+        _ => refused("a function of bits", given),
+    }
+}
+
+/// Whether the one argument of function `name` is bits, and no number.
+///
+/// # Errors
+/// It is a text that is no bits.
+fn bits_of(args: &ReturnFieldArgs<'_>, name: &str) -> Result<bool> {
+    let field = &args.arg_fields[0];
+    if is_text(field.data_type()) && Mark::of(field) != Some(Mark::Bit) {
+        return refused(name, &[field.data_type().clone()]);
+    }
+    Ok(is_text(field.data_type()))
 }
 
 fn is_bits(given: &DataType) -> bool {
@@ -364,10 +420,11 @@ impl ExprPlanner for BitStrings {
             Op::PGBitwiseShiftRight => RIGHT,
             Op::BitwiseAnd => AND,
             Op::BitwiseOr => OR,
+            Op::BitwiseXor => XOR,
             _ => return Ok(PlannerResult::Original(raw)),
         };
         let is_bit = |expr: &Expr| field_of(expr, schema).is_some_and(|field| Mark::of(&field) == Some(Mark::Bit));
-        let is_pair = matches!(name, AND | OR);
+        let is_pair = matches!(name, AND | OR | XOR);
         if !(is_bit(&raw.left) || is_pair && is_bit(&raw.right)) {
             return Ok(PlannerResult::Original(raw));
         }

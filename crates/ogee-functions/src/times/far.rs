@@ -20,10 +20,10 @@ use super::infinite::{is_infinite, is_infinite_day, units_of_second};
 /// 0001-01-01 and the day behind 9999-12-31, in days since 1970.
 const FIRST: i64 = -719_162;
 const LAST: i64 = 2_932_896;
-const SECONDS_OF_DAY: i64 = 86_400;
+pub(super) const SECONDS_OF_DAY: i64 = 86_400;
 
 /// The days from 1970-01-01 to that of `year`; `None` if the year has no such day.
-fn days_of(year: i64, month: u32, day: u32) -> Option<i64> {
+pub(super) fn days_of(year: i64, month: u32, day: u32) -> Option<i64> {
     let leaps = year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0);
     let length = match month {
         2 => 28 + u32::from(leaps),
@@ -42,7 +42,7 @@ fn days_of(year: i64, month: u32, day: u32) -> Option<i64> {
 }
 
 /// The year, month and day so many days after 1970-01-01.
-fn date_of(days: i64) -> (i64, i64, i64) {
+pub(super) fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

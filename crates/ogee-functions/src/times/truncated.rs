@@ -7,31 +7,48 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::Array,
-        datatypes::{DataType, FieldRef},
+        array::{Array, ArrayRef, AsArray, PrimitiveArray},
+        datatypes::{
+            ArrowTimestampType, DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
+            TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+        },
     },
     common::{Result, ScalarValue, exec_err, internal_err},
     functions::datetime,
     logical_expr::{
-        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
         sort_properties::{ExprProperties, SortProperties},
     },
 };
 
+use crate::{arguments::texts, lists::coerced};
+
 use super::{
-    infinite::{Infinite, in_range, is_infinite_value},
-    parts::by_part,
+    far::{SECONDS_OF_DAY, date_of, days_of},
+    infinite::{Infinite, in_range, is_infinite_value, units_of_second},
+    intervals::{INTERVAL, intervals},
+    parts::{by_part, part_named},
 };
 
 /// `date_trunc(part, moment)`.
 pub fn date_trunc() -> ScalarUDF {
-    ScalarUDF::new_from_impl(OfFinite { function: datetime::date_trunc(), moment: 1, stays: true })
+    ScalarUDF::new_from_impl(OfFinite {
+        function: datetime::date_trunc(),
+        moment: 1,
+        stays: true,
+        signature: Signature::user_defined(Volatility::Immutable),
+    })
 }
 
 /// `to_char(moment, format)`.
 pub fn to_char() -> ScalarUDF {
-    ScalarUDF::new_from_impl(OfFinite { function: datetime::to_char(), moment: 0, stays: false })
+    ScalarUDF::new_from_impl(OfFinite {
+        function: datetime::to_char(),
+        moment: 0,
+        stays: false,
+        signature: Signature::user_defined(Volatility::Immutable),
+    })
 }
 
 /// `function`, which makes moments, without infinite ones.
@@ -88,6 +105,136 @@ struct OfFinite {
     moment: usize,
     /// Whether it gives moments that are infinite for those that are; else NULL.
     stays: bool,
+    signature: Signature,
+}
+
+impl OfFinite {
+    /// Whether it is `date_trunc` of an interval, which DataFusion has not.
+    fn is_of_interval(&self, arg_types: &[DataType]) -> bool {
+        self.stays && matches!(arg_types, [_, DataType::Interval(_)])
+    }
+}
+
+/// `interval` without its parts that are less than `part`.
+///
+/// # Errors
+/// There is no such part.
+fn truncated_interval(part: &str, interval: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
+    const SECOND: i64 = 1_000_000_000;
+    let IntervalMonthDayNano { months, days, nanoseconds } = interval;
+    let whole_months = |of: i32| IntervalMonthDayNano::new(months / of * of, 0, 0);
+    let whole_nanos = |of: i64| IntervalMonthDayNano::new(months, days, nanoseconds / of * of);
+    Ok(match part_named(part).as_str() {
+        "millennium" => whole_months(12_000),
+        "century" => whole_months(1200),
+        "decade" => whole_months(120),
+        "year" | "isoyear" => whole_months(12),
+        "quarter" => whole_months(3),
+        "month" => whole_months(1),
+        "week" | "yearweek" => IntervalMonthDayNano::new(months, days / 7 * 7, 0),
+        "day" | "dow" | "isodow" | "doy" | "julian" => IntervalMonthDayNano::new(months, days, 0),
+        "hour" => whole_nanos(3600 * SECOND),
+        "minute" => whole_nanos(60 * SECOND),
+        "second" | "epoch" => whole_nanos(SECOND),
+        "millisecond" => whole_nanos(SECOND / 1000),
+        "microsecond" => whole_nanos(1000),
+        _ => return exec_err!("date_trunc knows no part '{part}' of an interval"),
+    })
+}
+
+/// How moments are truncated.
+#[derive(Clone, Copy)]
+enum Step {
+    /// To multiples of so many units.
+    Units(i64),
+    Week,
+    /// To the first of so many months of a year.
+    Months(i64),
+}
+
+impl Step {
+    /// That of `part`, of moments of which a second has `units`.
+    fn of(part: &str, units: i64) -> Option<Self> {
+        Some(match part_named(part).as_str() {
+            "microsecond" => Self::Units((units / 1_000_000).max(1)),
+            "millisecond" => Self::Units((units / 1000).max(1)),
+            "second" => Self::Units(units),
+            "minute" => Self::Units(60 * units),
+            "hour" => Self::Units(3600 * units),
+            "day" => Self::Units(SECONDS_OF_DAY * units),
+            "week" => Self::Week,
+            "month" => Self::Months(1),
+            "quarter" => Self::Months(3),
+            "year" => Self::Months(12),
+            _ => return None,
+        })
+    }
+
+    /// The day that `day` is truncated to, and the next one that is.
+    fn around(self, day: i64) -> (i64, i64) {
+        match self {
+            // The first day of 1970 was a Thursday.
+            Self::Units(_) | Self::Week => {
+                let first = day - (day + 3).rem_euclid(7);
+                (first, first + 7)
+            }
+            Self::Months(months) => {
+                let (year, month, _) = date_of(day);
+                let first = (month - 1) / months * months;
+                let start = |month: i64| days_of(year + month / 12, (month % 12 + 1) as u32, 1).unwrap_or(day);
+                (start(first), start(first + months))
+            }
+        }
+    }
+}
+
+/// `moments`, of no zone, truncated to `part`; `None` if that is left to DataFusion, which knows fewer years.
+fn truncated_moments(part: &str, moments: &ArrayRef) -> Option<ArrayRef> {
+    fn of<T: ArrowTimestampType>(part: &str, moments: &ArrayRef) -> Option<ArrayRef> {
+        let units = units_of_second(T::UNIT);
+        let step = Step::of(part, units)?;
+        let moments = moments.as_primitive::<T>();
+        // Numbers below NULLs may be any.
+        if let Step::Units(step) = step {
+            let truncated: PrimitiveArray<T> = moments.unary(|count| count.wrapping_sub(count.rem_euclid(step)));
+            return Some(Arc::new(truncated));
+        }
+        let of_day = SECONDS_OF_DAY * units;
+        // Neighbours are often truncated to the same.
+        let mut last = 0..0;
+        let truncated = moments.values().iter().map(|&count| {
+            if !last.contains(&count) {
+                let (first, next) = step.around(count.div_euclid(of_day));
+                last = first.wrapping_mul(of_day)..next.wrapping_mul(of_day);
+            }
+            last.start
+        });
+        Some(Arc::new(PrimitiveArray::<T>::new(truncated.collect(), moments.nulls().cloned())))
+    }
+    match moments.data_type() {
+        DataType::Timestamp(TimeUnit::Second, None) => of::<TimestampSecondType>(part, moments),
+        DataType::Timestamp(TimeUnit::Millisecond, None) => of::<TimestampMillisecondType>(part, moments),
+        DataType::Timestamp(TimeUnit::Microsecond, None) => of::<TimestampMicrosecondType>(part, moments),
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => of::<TimestampNanosecondType>(part, moments),
+        _ => None,
+    }
+}
+
+fn truncated_intervals(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let rows = args.number_rows;
+    let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let parts = texts(&args.args[0].to_array(rows)?)?;
+    let of = intervals(&args.args[1].to_array(rows)?)?;
+    let pairs = parts.iter().zip(&of);
+    let pairs = pairs.map(|pair| match pair {
+        (Some(part), Some(interval)) => truncated_interval(part, interval).map(Some),
+        _ => Ok(None),
+    });
+    let made: ArrayRef = Arc::new(pairs.collect::<Result<PrimitiveArray<IntervalMonthDayNanoType>>>()?);
+    Ok(match is_constant {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
+        false => ColumnarValue::Array(made),
+    })
 }
 
 impl ScalarUDFImpl for OfFinite {
@@ -100,31 +247,53 @@ impl ScalarUDFImpl for OfFinite {
     }
 
     fn signature(&self) -> &Signature {
-        self.function.signature()
+        &self.signature
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.function.return_type(arg_types)
+        if self.is_of_interval(arg_types) { Ok(INTERVAL) } else { self.function.return_type(arg_types) }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        if let [_, of] = args.arg_fields
+            && self.is_of_interval(&[DataType::Null, of.data_type().clone()])
+        {
+            return Ok(Arc::new(Field::new(self.name(), INTERVAL, true)));
+        }
         let field = self.function.return_field_from_args(args)?;
         Ok(if self.stays { field } else { Arc::new(field.as_ref().clone().with_nullable(true)) })
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.function.coerce_types(arg_types)
+        if self.is_of_interval(arg_types) {
+            return Ok(vec![DataType::Utf8View, INTERVAL]);
+        }
+        let micros = |of: &DataType| match of {
+            DataType::Date32 | DataType::Date64 if self.stays => DataType::Timestamp(TimeUnit::Microsecond, None),
+            other => other.clone(),
+        };
+        coerced(&arg_types.iter().map(micros).collect::<Vec<_>>(), &self.function)
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        self.function.simplify(args, info)
+        let types = args.iter().map(|arg| info.get_data_type(arg)).collect::<Result<Vec<_>>>()?;
+        match self.is_of_interval(&types) {
+            true => Ok(ExprSimplifyResult::Original(args)),
+            false => self.function.simplify(args, info),
+        }
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.function.output_ordering(inputs)
+        match inputs {
+            [_, of] if matches!(of.range.data_type(), DataType::Interval(_)) => Ok(SortProperties::Unordered),
+            _ => self.function.output_ordering(inputs),
+        }
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.is_of_interval(&args.args.iter().map(ColumnarValue::data_type).collect::<Vec<_>>()) {
+            return truncated_intervals(&args);
+        }
         // Of `date_trunc`, whose unit differs from row to row.
         if let (1, ColumnarValue::Array(units)) = (self.moment, &args.args[0]) {
             let moments = args.args[1].clone().into_array(args.number_rows)?;
@@ -148,9 +317,31 @@ impl ScalarUDFImpl for OfFinite {
             ColumnarValue::Scalar(value) if is_infinite_value(value) => {
                 return Ok(ColumnarValue::Scalar(ScalarValue::try_from(args.return_field.data_type())?));
             }
-            ColumnarValue::Scalar(_) => return self.function.invoke_with_args(args),
+            ColumnarValue::Scalar(value) => {
+                let truncated = match &args.args[0] {
+                    ColumnarValue::Scalar(part) if self.stays && !value.is_null() => {
+                        let moments = value.to_array_of_size(1)?;
+                        part.try_as_str().flatten().and_then(|part| truncated_moments(part, &moments))
+                    }
+                    _ => None,
+                };
+                return match truncated {
+                    Some(moment) => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&moment, 0)?)),
+                    None => self.function.invoke_with_args(args),
+                };
+            }
             ColumnarValue::Array(moments) => Arc::clone(moments),
         };
+        if let ColumnarValue::Scalar(part) = &args.args[0]
+            && self.stays
+            && let Some(part) = part.try_as_str().flatten()
+            && let Some(truncated) = truncated_moments(part, &moments)
+        {
+            return Ok(ColumnarValue::Array(match Infinite::of(&moments) {
+                Some(infinite) => infinite.put_in(&truncated)?,
+                None => truncated,
+            }));
+        }
         // What is NULL is computed with, too, whatever number it is.
         let none = || (moments.null_count() > 0).then(|| Infinite::none(moments.len()));
         let Some(infinite) = Infinite::of(&moments).or_else(none) else { return self.function.invoke_with_args(args) };
@@ -160,5 +351,37 @@ impl ScalarUDFImpl for OfFinite {
             ColumnarValue::Scalar(_) if self.stays => internal_err!("a constant for a column of moments"),
             without => Ok(without),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use datafusion::arrow::array::TimestampMicrosecondArray;
+
+    use super::*;
+    use crate::times::far;
+
+    #[test]
+    fn moments_of_all_years_are_truncated() {
+        let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+        for (part, text, expected) in [
+            ("month", "-0043-03-15 10:20:30", "0044-03-01 (BC) 00:00:00"),
+            ("quarter", "+12000-12-31 23:59:59", "12000-10-01 00:00:00"),
+            ("year", "-0043-03-15 10:20:30", "0044-01-01 (BC) 00:00:00"),
+            ("week", "-0043-03-15 10:20:30", "0044-03-11 (BC) 00:00:00"),
+            ("hour", "-0043-03-15 10:20:30.5", "0044-03-15 (BC) 10:00:00"),
+        ] {
+            let count = far::count_of(text, &micros).unwrap();
+            let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![Some(count), None, Some(count)]));
+            let truncated = truncated_moments(part, &moments).unwrap();
+            let mut written = String::new();
+            far::write(truncated.as_primitive::<TimestampMicrosecondType>().value(2), &micros, &mut written);
+            assert_eq!((written.as_str(), truncated.null_count()), (expected, 1), "{part} of {text}");
+        }
+        assert!(
+            truncated_moments("fortnight", &ScalarValue::TimestampMicrosecond(Some(0), None).to_array().unwrap())
+                .is_none()
+        );
     }
 }

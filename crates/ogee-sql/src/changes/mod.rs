@@ -11,6 +11,7 @@
 pub mod alters;
 mod conflicts;
 mod definition;
+pub mod fields;
 mod inserts;
 mod merges;
 pub mod prepared;
@@ -18,6 +19,7 @@ mod queries;
 mod updates;
 pub mod within;
 
+pub use crate::syntax::altered::field_of;
 pub use conflicts::Conflicts;
 pub use definition::{ColumnText, Definition, ForeignKey, IndexText, is_keyword, shown_expression};
 pub use merges::{Merge, MergeClause, MergeDoes};

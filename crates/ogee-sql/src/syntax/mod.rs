@@ -7,6 +7,7 @@
 //! Not here: what a statement means that the parser or DataFusion have no form for (`asof`), and names of outputs (`names`).
 
 mod aliases;
+pub(crate) mod altered;
 mod arrays;
 pub(crate) mod bare_calls;
 mod by_name;
@@ -81,11 +82,12 @@ use datafusion::sql::{
     parser::{CopyToSource, Statement as Parsed},
     sqlparser::{
         ast::{
-            AccessExpr, ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr,
-            Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, GroupByWithModifier, Ident,
-            JoinOperator, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-            SetExpr, SetQuantifier, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-            TimezoneInfo, UnaryOperator, Value, VisitMut, Visitor, VisitorMut, helpers::attached_token::AttachedToken,
+            AccessExpr, ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, DuplicateTreatment,
+            ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+            GroupByExpr, GroupByWithModifier, Ident, JoinOperator, LimitClause, ObjectName, OrderBy, OrderByExpr,
+            OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier, Statement, Subscript, TableAlias,
+            TableAliasColumnDef, TableFactor, TableWithJoins, TimezoneInfo, UnaryOperator, Value, VisitMut, Visitor,
+            VisitorMut, helpers::attached_token::AttachedToken,
         },
         keywords::Keyword,
         parser::Parser,
@@ -323,6 +325,7 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
+            aliases::qualified(select);
             counted::in_select(select);
             pivots::as_queries(&mut select.from);
             ordinality::in_select(select);
@@ -942,6 +945,72 @@ const DATE_PARTS: &[&str] = &[
     "timezone_minute",
 ];
 
+/// Functions of numbers, which may be written as texts, and which of their arguments are: whole ones, or others.
+const OF_NUMBERS: &[(&str, &[usize], bool)] = &[
+    ("abs", &[0], false),
+    ("acos", &[0], false),
+    ("asin", &[0], false),
+    ("atan", &[0], false),
+    ("atan2", &[0, 1], false),
+    ("cbrt", &[0], false),
+    ("ceil", &[0], false),
+    ("ceiling", &[0], false),
+    ("chr", &[0], true),
+    ("cos", &[0], false),
+    ("cot", &[0], false),
+    ("degrees", &[0], false),
+    ("exp", &[0], false),
+    ("factorial", &[0], true),
+    ("floor", &[0], false),
+    ("generate_series", &[0, 1, 2], true),
+    ("left", &[1], true),
+    ("list_extract", &[1], true),
+    ("list_resize", &[1], true),
+    ("ln", &[0], false),
+    ("log", &[0], false),
+    ("log10", &[0], false),
+    ("log2", &[0], false),
+    ("lpad", &[1], true),
+    ("make_date", &[0, 1, 2], true),
+    ("pow", &[0, 1], false),
+    ("power", &[0, 1], false),
+    ("radians", &[0], false),
+    ("range", &[0, 1, 2], true),
+    ("repeat", &[1], true),
+    ("right", &[1], true),
+    ("round", &[1], true),
+    ("rpad", &[1], true),
+    ("sin", &[0], false),
+    ("split_part", &[2], true),
+    ("sqrt", &[0], false),
+    ("substr", &[1, 2], true),
+    ("substring", &[1, 2], true),
+    ("tan", &[0], false),
+    ("trunc", &[0], false),
+];
+
+/// Casts texts that are written where a function called `name` takes numbers.
+fn numbers_in_texts(name: &str, function: &mut Function) {
+    let Some((_, places, is_whole)) = OF_NUMBERS.iter().find(|(known, ..)| *known == name) else { return };
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    for place in *places {
+        let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))) = list.args.get_mut(*place) else { continue };
+        let number = |text: &str| text.trim().parse::<f64>().is_ok();
+        if !matches!(&*arg, Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if number(text)))
+        {
+            continue;
+        }
+        let expr = Box::new(std::mem::replace(arg, *null()));
+        *arg = match is_whole {
+            true => {
+                let data_type = DataType::BigInt(None);
+                Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
+            }
+            false => to_double(expr),
+        };
+    }
+}
+
 /// Texts are put together with a comma between them if nothing else is asked for; with NULL between them they are NULL. DataFusion takes that for nothing.
 fn between_texts(function: &mut Function) {
     let FunctionArguments::List(list) = &mut function.args else { return };
@@ -968,6 +1037,28 @@ fn between_texts(function: &mut Function) {
     }
 }
 
+/// `string_agg(DISTINCT x, s ORDER BY x)` as the text of a list: its values are told apart and ordered before they are texts.
+fn of_distinct_texts(function: &mut Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &mut function.args else { return None };
+    let is_order = |clause: &FunctionArgumentClause| matches!(clause, FunctionArgumentClause::OrderBy(_));
+    if list.duplicate_treatment != Some(DuplicateTreatment::Distinct)
+        || !list.clauses.iter().any(is_order)
+        || function.over.is_some()
+    {
+        return None;
+    }
+    let between = match &list.args[..] {
+        [FunctionArg::Unnamed(_)] => text(","),
+        [FunctionArg::Unnamed(_), FunctionArg::Unnamed(FunctionArgExpr::Expr(between @ Expr::Value(_)))] => {
+            between.clone()
+        }
+        _ => return None,
+    };
+    list.args.truncate(1);
+    function.name = ObjectName::from(vec![Ident::new("array_agg")]);
+    Some(call("array_to_string", vec![Expr::Function(function.clone()), between]))
+}
+
 /// Puts the call in DataFusion's words, or gives what stands for it.
 fn in_function(function: &mut Function) -> Option<Expr> {
     let [name] = function.name.0.as_slice() else { return None };
@@ -975,12 +1066,16 @@ fn in_function(function: &mut Function) -> Option<Expr> {
     if let Some(aggregate) = exported::aggregate(&name) {
         return exported::in_function(aggregate, function);
     }
+    numbers_in_texts(&name, function);
     if let Some(tried) = tried::in_function(function) {
         return Some(tried);
     }
     let name = ordered::within_group(name, function);
     ordered::in_function(&name, function);
     if matches!(name.as_str(), "string_agg" | "listagg" | "group_concat") {
+        if let Some(texts) = of_distinct_texts(function) {
+            return Some(texts);
+        }
         between_texts(function);
     }
     // These may be written without parentheses.

@@ -10,8 +10,8 @@ use datafusion::sql::{
     parser::Statement as Parsed,
     sqlparser::{
         ast::{
-            Array, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, TableAlias,
-            TableFactor, UnaryOperator, Value, VisitorMut,
+            Array, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
+            TableAlias, TableFactor, UnaryOperator, Value, VisitorMut,
         },
         parser::Parser,
         tokenizer::{Token, Tokenizer},
@@ -51,7 +51,7 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
     let [function] = name.0.as_slice() else { return Ok(None) };
     let Some(function) = function.as_ident().map(normal_name) else { return Ok(None) };
     let queried = match (&*function, &*args.args) {
-        ("query", [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))]) => text_of(of),
+        ("query", [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))]) => constant_text(of),
         ("query_table", [FunctionArg::Unnamed(FunctionArgExpr::Expr(of)), rest @ ..]) => all_of(of, rest),
         _ => None,
     };
@@ -98,6 +98,10 @@ fn read(factor: &mut TableFactor) -> Result<Option<TableFactor>> {
                     let value = type_or(&option, scalar(&field.value).ok_or_else(wrong)?);
                     options.push((format!("{option}.{}", field.key.value), value));
                 }
+            }
+            // No such mark.
+            Expr::Value(null) if null.value == Value::Null && MARKS.contains(&option.as_str()) => {
+                options.push((option.clone(), String::new()));
             }
             value => options.push((option.clone(), scalar(value).ok_or_else(wrong)?)),
         }
@@ -181,6 +185,31 @@ fn text_of(expr: &Expr) -> Option<String> {
             Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text.clone()),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// Options of CSV that are marks, of which there may be none.
+const MARKS: &[&str] = &["comment", "delim", "delimiter", "escape", "quote", "sep", "separator"];
+
+/// Repetitions of a text are no longer than this.
+const REPEATED_MAX: usize = 1 << 20;
+
+/// The text that `expr` is, if that can be told: of texts and numbers that are put together.
+fn constant_text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
+            Some(constant_text(left)? + &constant_text(right)?)
+        }
+        Expr::Nested(inner) => constant_text(inner),
+        Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("repeat") => {
+            let FunctionArguments::List(list) = &function.args else { return None };
+            let args = super::unnamed(&list.args)?;
+            let [text, count] = &args[..] else { return None };
+            let (text, count) = (constant_text(text)?, scalar(count)?.parse::<usize>().ok()?);
+            (text.len().checked_mul(count)? <= REPEATED_MAX).then(|| text.repeat(count))
+        }
+        Expr::Value(_) | Expr::UnaryOp { .. } => scalar(expr),
         _ => None,
     }
 }

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::{
     ast::{
-        Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-        Value, VisitorMut,
+        DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+        ObjectName, Value, VisitorMut,
     },
     parser::Parser,
 };
@@ -112,6 +112,7 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
             let group = Expr::value(Value::Number("0".to_owned(), false));
             Some(call("regexp_extract", vec![of.clone(), pattern.clone(), group, flags.clone()]))
         }
+        ("date_trunc" | "datetrunc", [_, of]) if is_interval(of) => None,
         ("date_trunc" | "datetrunc", [unit, of]) => {
             let unit = string(unit)?.to_ascii_lowercase();
             let years = match unit.trim_end_matches('s') {
@@ -127,6 +128,9 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
         }
         ("date_part" | "datepart", [Expr::Array(parts), of]) => date_parts(&parts.elem, of),
         ("regexp_extract", [of, pattern, Expr::Array(names), flags @ ..]) => groups(of, pattern, &names.elem, flags),
+        ("regexp_extract_all", [of, pattern, Expr::Array(names), flags @ ..]) => {
+            all_groups(of, pattern, &names.elem, flags)
+        }
         _ => None,
     }
 }
@@ -225,6 +229,31 @@ fn date_parts(parts: &[Expr], of: &Expr) -> Option<Expr> {
     }
     let args = [of.clone(), call("named_struct", fields)];
     filled("CASE WHEN ($1) IS NOT NULL THEN $2 END", &args).filter(|_| !parts.is_empty())
+}
+
+/// Whether `expr` is written as an interval.
+fn is_interval(expr: &Expr) -> bool {
+    match expr {
+        Expr::Interval(_) => true,
+        Expr::Cast { data_type, .. } => matches!(data_type, DataType::Interval { .. }),
+        Expr::Nested(inner) => is_interval(inner),
+        _ => false,
+    }
+}
+
+/// A list of structs of the groups of all matches, called by `names`.
+fn all_groups(of: &Expr, pattern: &Expr, names: &[Expr], flags: &[Expr]) -> Option<Expr> {
+    let mut fields = Vec::new();
+    let mut lists = Vec::new();
+    for (nth, name) in names.iter().enumerate() {
+        fields.push(format!("{} VARCHAR", Ident::with_quote('"', string(name)?)));
+        let group = Expr::value(Value::Number((nth + 1).to_string(), false));
+        let args = [of.clone(), pattern.clone(), group].into_iter().chain(flags.iter().cloned()).collect();
+        lists.push(call("regexp_extract_all", args));
+    }
+    let zipped = call("list_zip", lists);
+    let cast = format!("CASE WHEN ($1) IS NOT NULL THEN CAST($2 AS STRUCT<{}>[]) END", fields.join(", "));
+    filled(&cast, &[of.clone(), zipped]).filter(|_| !names.is_empty())
 }
 
 /// A struct of the groups of a match, called by `names`.

@@ -46,7 +46,10 @@ fn written(parts: &Parts<'_>, nth: usize) -> Option<(Range<usize>, Vec<Token>)> 
     let mut tokens = vec![Token::make_keyword("SELECT"), space()];
     tokens.extend(call_of(call, []));
     tokens.extend([space(), Token::make_keyword("FROM"), space()]);
-    let mut end = nth + 1;
+    // `FROM (DESCRIBE TABLE t)`
+    let names_table = parts.is_word(nth + 1, &["TABLE"])
+        && matches!(parts.token(nth + 2), Some(Token::Word(_) | Token::SingleQuotedString(_)));
+    let mut end = nth + 1 + usize::from(names_table);
     if parts.is_word(end, &["SELECT", "FROM", "VALUES", "WITH"]) {
         end = parts.find(end, |_| false);
         tokens.push(Token::LParen);
