@@ -125,7 +125,12 @@ impl Dialect for OgeeDialect {
         if *keyword == Keyword::WINDOW && !explicit && names_windows() {
             return false;
         }
-        explicit || self.is_column_alias(keyword, parser) || (is_other_word(*keyword) && ends_item(parser))
+        // `SELECT 1 ON CONFLICT DO NOTHING`
+        let is_conflict = *keyword == Keyword::ON
+            && matches!(&parser.peek_token_ref().token, Token::Word(word) if word.keyword == Keyword::CONFLICT);
+        explicit
+            || !is_conflict && self.is_column_alias(keyword, parser)
+            || (is_other_word(*keyword) && ends_item(parser))
     }
 
     /// Words of other dialects are names where what they begin there does not follow.

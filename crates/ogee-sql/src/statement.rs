@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::{
     parser::{DFParserBuilder, Statement as ParsedStatement},
-    sqlparser::ast::{
-        Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Statement as SqlStatement, Value, VisitorMut,
+    sqlparser::{
+        ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Statement as SqlStatement, Value, VisitorMut},
+        tokenizer::{Token, TokenWithSpan},
     },
 };
 use ogee_functions::Result;
@@ -134,6 +135,9 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));
     let tokens = syntax::json::in_tokens(tokens);
     let mut tokens = syntax::samples::in_usual_words(tokens)?;
+    let is_alias =
+        |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case("alias"));
+    let names_aliases = tokens.windows(2).any(|pair| is_alias(&pair[0]) && pair[1].token == Token::Period);
     syntax::number_placeholders(&mut tokens);
     depth::check(&tokens)?;
     let parser = DFParserBuilder::new(tokens).with_dialect(&OgeeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
@@ -146,7 +150,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().try_for_each(syntax::readers::write_out)?;
     statements.iter_mut().try_for_each(system::write_out)?;
     statements.iter_mut().for_each(syntax::json::write_out);
-    statements.iter_mut().try_for_each(syntax::tidy)?;
+    statements.iter_mut().try_for_each(|statement| syntax::tidy(statement, names_aliases))?;
     statements.iter_mut().for_each(syntax::collations::write_out);
     statements.iter().try_for_each(syntax::refusals::check)?;
     statements.iter().try_for_each(syntax::check_limits)?;

@@ -134,6 +134,7 @@ impl CsvFormats {
             date: given.manner.date.clone(),
             timestamp: given.manner.timestamp.clone(),
             prefix: own.get("prefix").map(|&prefix| prefix.to_owned()),
+            has_no_quotes: own.contains_key("no_quote"),
         };
         let zone = known_zone(state.config_options())?;
         Ok(self.format(csv, given, manner, zone))

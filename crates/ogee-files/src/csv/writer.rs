@@ -41,6 +41,8 @@ pub(crate) struct CsvManner {
     pub(crate) timestamp: Option<MomentFormat>,
     /// What begins a file in which no line break follows the last row, since a text of the copy's does.
     pub(crate) prefix: Option<String>,
+    /// No value is in quotes, whatever is in it.
+    pub(crate) has_no_quotes: bool,
 }
 
 impl CsvRows {
@@ -59,7 +61,8 @@ impl CsvRows {
 
     fn write_field(&self, value: &str, is_quoted: bool, text: &mut Vec<u8>) {
         let is_special = |byte: &u8| *byte == self.delimiter || *byte == self.quote || b"\n\r#".contains(byte);
-        if !is_quoted && value != self.null && !value.bytes().any(|byte| is_special(&byte)) {
+        let is_plain = || !is_quoted && value != self.null && !value.bytes().any(|byte| is_special(&byte));
+        if self.manner.has_no_quotes || is_plain() {
             text.extend_from_slice(value.as_bytes());
             return;
         }

@@ -272,22 +272,30 @@ pub fn of_length(nanoseconds: i128) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(0, days, (nanoseconds % day) as i64))
 }
 
+/// Of a day, as a part of one is counted.
+const SECONDS_OF_DAY: f64 = 86_400.0;
+
 /// `interval` times `factor`: parts of months become days, parts of days a time.
 fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDayNano> {
     if !factor.is_finite() {
         return None;
     }
-    // Sums of binary fractions miss whole numbers by a little.
-    let near = |value: f64| if (value - value.round()).abs() < 1e-9 { value.round() } else { value };
-    let months = near(f64::from(interval.months) * factor);
-    let days = near(f64::from(interval.days) * factor + months.fract() * DAYS_OF_MONTH as f64);
-    let micros = (interval.nanoseconds / 1000) as f64 * factor + days.fract() * MICROS_OF_DAY as f64;
-    let micros = micros.round_ties_even();
+    // Parts of each are rounded to millionths: sums of binary fractions miss whole numbers by a little. What is left of months and of days is put together as a time, as PostgreSQL does it.
+    let rounded = |value: f64| (value * 1e6).round_ties_even() / 1e6;
+    let (months, days) = (f64::from(interval.months) * factor, f64::from(interval.days) * factor);
+    let days_of_months = rounded(months.fract() * DAYS_OF_MONTH as f64);
+    let mut seconds = rounded((days.fract() + days_of_months.fract()) * SECONDS_OF_DAY);
+    let mut days = days.trunc() + days_of_months.trunc();
+    if seconds.abs() >= SECONDS_OF_DAY {
+        days += (seconds / SECONDS_OF_DAY).trunc();
+        seconds %= SECONDS_OF_DAY;
+    }
+    let micros = ((interval.nanoseconds / 1000) as f64 * factor + seconds * 1e6).round_ties_even();
     let fits = |value: f64, most: f64| value.abs() < most;
     if !fits(months, 2f64.powi(31)) || !fits(days, 2f64.powi(31)) || !fits(micros, 9.2e15) {
         return None;
     }
-    Parts { months: months.trunc() as i64, days: days.trunc() as i64, micros: micros as i64 }.interval()
+    Parts { months: months.trunc() as i64, days: days as i64, micros: micros as i64 }.interval()
 }
 
 /// The values of `array`, which are intervals of any kind, or NULL.

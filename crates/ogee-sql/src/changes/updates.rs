@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, Ident, ObjectName, Query, SelectItem, SelectItemQualifiedWildcardKind, Value,
+    Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
+    SelectItem, SelectItemQualifiedWildcardKind, Value,
 };
 use ogee_functions::{Error, Result};
 
@@ -126,14 +127,21 @@ pub(super) fn assigned(assignments: &[Assignment], columns: &Columns) -> Result<
                     Expr::Tuple(values) => values.clone(),
                     Expr::Nested(value) if targets.len() == 1 => vec![(**value).clone()],
                     Expr::Function(row) if row.name.to_string().eq_ignore_ascii_case("row") => {
-                        return Err(unsupported("ROW(..) for several columns", "use (a, b) = (x, y)"));
+                        let FunctionArguments::List(list) = &row.args else {
+                            return Err(unsupported("such a ROW for several columns", "use (a, b) = (x, y)"));
+                        };
+                        let value = |arg: &FunctionArg| match arg {
+                            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+                            _ => None,
+                        };
+                        let values = list.args.iter().map(value).collect::<Option<Vec<_>>>();
+                        values.ok_or_else(|| unsupported("such a ROW for several columns", "use (a, b) = (x, y)"))?
                     }
-                    _ => {
-                        return Err(unsupported(
-                            "one value for several columns",
-                            "use (a, b) = (x, y), or a = x, b = y",
-                        ));
+                    Expr::Subquery(_) => {
+                        return Err(unsupported("a query for several columns", "use (a, b) = (x, y), or a = x, b = y"));
                     }
+                    // One value is that of all of them.
+                    value => vec![value.clone(); targets.len()],
                 };
                 if values.len() != targets.len() {
                     let (targets, values) = (targets.len(), values.len());

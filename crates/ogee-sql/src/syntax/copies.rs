@@ -336,6 +336,7 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
                 options.push(("ogee_force_quote", option.values.join(&BETWEEN_NAMES.to_string())));
             }
             ("csv", "delimiter" | "delim" | "sep") => options.push(("delimiter", option.value()?.replace("\\t", "\t"))),
+            ("csv", "quote") if option.value()?.is_empty() => options.push(("ogee_no_quote", "true".to_owned())),
             ("csv", "quote") => options.push(("quote", option.value()?.to_owned())),
             ("csv", "escape") => options.push(("escape", option.value()?.to_owned())),
             ("csv", "null" | "nullstr") => options.push(("null_value", option.value()?.to_owned())),

@@ -12,6 +12,8 @@ use datafusion::sql::sqlparser::{
 };
 use ogee_functions::{Error, Result};
 
+use super::parts::{Parts, space};
+
 /// The options of a sequence, in the order in which the parser takes them.
 const OPTIONS: &[&str] = &["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
 
@@ -35,6 +37,7 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>
     if !tokens.iter().any(|token| super::keyword(&token.token) == Keyword::CREATE) {
         return Ok(tokens);
     }
+    let tokens = without_compression(tokens)?;
     let mut all = Vec::with_capacity(tokens.len());
     for statement in tokens.split_inclusive(|token| token.token == Token::SemiColon) {
         match created(statement)? {
@@ -43,6 +46,50 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>
         }
     }
     Ok(all)
+}
+
+/// How DuckDB compresses columns.
+const COMPRESSIONS: &[&str] = &[
+    "alp",
+    "alprd",
+    "auto",
+    "bitpacking",
+    "chimp",
+    "constant",
+    "dict_fsst",
+    "dictionary",
+    "empty",
+    "fsst",
+    "patas",
+    "pfor",
+    "rle",
+    "roaring",
+    "uncompressed",
+    "zstd",
+];
+
+/// `tokens` without `USING COMPRESSION rle` behind columns: how rows are kept is nobody's concern.
+///
+/// # Errors
+/// There is no such compression.
+fn without_compression(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let parts = Parts::new(&tokens);
+    let mut replaced = Vec::new();
+    for nth in 0..parts.len() {
+        if !parts.is_word(nth, &["USING"]) || !parts.is_word(nth + 1, &["COMPRESSION"]) {
+            continue;
+        }
+        let name = match parts.token(nth + 2) {
+            Some(Token::Word(word)) => word.value.to_lowercase(),
+            Some(Token::SingleQuotedString(text)) => text.to_lowercase(),
+            _ => String::new(),
+        };
+        if !COMPRESSIONS.contains(&name.as_str()) {
+            return Err(Error::Plan(format!("there is no compression '{name}'; leave USING COMPRESSION out")));
+        }
+        replaced.push((nth..nth + 3, vec![space()]));
+    }
+    Ok(if replaced.is_empty() { tokens } else { parts.replaced(replaced) })
 }
 
 /// `statement` in other words, if it is one of those.

@@ -40,12 +40,24 @@ fn without_brackets(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if brackets.is_empty() { tokens } else { parts.replaced(brackets) }
 }
 
+/// `tokens` without `OVERRIDING SYSTEM VALUE` and `OVERRIDING USER VALUE`: no column has values of the system's alone.
+fn without_overriding(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let parts = Parts::new(&tokens);
+    let is_one = |nth: &usize| {
+        parts.is_word(*nth, &["OVERRIDING"])
+            && parts.is_word(nth + 1, &["SYSTEM", "USER"])
+            && parts.is_word(nth + 2, &["VALUE"])
+    };
+    let replaced: Vec<_> = (0..parts.len()).filter(is_one).map(|nth| (nth..nth + 3, vec![space()])).collect();
+    if replaced.is_empty() { tokens } else { parts.replaced(replaced) }
+}
+
 /// `tokens` with lists of columns for `BY NAME` and `BY POSITION` of inserts.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| super::keyword(&token.token) == Keyword::INTO) {
         return tokens;
     }
-    let tokens = without_brackets(tokens);
+    let tokens = without_overriding(without_brackets(tokens));
     let significant = super::significant(&tokens);
     let keyword = |nth: usize| significant.get(nth).map_or(Keyword::NoKeyword, |&at| super::keyword(&tokens[at].token));
     let word = |nth: usize, word: &str| {

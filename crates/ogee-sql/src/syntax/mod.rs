@@ -307,12 +307,14 @@ pub(crate) fn check_limits(statement: &Parsed) -> Result<()> {
     }
 }
 
-/// Puts what is another way to write something in the usual one.
+/// Puts what is another way to write something in the usual one; `names_aliases`: outputs are perhaps named as `alias.x`.
 ///
 /// # Errors
 /// A sample that is not supported, or a position that there is not.
-pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
-    struct Tidy;
+pub(crate) fn tidy(statement: &mut Parsed, names_aliases: bool) -> Result<()> {
+    struct Tidy {
+        names_aliases: bool,
+    }
 
     impl VisitorMut for Tidy {
         type Break = Error;
@@ -325,7 +327,9 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
 
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
             from_first::in_select(select);
-            aliases::qualified(select);
+            if self.names_aliases {
+                aliases::qualified(select);
+            }
             counted::in_select(select);
             pivots::as_queries(&mut select.from);
             ordinality::in_select(select);
@@ -342,7 +346,7 @@ pub(crate) fn tidy(statement: &mut Parsed) -> Result<()> {
         }
     }
 
-    visit(statement, &mut Tidy).break_value().map_or(Ok(()), Err)
+    visit(statement, &mut Tidy { names_aliases }).break_value().map_or(Ok(()), Err)
 }
 
 /// Puts `statement` in DataFusion's words.

@@ -80,8 +80,8 @@ pub(super) fn apart(select: &mut Select) {
         visitors::visit(&function.args, &mut names).is_continue() && names.any
     };
     let (mut any, mut all) = (false, true);
-    for_each_outside_queries(&mut select.projection.clone(), |expr| {
-        if let Expr::Function(function) = expr
+    for_each_outside_queries(&mut select.projection, |expr| {
+        if let Expr::Function(function) = &*expr
             && function.over.is_none()
             && is_aggregate(function)
         {
