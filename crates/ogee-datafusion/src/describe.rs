@@ -91,6 +91,17 @@ impl Shown {
                 let instead = "use SELECT sql FROM duckdb_tables(), or .schema in the shell";
                 return Err(Error::Unsupported(format!("SHOW CREATE is not supported; {instead}")));
             }
+            SqlStatement::Load { extension_name } | SqlStatement::Install { extension_name } => {
+                let name = extension_name.value.to_ascii_lowercase();
+                if is_built_in(&name) {
+                    return Ok(None);
+                }
+                return Err(Error::Unsupported(if REMOTE.contains(&name.as_str()) {
+                    format!("files by URL, which {name} is for, are read by builds with the feature `remote`")
+                } else {
+                    format!("there is no extension {name}, nor others: {} are built in", BUILT_IN.join(", "))
+                }));
+            }
             _ => None,
         })
     }
@@ -127,11 +138,20 @@ pub(crate) fn is_done(statement: &ParsedStatement) -> bool {
         SqlStatement::Vacuum(_) | SqlStatement::Analyze(_) => true,
         // What those have is built in.
         SqlStatement::Load { extension_name } | SqlStatement::Install { extension_name } => {
-            let name = extension_name.value.to_ascii_lowercase();
-            ["parquet", "json", "icu", "core_functions"].contains(&name.as_str())
+            is_built_in(&extension_name.value.to_ascii_lowercase())
         }
         _ => false,
     }
+}
+
+/// Extensions of DuckDB's whose functions are here.
+const BUILT_IN: &[&str] = &["core_functions", "icu", "json", "parquet"];
+
+/// Those that read files by URL.
+const REMOTE: &[&str] = &["aws", "azure", "httpfs"];
+
+fn is_built_in(extension: &str) -> bool {
+    BUILT_IN.contains(&extension) || cfg!(feature = "remote") && REMOTE.contains(&extension)
 }
 
 /// The name of a column as it is spelled.

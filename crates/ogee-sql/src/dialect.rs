@@ -26,7 +26,12 @@ use ogee_functions::{
     json::{ARROW, LONG_ARROW},
 };
 
-use crate::{chains, comprehensions, names::call, statements, syntax::json};
+use crate::{
+    chains, comprehensions,
+    names::call,
+    statements,
+    syntax::{bare_calls, json},
+};
 
 /// Where operators are among the parser's precedences, of which those of comparisons are 20, of sums 30 and of products 40.
 const CONDITIONS: u8 = 22;
@@ -105,6 +110,9 @@ impl Dialect for OgeeDialect {
                     .parse_subexpr(BITS)
                     .map(|expr| Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: Box::new(expr) }),
             );
+        }
+        if let Some(call) = bare_calls::parse_prefix(parser) {
+            return Some(Ok(call));
         }
         let op = match &parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,

@@ -30,12 +30,13 @@ pub fn is_system(schema: &str) -> bool {
 }
 
 /// Functions without arguments.
-const FUNCTIONS: [&str; 19] = [
+const FUNCTIONS: &[&str] = &[
     "duckdb_columns",
     "duckdb_constraints",
     "duckdb_databases",
     "duckdb_functions",
     "duckdb_indexes",
+    "duckdb_memory",
     "duckdb_prepared_statements",
     "duckdb_schemas",
     "duckdb_sequences",
@@ -71,6 +72,11 @@ const VIEWS: [&str; 9] = [
 /// Whether a table of schema [`SYSTEM`] has this name.
 pub fn is_told(name: &str) -> bool {
     FUNCTIONS.contains(&name) || OF_NAMES.contains(&called(name).0)
+}
+
+/// Whether it is a function that takes nothing.
+fn is_without_arguments(name: &str) -> bool {
+    FUNCTIONS.contains(&name) || SYSTEM_QUERIES.iter().any(|(known, _)| *known == name)
 }
 
 /// The function that the table `name` of schema [`SYSTEM`] is of, and its argument.
@@ -118,13 +124,13 @@ fn in_factor(factor: &mut TableFactor) -> Result<()> {
     let function = normal_name(&ident);
     let wants_name = OF_NAMES.contains(&function.as_str());
     let table = match given.args.as_slice() {
-        [] if FUNCTIONS.contains(&function.as_str()) || function == "pragma_show_tables" => function,
+        [] if is_without_arguments(&function) || function == "pragma_show_tables" => function,
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] if wants_name => match &value.value {
             Value::SingleQuotedString(argument) => format!("{function} {argument}"),
             _ => return Err(Error::Plan(format!("{function} takes a name as a text: {function}('t')"))),
         },
         _ if wants_name => return Err(Error::Plan(format!("{function} takes a name as a text: {function}('t')"))),
-        _ if FUNCTIONS.contains(&function.as_str()) => {
+        _ if is_without_arguments(&function) => {
             return Err(Error::Plan(format!("{function} takes no arguments")));
         }
         _ => return Ok(()),
@@ -140,6 +146,7 @@ fn in_factor(factor: &mut TableFactor) -> Result<()> {
 /// The query of the table `name` of `schema`, where that is one of queries.
 pub fn query_of(schema: &str, name: &str) -> Option<&'static str> {
     let of: &[(&str, &str)] = match schema {
+        SYSTEM => &SYSTEM_QUERIES,
         INFORMATION => &INFORMATION_TABLES,
         POSTGRES => &POSTGRES_TABLES,
         _ => return None,
@@ -148,6 +155,52 @@ pub fn query_of(schema: &str, name: &str) -> Option<&'static str> {
     let found = found.or_else(|| SQLITE.iter().find(|(known, _)| schema == POSTGRES && *known == name));
     found.map(|(_, query)| *query)
 }
+
+/// Functions that are queries, of what there is none here for the most part.
+const SYSTEM_QUERIES: [(&str, &str); 14] = [
+    ("duckdb_approx_database_count", "SELECT count(*)::UBIGINT AS approx_count FROM duckdb_databases() WHERE NOT internal"),
+    ("duckdb_connection_count", "SELECT 1::UBIGINT AS count"),
+    (
+        "duckdb_dependencies",
+        "SELECT 0::BIGINT AS classid, 0::BIGINT AS objid, 0::INTEGER AS objsubid, 0::BIGINT AS refclassid, 0::BIGINT AS refobjid,
+0::INTEGER AS refobjsubid, '' AS deptype WHERE false",
+    ),
+    (
+        "duckdb_extensions",
+        "SELECT extension_name, true AS loaded, true AS installed, '(BUILT-IN)' AS install_path, description, []::VARCHAR[] AS aliases,
+version() AS extension_version, 'STATICALLY_LINKED' AS install_mode, '' AS installed_from, NULL::VARCHAR AS signature_key_fingerprint
+FROM (VALUES ('core_functions', 'Core function library'),
+('icu', 'Adds support for time zones and collations using the ICU library'), ('json', 'Adds support for JSON operations'),
+('parquet', 'Adds support for reading and writing parquet files')) AS known(extension_name, description)",
+    ),
+    (
+        "duckdb_external_file_cache",
+        "SELECT '' AS path, 0::BIGINT AS nr_bytes, 0::BIGINT AS location, false AS loaded, false AS spilled WHERE false",
+    ),
+    (
+        "duckdb_log_contexts",
+        "SELECT 0::UBIGINT AS context_id, '' AS scope, 0::UBIGINT AS connection_id, 0::UBIGINT AS transaction_id,
+0::UBIGINT AS query_id, 0::UBIGINT AS thread_id WHERE false",
+    ),
+    (
+        "duckdb_logs",
+        "SELECT 0::UBIGINT AS context_id, now() AS timestamp, '' AS type, '' AS log_level, '' AS message WHERE false",
+    ),
+    ("duckdb_optimizers", "SELECT '' AS name WHERE false"),
+    ("duckdb_secret_types", "SELECT '' AS type, '' AS default_provider, '' AS extension WHERE false"),
+    (
+        "duckdb_secrets",
+        "SELECT '' AS name, '' AS type, '' AS provider, false AS persistent, '' AS storage, []::VARCHAR[] AS scope,
+'' AS secret_string WHERE false",
+    ),
+    (
+        "duckdb_temporary_files",
+        "SELECT '' AS path, temporary_storage_bytes AS size FROM duckdb_memory() WHERE false",
+    ),
+    ("pragma_metadata_info", "SELECT 0::BIGINT AS block_id, 0::BIGINT AS total_blocks, 0::BIGINT AS free_blocks, []::BIGINT[] AS free_list WHERE false"),
+    ("pragma_collations", "SELECT unnest(['noaccent', 'nocase', 'nfc']) AS collname"),
+    ("pragma_user_agent", "SELECT 'ogee/' || version() AS user_agent"),
+];
 
 /// What SQLite calls its catalog.
 const SQLITE: [(&str, &str); 2] = [("sqlite_master", SQLITE_MASTER), ("sqlite_schema", SQLITE_MASTER)];
@@ -231,10 +284,15 @@ FROM duckdb_constraints() WHERE constraint_type <> 'NOT NULL'",
     ),
 ];
 
-const POSTGRES_TABLES: [(&str, &str); 13] = [
+const POSTGRES_TABLES: [(&str, &str); 22] = [
     (
         "pg_class",
-        "SELECT oid, relname, relnamespace, reltuples, relhasindex, relpersistence, relkind, relnatts, relchecks, relhaspkey, false AS relhastriggers, true AS relispopulated FROM (
+        "SELECT oid, relname, relnamespace, 0::INTEGER AS reltype, 0::INTEGER AS reloftype, 0::INTEGER AS relowner, 0::INTEGER AS relam,
+0::INTEGER AS relfilenode, 0::INTEGER AS reltablespace, 0::INTEGER AS relpages, reltuples, 0::INTEGER AS relallvisible,
+0::INTEGER AS reltoastrelid, 0::INTEGER AS reltoastidxid, relhasindex, false AS relisshared, relpersistence, relkind, relnatts, relchecks,
+false AS relhasoids, relhaspkey, false AS relhasrules, false AS relhastriggers, false AS relhassubclass, false AS relrowsecurity,
+true AS relispopulated, NULL AS relreplident, false AS relispartition, 0::INTEGER AS relrewrite, 0::INTEGER AS relfrozenxid, NULL AS relminmxid,
+NULL AS relacl, NULL AS reloptions, NULL AS relpartbound FROM (
 SELECT table_oid AS oid, table_name AS relname, schema_oid AS relnamespace, estimated_size::FLOAT AS reltuples, index_count > 0 AS relhasindex,
 if(temporary, 't', 'p') AS relpersistence, 'r' AS relkind, column_count AS relnatts, check_constraint_count AS relchecks,
 has_primary_key AS relhaspkey FROM duckdb_tables()
@@ -253,15 +311,19 @@ false AS hasrules, false AS hastriggers FROM duckdb_tables()",
         "SELECT type_oid AS oid, type_name AS typname, schema_oid AS typnamespace, 0::INTEGER AS typowner, type_size AS typlen, false AS typbyval,
 if(logical_type = 'ENUM', 'e', 'b') AS typtype,
 CASE type_category WHEN 'NUMERIC' THEN 'N' WHEN 'STRING' THEN 'S' WHEN 'DATETIME' THEN 'D' WHEN 'BOOLEAN' THEN 'B' WHEN 'COMPOSITE' THEN 'C' ELSE 'X' END
-AS typcategory, true AS typisdefined FROM duckdb_types()",
+AS typcategory, false AS typispreferred, true AS typisdefined, NULL AS typdelim, NULL AS typrelid, NULL AS typsubscript, NULL AS typelem,
+NULL AS typarray, NULL AS typinput, NULL AS typoutput, NULL AS typreceive, NULL AS typsend, NULL AS typmodin, NULL AS typmodout,
+NULL AS typanalyze, 'd' AS typalign, 'p' AS typstorage, NULL AS typnotnull, NULL AS typbasetype, NULL AS typtypmod, NULL AS typndims,
+NULL AS typcollation, NULL AS typdefaultbin, NULL AS typdefault, NULL AS typacl FROM duckdb_types()",
     ),
     (
         "pg_attribute",
         "SELECT table_oid AS attrelid, column_name AS attname, data_type_id AS atttypid, 0::INTEGER AS attstattarget, NULL AS attlen,
 column_index AS attnum, 0::INTEGER AS attndims, -1::INTEGER AS attcacheoff,
 if(data_type LIKE 'DECIMAL%', numeric_precision * 1000 + numeric_scale, -1)::INTEGER AS atttypmod, false AS attbyval,
-NOT is_nullable AS attnotnull, column_default IS NOT NULL AS atthasdef, false AS atthasmissing, '' AS attidentity,
-if(is_generated, 's', '') AS attgenerated, false AS attisdropped, true AS attislocal FROM duckdb_columns()",
+NULL AS attstorage, NULL AS attalign, NOT is_nullable AS attnotnull, column_default IS NOT NULL AS atthasdef, false AS atthasmissing, '' AS attidentity,
+if(is_generated, 's', '') AS attgenerated, false AS attisdropped, true AS attislocal, 0::INTEGER AS attinhcount, 0::INTEGER AS attcollation,
+NULL AS attcompression, NULL AS attacl, NULL AS attoptions, NULL AS attfdwoptions, NULL AS attmissingval FROM duckdb_columns()",
     ),
     (
         "pg_attrdef",
@@ -276,7 +338,9 @@ WHERE column_default IS NOT NULL",
     (
         "pg_index",
         "SELECT index_oid AS indexrelid, table_oid AS indrelid, 0::INTEGER AS indnatts, 0::INTEGER AS indnkeyatts, is_unique AS indisunique,
-is_primary AS indisprimary, true AS indimmediate, true AS indisvalid, true AS indisready, true AS indislive, expressions AS indexprs
+is_primary AS indisprimary, false AS indisexclusion, true AS indimmediate, false AS indisclustered, true AS indisvalid, false AS indcheckxmin,
+true AS indisready, true AS indislive, false AS indisreplident, NULL::INTEGER[] AS indkey, NULL::BIGINT[] AS indcollation,
+NULL::BIGINT[] AS indclass, NULL::INTEGER[] AS indoption, expressions AS indexprs, NULL AS indpred
 FROM duckdb_indexes()",
     ),
     (
@@ -287,8 +351,10 @@ FROM duckdb_indexes()",
         "pg_constraint",
         "SELECT table_oid * 1000000 + constraint_index AS oid, constraint_text AS conname, schema_oid AS connamespace,
 CASE constraint_type WHEN 'CHECK' THEN 'c' WHEN 'FOREIGN KEY' THEN 'f' WHEN 'PRIMARY KEY' THEN 'p' WHEN 'UNIQUE' THEN 'u' ELSE 'x' END AS contype,
-false AS condeferrable, false AS condeferred, true AS convalidated, table_oid AS conrelid, constraint_column_indexes AS conkey,
-expression AS conbin FROM duckdb_constraints()",
+false AS condeferrable, false AS condeferred, true AS convalidated, table_oid AS conrelid, 0::INTEGER AS contypid, 0::INTEGER AS conindid, 0::INTEGER AS conparentid,
+0::INTEGER AS confrelid, NULL AS confupdtype, NULL AS confdeltype, NULL AS confmatchtype, true AS conislocal, 0::INTEGER AS coninhcount,
+false AS connoinherit, constraint_column_indexes AS conkey, NULL AS confkey, NULL AS conpfeqop, NULL AS conppeqop, NULL AS conffeqop,
+NULL AS conexclop, expression AS conbin FROM duckdb_constraints()",
     ),
     (
         "pg_sequences",
@@ -298,6 +364,50 @@ max_value, increment_by, cycle, 0::INTEGER AS cache_size, last_value FROM duckdb
     (
         "pg_settings",
         "SELECT name, value AS setting, description AS short_desc, input_type AS vartype FROM duckdb_settings()",
+    ),
+    ("pg_am", "SELECT 0::INTEGER AS oid, 'art' AS amname, NULL AS amhandler, 'i' AS amtype"),
+    ("pg_collation", "SELECT 0::BIGINT AS oid, '' AS collname WHERE false"),
+    (
+        "pg_depend",
+        "SELECT classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype FROM duckdb_dependencies()",
+    ),
+    (
+        "pg_description",
+        r#"SELECT objoid, classoid, objsubid, description FROM (
+SELECT table_oid AS objoid, 'pg_class' AS classoid, 0::INTEGER AS objsubid, "comment" AS description FROM duckdb_tables()
+UNION ALL SELECT table_oid, 'pg_class', column_index, "comment" FROM duckdb_columns()
+UNION ALL SELECT view_oid, 'pg_class', 0, "comment" FROM duckdb_views()
+UNION ALL SELECT sequence_oid, 'pg_class', 0, "comment" FROM duckdb_sequences()
+UNION ALL SELECT type_oid, 'pg_type', 0, "comment" FROM duckdb_types()) AS told WHERE description IS NOT NULL"#,
+    ),
+    (
+        "pg_enum",
+        "SELECT NULL AS oid, type_oid AS enumtypid, at::INTEGER AS enumsortorder, labels[at] AS enumlabel FROM (
+SELECT type_oid, labels, unnest(generate_series(1, len(labels))) AS at FROM duckdb_types() WHERE logical_type = 'ENUM') AS enums",
+    ),
+    (
+        "pg_prepared_statements",
+        "SELECT name, statement, NULL AS prepare_time, NULL::VARCHAR[] AS parameter_types, NULL::VARCHAR[] AS result_types, NULL AS from_sql, NULL AS generic_plans,
+NULL AS custom_plans FROM duckdb_prepared_statements()",
+    ),
+    (
+        "pg_proc",
+        "SELECT function_oid AS oid, function_name AS proname, 0::BIGINT AS pronamespace, NULL AS proowner, NULL AS prolang, 0::INTEGER AS procost,
+0::INTEGER AS prorows, varargs AS provariadic, 0::INTEGER AS prosupport, if(function_type = 'aggregate', 'a', 'f') AS prokind,
+false AS prosecdef, false AS proleakproof, false AS proisstrict, function_type = 'table' AS proretset,
+CASE WHEN has_side_effects THEN 'v' ELSE 'i' END AS provolatile, 'u' AS proparallel, len(parameters) AS pronargs, 0::INTEGER AS pronargdefaults,
+return_type AS prorettype, parameter_types AS proargtypes, NULL AS proallargtypes, NULL AS proargmodes, parameters AS proargnames,
+NULL AS proargdefaults, NULL AS protrftypes, NULL AS prosrc, NULL AS probin, macro_definition AS prosqlbody, NULL AS proconfig, NULL AS proacl,
+function_type = 'aggregate' AS proisagg FROM duckdb_functions()",
+    ),
+    (
+        "pg_sequence",
+        "SELECT sequence_oid AS seqrelid, 0::INTEGER AS seqtypid, start_value AS seqstart, increment_by AS seqincrement, max_value AS seqmax,
+min_value AS seqmin, 0::INTEGER AS seqcache, cycle AS seqcycle FROM duckdb_sequences()",
+    ),
+    (
+        "pg_tablespace",
+        "SELECT 0::INTEGER AS oid, 'pg_default' AS spcname, 0::INTEGER AS spcowner, NULL AS spcacl, NULL AS spcoptions",
     ),
 ];
 
@@ -333,7 +443,7 @@ mod tests {
 
     #[test]
     fn queries_are_queries() {
-        let all = INFORMATION_TABLES.iter().chain(&POSTGRES_TABLES).chain(&SQLITE);
+        let all = INFORMATION_TABLES.iter().chain(&POSTGRES_TABLES).chain(&SQLITE).chain(&SYSTEM_QUERIES);
         for (name, query) in all {
             assert_eq!(parse(query).map(|parsed| parsed.len()).ok(), Some(1), "{name}");
         }

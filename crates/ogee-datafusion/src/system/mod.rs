@@ -28,7 +28,7 @@ use ogee_sql::{
     macros::Macros,
     named_types::NamedTypes,
     prepared::Prepared,
-    system::{INFORMATION, POSTGRES, SYSTEM, called, is_told, query_of},
+    system::{INFORMATION, POSTGRES, SYSTEM, called, is_told, query_of, schema_of},
     views,
 };
 use parking_lot::{Mutex, RwLock};
@@ -127,6 +127,7 @@ impl System {
             ("duckdb_functions", _) => others::functions(&state, &self.kept.macros),
             ("duckdb_types", _) => others::types(&self.kept.types.lock()),
             ("duckdb_settings", _) => others::settings(self.kept.settings.get()),
+            ("duckdb_memory", _) => others::memory(&self.memory),
             ("duckdb_variables", _) => others::variables(&self.kept.variables),
             ("duckdb_prepared_statements", _) => others::prepared(&*self.kept.prepared.lock().await),
             ("pragma_version", _) => others::version(),
@@ -148,7 +149,13 @@ impl System {
         let Some(name) = ogee_sql::catalogs::reference(text, &attached) else {
             return plan_err!("'{text}' is no name of a table");
         };
-        let schema = state.schema_for_ref(name.clone())?;
+        let mut schema = state.schema_for_ref(name.clone())?;
+        if !schema.table_exist(name.table())
+            && let TableReference::Bare { table } = &name
+            && let Some(of_system) = schema_of(table)
+        {
+            schema = state.schema_for_ref(TableReference::partial(of_system, table.as_ref()))?;
+        }
         match schema.table_exist(name.table()) {
             true => match schema.table(name.table()).await? {
                 Some(table) => Ok(table),

@@ -314,6 +314,16 @@ pub(super) fn database_size(snapshot: &Snapshot, memory: &BufferManager) -> Resu
     ])
 }
 
+pub(super) fn memory(memory: &BufferManager) -> Result<RecordBatch> {
+    let stats = memory.stats();
+    let bytes = |bytes: u64| numbers([Some(i64::try_from(bytes).unwrap_or(i64::MAX))].into_iter());
+    batch(vec![
+        ("tag", texts([Some("ALLOCATOR")].into_iter())),
+        ("memory_usage_bytes", bytes(stats.used as u64)),
+        ("temporary_storage_bytes", bytes(stats.temp_bytes)),
+    ])
+}
+
 /// `1.5 GiB`
 fn size(bytes: usize) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

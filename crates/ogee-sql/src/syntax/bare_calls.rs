@@ -11,6 +11,7 @@ use datafusion::sql::{
     sqlparser::{
         ast::{Expr, Function, FunctionArguments, Ident, Query, Select, SetExpr, VisitorMut},
         keywords::Keyword,
+        parser::Parser,
         tokenizer::{Token, TokenWithSpan, Word},
     },
 };
@@ -22,6 +23,7 @@ const NAMES: &[&str] = &[
     "current_catalog",
     "current_date",
     "current_role",
+    "current_schema",
     "current_time",
     "current_timestamp",
     "current_user",
@@ -47,6 +49,22 @@ pub(crate) fn in_tokens(tokens: &mut [TokenWithSpan]) {
         }
         is_behind = tokens[at].token == Token::Period;
     }
+}
+
+/// The call of one of the two that the parser does not know, if it is next.
+pub(crate) fn parse_prefix(parser: &mut Parser) -> Option<Expr> {
+    let [name, next] = parser.peek_tokens_ref::<2>().map(|token| &token.token);
+    let Token::Word(word) = name else { return None };
+    let is_one = word.quote_style.is_none()
+        && ["current_role", "current_schema"].iter().any(|name| word.value.eq_ignore_ascii_case(name));
+    if !is_one || matches!(next, Token::LParen | Token::Period) {
+        return None;
+    }
+    let name = word.value.clone();
+    parser.advance_token();
+    let Expr::Function(mut function) = call(&name, Vec::new()) else { unreachable!("a call is a function") };
+    function.args = FunctionArguments::None;
+    Some(Expr::Function(function))
 }
 
 /// Whether `select` has columns that such a name may be of.

@@ -351,13 +351,13 @@ pub(crate) fn tidy(statement: &mut Parsed, names_aliases: bool) -> Result<()> {
 
 /// Puts `statement` in DataFusion's words.
 pub(crate) fn translate(statement: &mut Parsed) {
-    let visited = visit(statement, &mut Words { all: false, reading: Vec::new() });
+    let visited = visit(statement, &mut Words { all: false, reading: Vec::new(), changes_rows: false });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
 /// Puts a part of a statement that took the place of another in DataFusion's words, also calls that might have been those of macros.
 pub(crate) fn translate_part(part: &mut impl VisitMut) {
-    let visited = visitors::visit_mut(part, &mut Words { all: true, reading: Vec::new() });
+    let visited = visitors::visit_mut(part, &mut Words { all: true, reading: Vec::new(), changes_rows: false });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
@@ -397,6 +397,8 @@ struct Words {
     all: bool,
     /// Of each query around, whether it reads tables.
     reading: Vec<bool>,
+    /// The statement changes rows of a table, which its expressions may be of.
+    changes_rows: bool,
 }
 
 impl VisitorMut for Words {
@@ -420,6 +422,7 @@ impl VisitorMut for Words {
         if let Statement::Set(set) = statement {
             times::in_set(set);
         }
+        self.changes_rows = matches!(statement, Statement::Update(_) | Statement::Delete(_));
         ControlFlow::Continue(())
     }
 
@@ -596,7 +599,7 @@ impl VisitorMut for Words {
                 }
             }
             Expr::Function(function)
-                if self.reading.last() == Some(&true)
+                if self.reading.last().copied().unwrap_or(self.changes_rows)
                     && matches!(function.args, FunctionArguments::None)
                     && let Some(name) = bare_calls::name_of(function) =>
             {
@@ -1083,7 +1086,7 @@ fn in_function(function: &mut Function) -> Option<Expr> {
         between_texts(function);
     }
     // These may be written without parentheses.
-    if matches!(name.as_str(), "current_catalog" | "current_user" | "session_user")
+    if matches!(name.as_str(), "current_catalog" | "current_role" | "current_schema" | "current_user" | "session_user")
         && matches!(function.args, FunctionArguments::None)
     {
         return Some(call(&name, Vec::new()));

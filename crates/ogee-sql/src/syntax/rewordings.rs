@@ -35,6 +35,38 @@ const SCALARS: &[(&str, usize, &str)] = &[
     ("days_in_month", 1, "date_part('day', last_day($1))"),
     ("generate_subscripts", 2, "unnest(range(1, array_length($1, $2) + 1))"),
     (
+        "format_type",
+        2,
+        "(SELECT CASE logical_type WHEN 'FLOAT' THEN 'float4' WHEN 'DOUBLE' THEN 'float8' WHEN 'DECIMAL' THEN 'numeric' WHEN 'ENUM' THEN lower(type_name) \
+        WHEN 'BLOB' THEN 'bytea' WHEN 'TIMESTAMP WITH TIME ZONE' THEN 'timestamptz' WHEN 'TIME WITH TIME ZONE' THEN 'timetz' WHEN 'SMALLINT' THEN 'int2' \
+        WHEN 'INTEGER' THEN 'int4' WHEN 'BIGINT' THEN 'int8' WHEN 'BOOLEAN' THEN 'bool' ELSE lower(logical_type) END \
+        FROM ogee_system.duckdb_types AS ogee_types WHERE ogee_types.type_oid = ($1) LIMIT 1) \
+        || CASE WHEN ($2) > 0 THEN '(' || CAST(trunc(($2) / 1000) AS INTEGER) || ',' || ($2) % 1000 || ')' ELSE '' END",
+    ),
+    // One user may do all.
+    ("has_any_column_privilege", 2, "true"),
+    ("has_any_column_privilege", 3, "true"),
+    ("has_column_privilege", 3, "true"),
+    ("has_column_privilege", 4, "true"),
+    ("has_database_privilege", 2, "true"),
+    ("has_database_privilege", 3, "true"),
+    ("has_foreign_data_wrapper_privilege", 2, "true"),
+    ("has_foreign_data_wrapper_privilege", 3, "true"),
+    ("has_function_privilege", 2, "true"),
+    ("has_function_privilege", 3, "true"),
+    ("has_language_privilege", 2, "true"),
+    ("has_language_privilege", 3, "true"),
+    ("has_schema_privilege", 2, "true"),
+    ("has_schema_privilege", 3, "true"),
+    ("has_sequence_privilege", 2, "true"),
+    ("has_sequence_privilege", 3, "true"),
+    ("has_server_privilege", 2, "true"),
+    ("has_server_privilege", 3, "true"),
+    ("has_table_privilege", 2, "true"),
+    ("has_table_privilege", 3, "true"),
+    ("has_tablespace_privilege", 2, "true"),
+    ("has_tablespace_privilege", 3, "true"),
+    (
         "hive_partition_component",
         2,
         "url_encode($1) || '=' || coalesce(url_encode(CAST($2 AS VARCHAR)), '__HIVE_DEFAULT_PARTITION__')",
@@ -45,7 +77,30 @@ const SCALARS: &[(&str, usize, &str)] = &[
     ("map_extract_value", 2, "($1)[$2]"),
     ("obj_description", 1, "CAST(NULL AS VARCHAR)"),
     ("obj_description", 2, "CAST(NULL AS VARCHAR)"),
+    ("inet_client_addr", 0, "NULL"),
+    ("inet_client_port", 0, "NULL"),
+    ("inet_server_addr", 0, "NULL"),
+    ("inet_server_port", 0, "NULL"),
+    ("pg_collation_is_visible", 1, "true"),
+    ("pg_conversion_is_visible", 1, "true"),
+    ("pg_function_is_visible", 1, "true"),
+    ("pg_opclass_is_visible", 1, "true"),
+    ("pg_operator_is_visible", 1, "true"),
+    ("pg_opfamily_is_visible", 1, "true"),
+    ("pg_ts_config_is_visible", 1, "true"),
+    ("pg_ts_dict_is_visible", 1, "true"),
+    ("pg_ts_parser_is_visible", 1, "true"),
+    ("pg_ts_template_is_visible", 1, "true"),
+    ("pg_get_constraintdef", 1, CONSTRAINT_DEFINITION),
+    ("pg_get_constraintdef", 2, CONSTRAINT_DEFINITION),
     ("pg_get_expr", 2, "$1"),
+    ("pg_get_expr", 3, "$1"),
+    ("pg_get_viewdef", 1, VIEW_DEFINITION),
+    ("pg_get_viewdef", 2, VIEW_DEFINITION),
+    ("pg_has_role", 2, "true"),
+    ("pg_has_role", 3, "true"),
+    ("pg_is_other_temp_schema", 1, "false"),
+    ("pg_my_temp_schema", 0, "0"),
     ("pg_table_is_visible", 1, "true"),
     ("pg_type_is_visible", 1, "true"),
     ("pg_typeof", 1, "lower(typeof($1))"),
@@ -55,6 +110,14 @@ const SCALARS: &[(&str, usize, &str)] = &[
     ("subtract", 1, "-($1)"),
     ("timezone", 1, "date_part('timezone', $1)"),
 ];
+
+/// The text of the constraint `$1`, by its number in `pg_constraint`.
+const CONSTRAINT_DEFINITION: &str = "(SELECT constraint_text FROM ogee_system.duckdb_constraints AS ogee_constraints \
+    WHERE ogee_constraints.table_oid = (($1) - ($1) % 1000000) / 1000000 AND ogee_constraints.constraint_index = ($1) % 1000000)";
+
+/// The statement that makes the view `$1`, by its number in `pg_class`.
+const VIEW_DEFINITION: &str =
+    "(SELECT sql FROM ogee_system.duckdb_views AS ogee_views WHERE ogee_views.view_oid = ($1))";
 
 /// As [`SCALARS`], of aggregates, whose clauses go to those that they are made of.
 const AGGREGATES: &[(&str, usize, &str)] = &[

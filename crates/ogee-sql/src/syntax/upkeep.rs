@@ -15,7 +15,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [("max_memory", "memory_limit"), ("worker
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_word = |token: &TokenWithSpan| {
         matches!(&token.token, Token::Word(word) if word.quote_style.is_none()
-            && ["pragma", "checkpoint", "set", "reset", "vacuum", "analyze"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
+            && ["pragma", "checkpoint", "set", "reset", "vacuum", "analyze", "install", "extensions"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
     };
     if !tokens.iter().any(is_word) {
         return tokens;
@@ -53,6 +53,27 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 replaced.push((nth..end, describe.into_iter().chain(name).collect()));
                 continue;
             }
+        }
+        // Extensions are built in, so it does not matter where they would come from.
+        let install = nth + usize::from(parts.is_word(nth, &["FORCE"]));
+        if parts.is_word(install, &["INSTALL"]) {
+            if install > nth {
+                replaced.push((nth..install, Vec::new()));
+            }
+            if parts.is_word(install + 2, &["FROM"]) && ends(install + 4) {
+                replaced.push((install + 2..install + 4, Vec::new()));
+            }
+            continue;
+        }
+        if parts.is_word(nth, &["UPDATE"]) && parts.is_word(nth + 1, &["EXTENSIONS"]) {
+            let end = if parts.is(nth + 2, &Token::LParen) { parts.closing(nth + 2) } else { Some(nth + 1) };
+            if let Some(end) = end
+                && ends(end + 1)
+            {
+                let pragma = vec![Token::make_keyword("PRAGMA"), space(), Token::make_word("force_checkpoint", None)];
+                replaced.push((nth..end + 1, pragma));
+            }
+            continue;
         }
         let is_pragma = parts.is_word(nth, &["PRAGMA"]);
         if is_pragma && parts.is(nth + 2, &Token::Eq) {
