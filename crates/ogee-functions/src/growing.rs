@@ -203,6 +203,23 @@ enum Kind {
     ReplaceElements,
 }
 
+impl Kind {
+    /// What the function gives for what DataFusion's gives: series of dates and moments are timestamps in microseconds, as in `FROM`.
+    fn given(self, made: DataType) -> DataType {
+        let DataType::List(element) = &made else { return made };
+        let zone = match element.data_type() {
+            DataType::Date32 => None,
+            DataType::Timestamp(TimeUnit::Nanosecond, zone) => zone.clone(),
+            _ => return made,
+        };
+        if self != Self::Series {
+            return made;
+        }
+        let moment = DataType::Timestamp(TimeUnit::Microsecond, zone);
+        DataType::List(Arc::new(element.as_ref().clone().with_data_type(moment)))
+    }
+}
+
 /// What values would take.
 struct Sizes {
     /// All together.
@@ -545,11 +562,13 @@ impl ScalarUDFImpl for Growing {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.function.inner().return_type(arg_types)
+        Ok(self.kind.given(self.function.inner().return_type(arg_types)?))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.function.inner().return_field_from_args(args)
+        let field = self.function.inner().return_field_from_args(args)?;
+        let given = self.kind.given(field.data_type().clone());
+        Ok(if given == *field.data_type() { field } else { Arc::new(field.as_ref().clone().with_data_type(given)) })
     }
 
     fn is_strict(&self) -> bool {
@@ -600,7 +619,9 @@ impl ScalarUDFImpl for Growing {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let _promise = self.promise(&args.args, args.number_rows)?;
-        self.function.inner().invoke_with_args(args)
+        let given = args.return_field.data_type().clone();
+        let value = self.function.inner().invoke_with_args(args)?;
+        if self.kind != Kind::Series || value.data_type() == given { Ok(value) } else { value.cast_to(&given, None) }
     }
 }
 

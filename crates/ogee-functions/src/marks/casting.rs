@@ -84,8 +84,14 @@ impl Casts {
     /// # Errors
     /// If there is no such cast.
     pub fn cast_in(&self, zone: &Zone, expr: &Expr, from: &Field, to: &Field, tries: bool) -> Result<Option<Expr>> {
+        if !is_known(from.data_type(), to.data_type()) && !matches!(expr, Expr::Literal(value, _) if value.is_null()) {
+            return match tries {
+                true => Ok(Some(Expr::Literal(ScalarValue::try_from(to.data_type())?, None))),
+                false => check(from, to).map(|()| None),
+            };
+        }
         if !differs(from, to) {
-            return Ok(None);
+            return if tries { Ok(None) } else { check(from, to).map(|()| None) };
         }
         check(from, to)?;
         let json = |at: usize| {
@@ -239,10 +245,24 @@ fn check(from: &Field, to: &Field) -> Result<()> {
                     sql_name_of(from)
                 )
             }
-            _ if given.is_nested() || wanted.is_nested() => none(),
+            _ if given.is_nested() || wanted.is_nested() || !is_known(given, wanted) => none(),
             _ => Ok(()),
         },
     }
+}
+
+/// Whether a value of a type without parts is one of another: a number is no moment, though a moment is kept as one.
+fn is_known(given: &DataType, wanted: &DataType) -> bool {
+    let is_moment = |of: &DataType| of.is_temporal() && !matches!(of, DataType::Duration(_));
+    let is_time = |of: &DataType| matches!(of, DataType::Time32(_) | DataType::Time64(_));
+    let is_number = |of: &DataType| of.is_numeric() || *of == DataType::Boolean;
+    let is_bytes = |of: &DataType| matches!(of, DataType::Binary | DataType::BinaryView | DataType::LargeBinary);
+    let is_date = |of: &DataType| matches!(of, DataType::Date32 | DataType::Date64);
+    let is_unknown = is_number(given) && (is_moment(wanted) || is_bytes(wanted))
+        || (is_moment(given) || is_bytes(given)) && is_number(wanted)
+        || is_time(given) && (is_date(wanted) || matches!(wanted, DataType::Timestamp(..)))
+        || is_date(given) && is_time(wanted);
+    !is_unknown
 }
 
 fn cast_of(call: &mut Call<'_, '_>, tries: bool) -> Result<ArrayRef> {
