@@ -22,11 +22,11 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::{lists::check_text, times::moved::move_days};
+use ogee_functions::{floats::is_comparison, lists::check_text, times::moved::move_days};
 
 use crate::{
     kept_names,
-    mixed_types::{self, common_beside, mix, of_choices},
+    mixed_types::{self, common_beside, mix, mix_alike, of_choices},
     offsets,
     quotients::Division,
     trees::{Nodes, Tree},
@@ -85,7 +85,7 @@ fn rewrite_plan(plan: LogicalPlan, division: &Division) -> Result<Transformed<Lo
                 let call = Expr::WindowFunction(call);
                 return Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) });
             }
-            rewrite(expr, &schema, division).transform_data(|expr| of_choices(expr, &schema))
+            rewrite(expr, &schema, division)?.transform_data(|expr| of_choices(expr, &schema))
         })
     })?;
     if !rewritten.transformed {
@@ -113,8 +113,8 @@ fn as_condition(condition: &mut Expr, schema: &DFSchema) -> bool {
     casts
 }
 
-fn rewrite(expr: Expr, schema: &DFSchema, division: &Division) -> Transformed<Expr> {
-    let done = |expr: Expr, changed: bool| if changed { Transformed::yes(expr) } else { Transformed::no(expr) };
+fn rewrite(expr: Expr, schema: &DFSchema, division: &Division) -> Result<Transformed<Expr>> {
+    let done = |expr: Expr, changed: bool| Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) });
     let expr = match expr {
         // The type of a long condition is found by a walk through all of it, and says nothing here.
         Expr::BinaryExpr(mut binary) if matches!(binary.op, Operator::And | Operator::Or) => {
@@ -122,21 +122,22 @@ fn rewrite(expr: Expr, schema: &DFSchema, division: &Division) -> Transformed<Ex
             return done(Expr::BinaryExpr(binary), changed);
         }
         Expr::BinaryExpr(mut binary) => {
-            let mixed = mix([&mut *binary.left, &mut *binary.right], schema);
+            let sides = [&mut *binary.left, &mut *binary.right];
+            let mixed = if is_comparison(binary.op) { mix_alike(sides, schema)? } else { mix(sides, schema) };
             let divides = !mixed
                 && binary.op == Operator::Divide
                 && division.as_floats(&mut binary.left, &mut binary.right, schema);
             if mixed || divides {
-                return Transformed::yes(Expr::BinaryExpr(binary));
+                return done(Expr::BinaryExpr(binary), true);
             }
             Expr::BinaryExpr(binary)
         }
         Expr::Between(mut between) => {
-            let mixed = mix([&mut *between.expr, &mut *between.low, &mut *between.high], schema);
+            let mixed = mix_alike([&mut *between.expr, &mut *between.low, &mut *between.high], schema)?;
             return done(Expr::Between(between), mixed);
         }
         Expr::InList(mut list) => {
-            let mixed = mix(std::iter::once(&mut *list.expr).chain(&mut list.list), schema);
+            let mixed = mix_alike(std::iter::once(&mut *list.expr).chain(&mut list.list), schema)?;
             return done(Expr::InList(list), mixed);
         }
         Expr::InSubquery(mut query) => {
@@ -150,15 +151,15 @@ fn rewrite(expr: Expr, schema: &DFSchema, division: &Division) -> Transformed<Ex
         other => other,
     };
     let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
-        return Transformed::no(expr);
+        return done(expr, false);
     };
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
     let is_count = |expr: &Expr| matches!(expr.get_type(schema), Ok(data_type) if data_type.is_integer());
     if is_date(&left) && is_count(&right) {
-        return Transformed::yes(days_from(*left, op, *right));
+        return done(days_from(*left, op, *right), true);
     }
     if op == Operator::Plus && is_count(&left) && is_date(&right) {
-        return Transformed::yes(days_from(*right, op, *left));
+        return done(days_from(*right, op, *left), true);
     }
     let to_moment = |expr: Expr| Box::new(cast(expr, DataType::Timestamp(TimeUnit::Microsecond, None)));
     let (left, right, changed) = if is_date(&left) && has_time(&right, schema) {
@@ -169,7 +170,7 @@ fn rewrite(expr: Expr, schema: &DFSchema, division: &Division) -> Transformed<Ex
         (left, right, false)
     };
     let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
-    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+    done(expr, changed)
 }
 
 /// Makes floats of the decimals within `expr`, or the columns of `subquery`, that stand beside floats of the other; whether there are any.

@@ -11,7 +11,7 @@ use std::{collections::HashSet, sync::Arc};
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit},
     common::{
-        DFSchema, Result,
+        DFSchema, Result, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     logical_expr::{
@@ -20,7 +20,10 @@ use datafusion::{
     },
 };
 
-use ogee_functions::common::{common_type, is_known_here};
+use ogee_functions::{
+    common::{common_type, is_known_here},
+    type_names::sql_name,
+};
 
 use crate::{
     set_operations::{in_common_types, is_set_operation},
@@ -137,20 +140,55 @@ fn common_number(types: &[DataType]) -> Option<DataType> {
     rest.iter().try_fold(first.clone(), |common, of| type_union_coercion(&common, of))
 }
 
+/// # Errors
+/// Some of `types` are numbers, and some dates or timestamps: DataFusion would take a number for that of a day.
+fn check<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Result<()> {
+    let (mut number, mut moment) = (None, None);
+    for of in types {
+        match of {
+            of if of.is_numeric() => number = number.or(Some(of)),
+            DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => moment = moment.or(Some(of)),
+            _ => {}
+        }
+    }
+    match (number, moment) {
+        (Some(number), Some(moment)) => {
+            let (number, moment) = (sql_name(number), sql_name(moment));
+            plan_err!("values of type {moment} and {number} stand beside each other: cast one of them")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same as [`mix`] of values that are compared, or of which one is chosen.
+///
+/// # Errors
+/// They have no type in common.
+pub(crate) fn mix_alike<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> Result<bool> {
+    let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
+    let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+    check(&types)?;
+    Ok(mix_of(exprs, &types))
+}
+
 /// Casts those of `exprs` that have another type [beside](common_beside) the others; whether there are any.
 pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
     let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
-    if is_known_here(&types) {
-        return unify(exprs, &types);
+    mix_of(exprs, &types)
+}
+
+fn mix_of(exprs: Vec<&mut Expr>, types: &[DataType]) -> bool {
+    if is_known_here(types) {
+        return unify(exprs, types);
     }
-    if !may_be_mixed(&types) {
+    if !may_be_mixed(types) {
         return false;
     }
     // Of thousands of values most are of one type.
     let beside: Vec<&DataType> = types.iter().collect::<HashSet<_>>().into_iter().collect();
     let mut any = false;
-    for (expr, data_type) in exprs.into_iter().zip(&types) {
+    for (expr, data_type) in exprs.into_iter().zip(types) {
         if let Some(floats) = common_beside(data_type, &beside) {
             *expr = cast(std::mem::take(expr), floats);
             any = true;
@@ -238,6 +276,7 @@ fn in_fresh_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let types =
         |column: usize| -> Vec<_> { union.inputs.iter().flat_map(|input| types_below(input, column)).collect() };
     let types: Vec<Vec<DataType>> = (0..columns).map(types).collect();
+    types.iter().try_for_each(check)?;
     let unified = |types: &Vec<DataType>| is_known_here(types).then(|| common_type(types)).flatten();
     let unified: Vec<Option<DataType>> = types.iter().map(unified).collect();
     let of = |input: &LogicalPlan, column: usize| {
@@ -361,7 +400,7 @@ fn in_values(values: Values) -> Result<Transformed<LogicalPlan>> {
 pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::ScalarFunction(mut call) if CHOOSING.contains(&call.func.name()) || joins_lists(&call, schema) => {
-            let changed = mix(&mut call.args, schema);
+            let changed = mix_alike(&mut call.args, schema)?;
             let call = Expr::ScalarFunction(call);
             Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
         }
@@ -381,7 +420,7 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
             Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
         }
         Expr::Case(mut case) => {
-            let mut changed = mix(compared(&mut case), schema) | mix(results(&mut case), schema);
+            let mut changed = mix_alike(compared(&mut case), schema)? | mix_alike(results(&mut case), schema)?;
             let types: Vec<DataType> =
                 results(&mut case).iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
             if let Some(common) = common_number(&types) {
