@@ -257,7 +257,7 @@ fn check_page_index(file: &ParquetFile, bytes: &FileBytes, metadata: &ParquetMet
     let index = bytes.get_bytes(first, place(end)?).map_err(|error| ScanError::parquet(&file.path, &error))?;
     for part in parts {
         let (start, end) = (place(part.start)?, place(part.end)?);
-        thrift::struct_len(&index[start..end], DEPTH_MAX, Fields::Any).ok_or_else(damaged)?;
+        thrift::struct_len(&index[start..end], DEPTH_MAX, Fields::WithTruths).ok_or_else(damaged)?;
     }
     Ok(())
 }

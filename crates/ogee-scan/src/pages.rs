@@ -318,6 +318,10 @@ impl Read for HeaderRead {
             window.sizes = PageSizes::parse(&self.bytes);
         }
         let read = buffer.len().min(self.bytes.len());
+        // The library skips bytes that there are not without an error, as often as a list says that it has elements.
+        if read == 0 && !buffer.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         buffer[..read].copy_from_slice(&self.bytes.split_to(read));
         Ok(read)
     }
