@@ -166,7 +166,7 @@ fn check<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Result<()> {
 /// They have no type in common.
 pub(crate) fn mix_alike<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> Result<bool> {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
-    let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+    let types = types_of(&exprs, schema);
     check(&types)?;
     Ok(mix_of(exprs, &types))
 }
@@ -174,8 +174,12 @@ pub(crate) fn mix_alike<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schem
 /// Casts those of `exprs` that have another type [beside](common_beside) the others; whether there are any.
 pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
-    let types: Vec<DataType> = exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+    let types = types_of(&exprs, schema);
     mix_of(exprs, &types)
+}
+
+fn types_of(exprs: &[&mut Expr], schema: &DFSchema) -> Vec<DataType> {
+    exprs.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect()
 }
 
 fn mix_of(exprs: Vec<&mut Expr>, types: &[DataType]) -> bool {
@@ -421,8 +425,7 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
         }
         Expr::Case(mut case) => {
             let mut changed = mix_alike(compared(&mut case), schema)? | mix_alike(results(&mut case), schema)?;
-            let types: Vec<DataType> =
-                results(&mut case).iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
+            let types = types_of(&results(&mut case), schema);
             if let Some(common) = common_number(&types) {
                 let others = results(&mut case).into_iter().zip(&types);
                 for (expr, _) in others.filter(|(_, of)| **of != common && !of.is_null()) {

@@ -225,9 +225,7 @@ impl Framed {
         })?;
         Ok(take(arg, &UInt64Array::from(chosen), None)?)
     }
-}
 
-impl Framed {
     fn evaluate_row_in_order(
         &self,
         nth: i64,

@@ -11,6 +11,11 @@ use super::parts::{Parts, space};
 /// Settings that have another name, too.
 const OTHER_NAMES: [(&str, &str); 2] = [("max_memory", "memory_limit"), ("worker_threads", "threads")];
 
+/// The pragma for which nothing is done.
+fn nothing_to_do() -> Vec<Token> {
+    vec![Token::make_keyword("PRAGMA"), space(), Token::make_word("force_checkpoint", None)]
+}
+
 /// `tokens` with such statements in other words.
 pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_word = |token: &TokenWithSpan| {
@@ -32,8 +37,7 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         let is_name = |nth: usize| matches!(parts.token(nth), Some(Token::Word(_)));
         let of_database = usize::from(is_name(checkpoint + 1));
         if parts.is_word(checkpoint, &["CHECKPOINT"]) && ends(checkpoint + 1 + of_database) {
-            let pragma = vec![Token::make_keyword("PRAGMA"), space(), Token::make_word("force_checkpoint", None)];
-            replaced.push((nth..checkpoint + 1 + of_database, pragma));
+            replaced.push((nth..checkpoint + 1 + of_database, nothing_to_do()));
             continue;
         }
         // Of a table, or of some of its columns: there is nothing to tidy up of either.
@@ -70,8 +74,7 @@ pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             if let Some(end) = end
                 && ends(end + 1)
             {
-                let pragma = vec![Token::make_keyword("PRAGMA"), space(), Token::make_word("force_checkpoint", None)];
-                replaced.push((nth..end + 1, pragma));
+                replaced.push((nth..end + 1, nothing_to_do()));
             }
             continue;
         }
