@@ -106,6 +106,14 @@ impl AggregateUDFImpl for OfShape {
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
     }
+
+    /// Nothing takes no bits, also in a frame without rows.
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        match self.shape {
+            Shape::Entropy => Ok(ScalarValue::Float64(Some(0.0))),
+            _ => ScalarValue::try_from(data_type),
+        }
+    }
 }
 
 /// How many values there are, their product, mean, and the sums of powers of how far they are from that.

@@ -7,8 +7,10 @@
 
 use std::io::Read;
 
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::read::MultiGzDecoder;
 use lz4_flex::{block, frame::FrameDecoder};
+use parking_lot::Mutex;
 use parquet::{basic::Compression, errors::ParquetError};
 use zstd::bulk::Decompressor;
 
@@ -16,6 +18,7 @@ use zstd::bulk::Decompressor;
 pub(crate) enum Codec {
     Snappy(snap::raw::Decoder),
     Gzip,
+    Brotli,
     Zstd(Box<Decompressor<'static>>),
     /// A block.
     Lz4Raw,
@@ -41,12 +44,13 @@ impl Codec {
             Compression::UNCOMPRESSED => return Ok(None),
             Compression::SNAPPY => Self::Snappy(snap::raw::Decoder::new()),
             Compression::GZIP(_) => Self::Gzip,
+            Compression::BROTLI(_) => Self::Brotli,
             Compression::ZSTD(_) => Self::Zstd(Box::new(Decompressor::new()?)),
             Compression::LZ4_RAW => Self::Lz4Raw,
             Compression::LZ4 => Self::Lz4,
             other => {
                 return Err(ParquetError::NYI(format!(
-                    "pages compressed with {other}; SNAPPY, GZIP, ZSTD, LZ4 and LZ4_RAW are read"
+                    "pages compressed with {other}; SNAPPY, GZIP, BROTLI, ZSTD, LZ4 and LZ4_RAW are read"
                 )));
             }
         }))
@@ -69,6 +73,7 @@ impl Codec {
                 snappy.decompress(from, to)?
             }
             Self::Gzip => read_all(MultiGzDecoder::new(from), to)?,
+            Self::Brotli => brotli(from, to)?,
             Self::Zstd(zstd) => zstd.decompress_to_buffer(from, to)?,
             Self::Lz4Raw => block::decompress_into(from, to).map_err(damaged)?,
             Self::Lz4 => match hadoop_blocks(from, to) {
@@ -98,6 +103,28 @@ fn read_all(mut from: impl Read, to: &mut [u8]) -> Result<usize, ParquetError> {
     }
 }
 
+/// Decompresses the Brotli stream `from`, which must not be longer than `to`; how many bytes it had.
+fn brotli(from: &[u8], to: &mut [u8]) -> Result<usize, ParquetError> {
+    // Its window is memory that nobody granted: 4 MiB as files are written, and up to 16 MiB, of which there is one at a time.
+    static LARGE_WINDOW: Mutex<()> = Mutex::new(());
+    let window_bits = match from.first() {
+        Some(first) if first & 1 == 1 => 17 + (first >> 1 & 7),
+        _ => 16,
+    };
+    let _one = (window_bits > 22).then(|| LARGE_WINDOW.lock());
+    let alloc = StandardAlloc::default;
+    let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
+    let (mut left, mut read, mut room, mut written, mut total) = (from.len(), 0, to.len(), 0, 0);
+    match BrotliDecompressStream(
+        &mut left, &mut read, from, &mut room, &mut written, to, &mut total, &mut state,
+    ) {
+        BrotliResult::ResultSuccess if left == 0 => Ok(written),
+        BrotliResult::ResultSuccess | BrotliResult::NeedsMoreOutput => Err(wrong_size()),
+        BrotliResult::NeedsMoreInput => Err(ParquetError::EOF("a page's Brotli stream does not end".into())),
+        BrotliResult::ResultFailure => Err(ParquetError::General("a page is no Brotli stream".into())),
+    }
+}
+
 /// Blocks one after the other, each behind its sizes, uncompressed and compressed; how many bytes they had. `None` if that is not what `from` is.
 fn hadoop_blocks(mut from: &[u8], to: &mut [u8]) -> Option<usize> {
     let mut written = 0usize;
@@ -121,7 +148,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::io::Write;
 
-    use parquet::basic::{GzipLevel, ZstdLevel};
+    use parquet::basic::{BrotliLevel, GzipLevel, ZstdLevel};
 
     use super::*;
 
@@ -132,6 +159,11 @@ mod tests {
         let mut frame = lz4_flex::frame::FrameEncoder::new(Vec::new());
         frame.write_all(bytes).unwrap();
         let raw = block::compress(bytes);
+        let brotli = |window_bits| {
+            let mut stream = brotli::CompressorWriter::new(Vec::new(), 4096, 5, window_bits);
+            stream.write_all(bytes).unwrap();
+            stream.into_inner()
+        };
         let half = bytes.len() / 2;
         let hadoop = [&bytes[..half], &bytes[half..]].map(|part| {
             let block = block::compress(part);
@@ -140,6 +172,8 @@ mod tests {
         vec![
             (Compression::SNAPPY, snap::raw::Encoder::new().compress_vec(bytes).unwrap()),
             (Compression::GZIP(GzipLevel::default()), gzip.finish().unwrap()),
+            (Compression::BROTLI(BrotliLevel::default()), brotli(22)),
+            (Compression::BROTLI(BrotliLevel::default()), brotli(24)),
             (Compression::ZSTD(ZstdLevel::default()), zstd::bulk::compress(bytes, 3).unwrap()),
             (Compression::LZ4_RAW, raw.clone()),
             (Compression::LZ4, hadoop.concat()),

@@ -29,11 +29,12 @@ use crate::{
     columns::FileColumns,
     error::ScanError,
     filter::ScanFilter,
+    layouts,
     library::caught,
     pages::FileBytes,
     restrict::RestrictedColumn,
     spec::{ParquetFile, ParquetScanSpec, RowGroupAccess},
-    thrift::{self, Fields},
+    thrift::{self, Order},
     work::{RowGroupWork, Work},
 };
 
@@ -68,7 +69,7 @@ pub fn has_whole_footer(file: &[u8]) -> bool {
     let footer = || {
         let (rest, tail) = file.split_at_checked(file.len().checked_sub(TAIL)?)?;
         let len = u32::from_le_bytes(*tail.first_chunk()?) as usize;
-        thrift::struct_len(rest.get(rest.len().checked_sub(len)?..)?, DEPTH_MAX, Fields::Any)
+        thrift::struct_len(rest.get(rest.len().checked_sub(len)?..)?, DEPTH_MAX, layouts::FILE, Order::Any)
     };
     footer().is_some()
 }
@@ -190,7 +191,7 @@ fn footer(
     let len = len as usize;
     let reservation = memory.reserve("parquet footer", DECODED_PER_BYTE * len)?;
     let footer = read(start, len)?;
-    if thrift::struct_len(&footer, DEPTH_MAX, Fields::Any).is_none() {
+    if thrift::struct_len(&footer, DEPTH_MAX, layouts::FILE, Order::Any).is_none() {
         return Err(damaged("its footer is not understood").into());
     }
     Ok((footer, reservation))
@@ -244,20 +245,22 @@ fn check_page_index(file: &ParquetFile, bytes: &FileBytes, metadata: &ParquetMet
     for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
         let offsets = column.offset_index_offset().zip(column.offset_index_length());
         let values = column.column_index_offset().zip(column.column_index_length());
-        for (start, len) in offsets.into_iter().chain(values) {
+        let offsets = offsets.map(|place| (place, layouts::OFFSET_INDEX));
+        let values = values.map(|place| (place, layouts::COLUMN_INDEX));
+        for ((start, len), layout) in offsets.into_iter().chain(values) {
             let start = u64::try_from(start).map_err(|_| damaged())?;
             let end = u64::try_from(len).ok().and_then(|len| start.checked_add(len)).ok_or_else(damaged)?;
-            parts.push(start..end);
+            parts.push((start..end, layout));
         }
     }
-    let first = parts.iter().map(|part| part.start).min().unwrap_or(0);
-    let end = parts.iter().map(|part| part.end).max().unwrap_or(0);
+    let first = parts.iter().map(|(part, _)| part.start).min().unwrap_or(0);
+    let end = parts.iter().map(|(part, _)| part.end).max().unwrap_or(0);
     let place = |position: u64| usize::try_from(position - first).map_err(|_| damaged());
     // The library reads them at once, too.
     let index = bytes.get_bytes(first, place(end)?).map_err(|error| ScanError::parquet(&file.path, &error))?;
-    for part in parts {
+    for (part, layout) in parts {
         let (start, end) = (place(part.start)?, place(part.end)?);
-        thrift::struct_len(&index[start..end], DEPTH_MAX, Fields::WithTruths).ok_or_else(damaged)?;
+        thrift::struct_len(&index[start..end], DEPTH_MAX, layout, Order::Any).ok_or_else(damaged)?;
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ mod estimate;
 mod filter;
 mod footer;
 mod grant;
+mod layouts;
 mod library;
 mod page_header;
 mod pages;

@@ -6,7 +6,10 @@
 //!
 //! Not here: what the rest of the header says; the Parquet library decodes it.
 
-use crate::thrift::{self, Fields, Kind, Layout};
+use crate::{
+    layouts::PAGE_HEADER,
+    thrift::{self, Order},
+};
 
 /// Bytes that hold the three fields in any case: 3 × (1 + 5).
 pub(crate) const SIZES_LEN_MAX: usize = 18;
@@ -14,53 +17,9 @@ pub(crate) const SIZES_LEN_MAX: usize = 18;
 /// Structs within one another, at most: a header has statistics within the header of a kind of page.
 const DEPTH_MAX: usize = 8;
 
-const HEADER: Layout = &[
-    (1, Kind::I32, Fields::Ascend),
-    (2, Kind::I32, Fields::Ascend),
-    (3, Kind::I32, Fields::Ascend),
-    (4, Kind::I32, Fields::Ascend),
-    (5, Kind::Struct, Fields::Known(DATA_PAGE)),
-    (6, Kind::Struct, Fields::Ascend),
-    (7, Kind::Struct, Fields::Known(DICTIONARY_PAGE)),
-    (8, Kind::Struct, Fields::Known(DATA_PAGE_V2)),
-];
-
-const DATA_PAGE: Layout = &[
-    (1, Kind::I32, Fields::Ascend),
-    (2, Kind::I32, Fields::Ascend),
-    (3, Kind::I32, Fields::Ascend),
-    (4, Kind::I32, Fields::Ascend),
-    (5, Kind::Struct, Fields::Known(STATISTICS)),
-];
-
-const DICTIONARY_PAGE: Layout =
-    &[(1, Kind::I32, Fields::Ascend), (2, Kind::I32, Fields::Ascend), (3, Kind::Boolean, Fields::Ascend)];
-
-const DATA_PAGE_V2: Layout = &[
-    (1, Kind::I32, Fields::Ascend),
-    (2, Kind::I32, Fields::Ascend),
-    (3, Kind::I32, Fields::Ascend),
-    (4, Kind::I32, Fields::Ascend),
-    (5, Kind::I32, Fields::Ascend),
-    (6, Kind::I32, Fields::Ascend),
-    (7, Kind::Boolean, Fields::Ascend),
-    (8, Kind::Struct, Fields::Known(STATISTICS)),
-];
-
-const STATISTICS: Layout = &[
-    (1, Kind::Binary, Fields::Ascend),
-    (2, Kind::Binary, Fields::Ascend),
-    (3, Kind::I64, Fields::Ascend),
-    (4, Kind::I64, Fields::Ascend),
-    (5, Kind::Binary, Fields::Ascend),
-    (6, Kind::Binary, Fields::Ascend),
-    (7, Kind::Boolean, Fields::Ascend),
-    (8, Kind::Boolean, Fields::Ascend),
-];
-
 /// Bytes of the whole page header that `bytes` begin with, of which no field is there twice or of another type than it has; `None` if there is none.
 pub(crate) fn header_len(bytes: &[u8]) -> Option<usize> {
-    thrift::struct_len(bytes, DEPTH_MAX, Fields::Known(HEADER))
+    thrift::struct_len(bytes, DEPTH_MAX, PAGE_HEADER, Order::Ascending)
 }
 
 /// Type, and sizes in bytes without the header.

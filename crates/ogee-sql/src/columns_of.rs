@@ -53,7 +53,8 @@ pub(crate) fn renames(item: &SelectItem) -> bool {
     )
 }
 
-fn output(item: &SelectItem) -> Option<&Expr> {
+/// What is selected by itself; `None` for stars.
+pub(crate) fn output(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,

@@ -20,7 +20,7 @@ use super::Failure;
 use crate::random::Random;
 
 /// All that is counted.
-pub(super) const FEATURES: [&str; 42] = [
+pub(super) const FEATURES: [&str; 43] = [
     "bool",
     "i8",
     "i16",
@@ -56,6 +56,7 @@ pub(super) const FEATURES: [&str; 42] = [
     "UNCOMPRESSED",
     "SNAPPY",
     "GZIP",
+    "BROTLI",
     "ZSTD",
     "LZ4_RAW",
     "LZ4",
@@ -100,7 +101,7 @@ impl Form {
             kind,
             is_optional: one(2) == 0,
             encoding: encodings[one(encodings.len())],
-            codec: ["UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW", "LZ4"][one(6)],
+            codec: ["UNCOMPRESSED", "SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4_RAW", "LZ4"][one(7)],
             version: 1 + one(2),
             has_index: one(2) == 0,
         }
@@ -118,6 +119,7 @@ impl Form {
         match self.codec {
             "SNAPPY" => Compression::SNAPPY,
             "GZIP" => Compression::GZIP(Default::default()),
+            "BROTLI" => Compression::BROTLI(Default::default()),
             "ZSTD" => Compression::ZSTD(Default::default()),
             "LZ4_RAW" => Compression::LZ4_RAW,
             "LZ4" => Compression::LZ4,

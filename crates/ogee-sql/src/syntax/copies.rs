@@ -366,6 +366,7 @@ fn writing(path: &str, given: &[Given]) -> Result<Vec<Token>> {
                     match (codec.as_str(), level) {
                         ("zstd", level) => format!("zstd({})", level.unwrap_or("3")),
                         ("gzip", level) => format!("gzip({})", level.unwrap_or("6")),
+                        ("brotli", level) => format!("brotli({})", level.unwrap_or("5")),
                         ("lz4", _) => "lz4_raw".to_owned(),
                         ("none", _) => "uncompressed".to_owned(),
                         (other, _) => other.to_owned(),

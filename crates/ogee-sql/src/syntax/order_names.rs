@@ -15,6 +15,7 @@ use ogee_functions::{Error, Result};
 
 use super::for_each_outside_queries;
 use crate::{
+    columns_of,
     names::{base_name, normal_name},
     statement::parse,
 };
@@ -117,7 +118,7 @@ pub(crate) fn has_shared_names(query: &mut Query) -> bool {
     if select.from.is_empty() || matches!(select.distinct, Some(Distinct::On(_))) {
         return false;
     }
-    let used = columns_of(order);
+    let used = columns_in(order);
     !used.is_empty() && outputs(select).is_some_and(|names| names.iter().flatten().any(|name| used.contains(name)))
 }
 
@@ -128,19 +129,27 @@ pub(crate) fn has_shared_names(query: &mut Query) -> bool {
 pub(crate) fn tell_apart(query: &mut Query, columns: &[String]) -> Result<bool> {
     let (SetExpr::Select(select), Some(order)) = (&mut *query.body, query.order_by.as_mut()) else { return Ok(false) };
     let OrderByKind::Expressions(order) = &mut order.kind else { return Ok(false) };
-    let mut used = columns_of(order);
-    used.retain(|name| columns.contains(name));
+    let mut used = columns_in(order);
     let Some(names) = outputs(select) else { return Ok(false) };
-    if !names.iter().flatten().any(|name| used.contains(name)) {
-        return Ok(false);
+    used.retain(|name| names.iter().flatten().any(|output| output == name));
+    let several: HashSet<&String> = used.iter().filter(|name| !columns.contains(name)).collect();
+    let is_written = several.into_iter().fold(false, |any, name| write_out_last(order, select, name) | any);
+    used.retain(|name| columns.contains(name));
+    if used.is_empty() {
+        return Ok(is_written);
     }
     let mut outer = Vec::with_capacity(select.projection.len());
-    for (at, (item, name)) in select.projection.iter_mut().zip(&names).enumerate() {
+    let aliases: Vec<Option<String>> = select.projection.iter().map(alias).collect();
+    for (at, item) in select.projection.iter_mut().enumerate() {
         let own = Ident::new(format!("ogee_output_{at}"));
-        let shared = name.as_ref().is_some_and(|name| used.contains(name));
+        let name = &aliases[at];
+        let is_last = !aliases[at + 1..].contains(name);
+        let is_one = is_last && !aliases[..at].contains(name);
         let shown = match item {
-            SelectItem::ExprWithAlias { alias, .. } if shared => {
-                for by in order.iter_mut() {
+            SelectItem::ExprWithAlias { alias, .. }
+                if !is_one || names[at].as_ref().is_some_and(|name| used.contains(name)) =>
+            {
+                for by in order.iter_mut().filter(|_| is_last) {
                     let by = bare(&mut by.expr);
                     if matches!(&*by, Expr::Identifier(used) if Some(normal_name(used)) == *name) {
                         *by = Expr::Identifier(own.clone());
@@ -173,6 +182,32 @@ pub(crate) fn tell_apart(query: &mut Query, columns: &[String]) -> Result<bool> 
     Ok(true)
 }
 
+/// Puts the last of several outputs called `name` where the name stands in expressions of the order, as in DuckDB: DataFusion would take the first. False if there are not several.
+fn write_out_last(order: &mut [OrderByExpr], select: &Select, name: &str) -> bool {
+    let outputs = select.projection.iter().filter(|item| alias(item).as_deref() == Some(name));
+    let outputs: Vec<&Expr> = outputs.filter_map(columns_of::output).collect();
+    let [_, .., last] = outputs[..] else { return false };
+    for by in order {
+        let by = bare(&mut by.expr);
+        if !matches!(by, Expr::Identifier(_)) {
+            for_each_outside_queries(by, |expr| {
+                if matches!(&*expr, Expr::Identifier(used) if normal_name(used) == name) {
+                    *expr = Expr::Nested(Box::new(last.clone()));
+                }
+            });
+        }
+    }
+    true
+}
+
+/// The name that `item` was given.
+fn alias(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(normal_name(alias)),
+        _ => None,
+    }
+}
+
 /// A `SELECT` from a query, both to be replaced.
 fn outputs_of_a_query() -> Result<Query> {
     let statement = parse("SELECT 1 FROM (SELECT 1) AS ogee_outputs")?.pop();
@@ -203,7 +238,7 @@ fn outputs(select: &Select) -> Option<Vec<Option<String>>> {
 }
 
 /// The names that can only be those of columns, if there are such columns: in expressions, and behind tables.
-fn columns_of(order: &mut [OrderByExpr]) -> HashSet<String> {
+fn columns_in(order: &mut [OrderByExpr]) -> HashSet<String> {
     let mut names = HashSet::new();
     for by in order {
         let by = bare(&mut by.expr);
