@@ -103,6 +103,63 @@ def check(shell, sql, expected=None, error=(), **env):
         print(f"FAILED {sql}\n  expected {expected if expected is not None else error}\n  rows {rows}\n  error {err.strip()}")
 
 
+def secrets(shell, host, port):
+    """Secrets open files where the environment says nothing; that of the longest scope does."""
+    place = f"ENDPOINT '{host}:{port}', URL_STYLE path, USE_SSL false, REGION 'us-east-1'"
+    secret = f"CREATE SECRET s (TYPE s3, KEY_ID '{KEY}', SECRET '{SECRET}', {place})"
+    count = "SELECT count(*) FROM 's3://bucket/1.parquet'"
+    check(shell, f"{secret}; {count}", ["1000"])
+    check(shell, f"{secret}; {count}; DROP SECRET s; {count}", error=("1.parquet",), AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_REGION="x")
+    check(shell, f"{secret}; CREATE SECRET near (TYPE s3, ENDPOINT '127.0.0.1:9', USE_SSL false, SCOPE 's3://bucket/1'); {count}", error=("1.parquet",))
+    check(shell, f"{secret}; CREATE SECRET other (TYPE s3, ENDPOINT '127.0.0.1:9', SCOPE ['s3://other', 's3://bucket/d']); {count}", ["1000"])
+    check(shell, f"{secret}; SELECT name FROM which_secret('s3://bucket/1.parquet', 's3')", ["s"])
+    check(shell, f"{secret}; SELECT secret_string LIKE '%secret=redacted%' FROM duckdb_secrets()", ["true"])
+    check(shell, f"CREATE PERSISTENT SECRET s (TYPE s3, KEY_ID 'a', SECRET '{SECRET}')", error=("PERSISTENT",))
+    for wrong in (f"CREATE SECRET s (TYPE s3, KEY_ID 'a' SECRET '{SECRET}')", f"CREATE SECRET s (TYPE s3, SECRET '{SECRET}", f"EXPLAIN {secret}", f"PREPARE p AS {secret}"):
+        check(shell, wrong, error=("Error",))
+
+
+def copies(shell, s3, url):
+    """COPY writes where files are read."""
+    def keys(prefix):
+        return sorted(found["Key"] for found in s3.list_objects_v2(Bucket="bucket", Prefix=prefix).get("Contents", []))
+
+    def are(prefix, expected):
+        global failures
+        if keys(prefix) != expected:
+            failures += 1
+            print(f"FAILED {prefix}: {keys(prefix)}, not {expected}")
+
+    rows = "SELECT i, i % 3 AS k, 'text ' || i AS t FROM range(1000) AS r(i)"
+    for ending in ("parquet", "csv", "json", "csv.gz"):
+        check(shell, f"COPY ({rows}) TO 's3://bucket/w/one.{ending}'; SELECT count(*), sum(i), max(t) FROM 's3://bucket/w/one.{ending}'", ["1000,499500,text 999"])
+    check(shell, f"COPY ({rows}) TO 's3://bucket/w/a b+c.json' (ARRAY true); SELECT count(*) FROM 's3://bucket/w/a b+c.json'", ["1000"])
+    check(shell, f"COPY ({rows}) TO 's3://bucket/w/plain' (FORMAT csv); SELECT count(*) FROM read_csv('s3://bucket/w/plain')", ["1000"])
+    check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k)); SELECT k, count(*), sum(i) FROM 's3://bucket/h/*/*.parquet' GROUP BY k ORDER BY k", ["0,334,166833", "1,333,166167", "2,333,166500"])
+    are("h/", ["h/k=0/data_0.parquet", "h/k=1/data_0.parquet", "h/k=2/data_0.parquet"])
+    check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k))", error=("not empty", "OVERWRITE_OR_IGNORE"))
+    check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k), OVERWRITE)", error=("not removed",))
+    check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k), OVERWRITE_OR_IGNORE); SELECT count(*) FROM 's3://bucket/h/*/*.parquet'", ["1000"])
+    check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k), APPEND); SELECT count(*) FROM 's3://bucket/h/*/*.parquet'", ["2000"])
+    check(shell, f"COPY ({rows}) TO 's3://bucket/f.csv' (RETURN_FILES true)", ["1000,[s3://bucket/f.csv]"])
+    # Of more than one part, with little memory; and of one that fails, or nothing is left.
+    many = "SELECT i, hash(i) AS h, md5(i::VARCHAR) AS t FROM range(2000000) AS r(i)"
+    check(shell, f"SET memory_limit = '256MB'; COPY ({many}) TO 's3://bucket/w/many.parquet'; SELECT count(*), sum(i) FROM 's3://bucket/w/many.parquet'", ["2000000,1999999000000"])
+    check(shell, f"SET memory_limit = '256MB'; COPY ({many}) TO 's3://bucket/w/many.csv'; SELECT count(*), sum(i) FROM 's3://bucket/w/many.csv'", ["2000000,1999999000000"])
+    check(shell, "COPY (SELECT i, error('stop') FROM range(10) AS r(i)) TO 's3://bucket/fails/x.csv'", error=("stop",))
+    check(shell, "COPY (SELECT i, if(i = 1900000, error('stop'), md5(i::VARCHAR)) FROM range(2000000) AS r(i)) TO 's3://bucket/fails/y.csv'", error=("stop",))
+    are("fails/", [])
+    uploads = s3.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
+    global failures
+    if uploads:
+        failures += 1
+        print(f"FAILED parts are left: {uploads}")
+    check(shell, f"COPY ({rows}) TO 's3://nowhere/x.csv'", error=("nowhere",))
+    check(shell, f"COPY ({rows}) TO '{url}/x.csv'", error=("take no files",))
+    check(shell, f"COPY ({rows}) TO 's3://bucket'", error=("names no file",))
+    check(shell, f"SET enable_external_access = false; COPY ({rows}) TO 's3://bucket/x.csv'", error=("enable_external_access",))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--shell", default="target/debug/ogee")
@@ -154,6 +211,9 @@ def main():
         check(shell, "FROM 'http://127.0.0.1:9/x.csv'", error=("http://127.0.0.1:9/x.csv",))
         check(shell, "FROM 'https://no.such.host.invalid/x.csv'", error=("no.such.host.invalid", "no network"))
         check(shell, f"FROM ['s3://bucket/1.csv', '{directory}/1.csv']", error=("",))
+
+        secrets(Shell(shell_path, {}), host, port)
+        copies(shell, s3, url)
 
         # Ctrl-C is heard while a server is silent.
         waiting = subprocess.Popen([shell_path, "-c", f"FROM '{mute}/x.csv'"], stderr=subprocess.PIPE, text=True)

@@ -72,6 +72,7 @@ use ogee_sql::{
     parse,
     prepared::{self, Prepared},
     rules,
+    secrets::{self, OfSecret},
     spellings::{Spellings, heeded},
     system, times, told,
     views::{self, Binder, ViewCatalogs, ViewText, name_columns},
@@ -149,6 +150,7 @@ pub struct Session {
     /// Databases in memory beside the first.
     attached: Arc<Mutex<BTreeSet<String>>>,
     sequences: Arc<Sequences>,
+    secrets: Arc<Secrets>,
     variables: Arc<Variables>,
     types: Arc<Mutex<NamedTypes>>,
     comments: Arc<Mutex<Comments>>,
@@ -271,13 +273,14 @@ impl Session {
             *tables = Arc::new(CheckedTables { tables: Arc::clone(tables), memory: Arc::clone(engine.memory()) });
         }
         let context = SessionContext::new_with_state(state);
-        remote::register(&context.runtime_env(), engine.memory(), &Arc::new(Secrets::default()))?;
+        let kept = Kept { macros: Arc::clone(&macros), ..Kept::default() };
+        let secrets = Arc::clone(&kept.secrets);
+        remote::register(&context.runtime_env(), engine.memory(), &secrets)?;
         files.serve(context.state_weak_ref());
         pieces.serve(context.state_weak_ref());
         binder.serve(context.state_weak_ref());
         ogee_functions::register(&context, engine.memory())?;
         rules::register_markers(&context);
-        let kept = Kept { macros: Arc::clone(&macros), ..Kept::default() };
         let (sequences, variables) = (Arc::clone(&kept.sequences), Arc::clone(&kept.variables));
         let (attached, types, comments) =
             (Arc::clone(&kept.attached), Arc::clone(&kept.types), Arc::clone(&kept.comments));
@@ -308,6 +311,7 @@ impl Session {
             transactions: Transactions::default(),
             attached,
             sequences,
+            secrets,
             variables,
             types,
             comments,
@@ -398,6 +402,9 @@ impl Session {
         }
         if let Some(outcome) = self.of_sequence(&statement.0)? {
             return Ok(outcome);
+        }
+        if self.of_secret(&statement.0)? {
+            return Ok(Outcome::Done(None));
         }
         if describe::is_done(&statement.0) {
             return Ok(Outcome::Done(None));
@@ -572,6 +579,17 @@ impl Session {
         Ok(Some(Outcome::Done(None)))
     }
 
+    /// Whether `statement` makes or drops a secret, which is done.
+    fn of_secret(&self, statement: &ParsedStatement) -> Result<bool> {
+        let ParsedStatement::Statement(statement) = statement else { return Ok(false) };
+        match secrets::of(statement)? {
+            Some(OfSecret::Create(secret)) => self.secrets.create(secret)?,
+            Some(OfSecret::Drop { name, if_exists }) => self.secrets.remove(&name, if_exists)?,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// What `SHOW` or `DESCRIBE` of a table shows; `None` where `statement` is something else.
     async fn shown(
         &self,
@@ -709,13 +727,15 @@ impl Session {
                 let (plan, target) = staged(in_plain_types(plan)?)?;
                 let plan = within_limit(plan, &state.config().options().execution.parquet, ROW_GROUP_ROWS, limit);
                 let mut state = state;
+                let runtime = self.context.runtime_env();
                 if let Some(target) = &target {
+                    target.check(&runtime).await?;
                     target.set_in(state.config_mut().options_mut());
                 }
                 let rows = affected(&drain(self.start(&state, &plan).await?).await?);
                 let Some(target) = target else { return Ok(Outcome::Done(rows)) };
                 let lists_files = target.lists_files;
-                let files = target.place()?;
+                let files = target.place(&runtime).await?;
                 Ok(if lists_files { Outcome::Rows(written(rows, files)?) } else { Outcome::Done(rows) })
             }
             plan => Ok(Outcome::Rows(self.start(&state, &plan).await?)),

@@ -4,6 +4,8 @@
 //! COPY t TO 'x.csv'                     .x.csv.copying-N.csv  ──> x.csv
 //! COPY t TO 'd' (PARTITION_BY (a))      .d.copying-N/a=1/..   ──> d/a=1/data_0.csv
 //! COPY t TO '/dev/stdout'               a temporary file      ──> is written to the device
+//! COPY t TO 's3://b/x.parquet'          parts of the object   ──> which is there when all have arrived
+//! COPY t TO 's3://b/d' (PARTITION_BY (a))  temporary files    ──> are sent, one after the other
 //! ```
 //!
 //! Not here: rows as bytes.
@@ -12,24 +14,37 @@ use std::{
     collections::hash_map::RandomState,
     fs::{self, OpenOptions},
     hash::BuildHasher,
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use bytes::Bytes;
 use datafusion::{
     common::{
         config::{ConfigNonZeroUsize, ConfigOptions},
         plan_err,
     },
     error::Result,
+    execution::runtime_env::RuntimeEnv,
     logical_expr::{LogicalPlan, dml::CopyTo},
+    object_store::{ObjectStore, buffered::BufWriter},
 };
+use futures::StreamExt;
 use ogee_functions::Error;
 use ogee_vector::row_width;
+use tokio::io::AsyncWriteExt;
+
+use crate::remote::{self, Address};
 
 /// What options of a copy begin with that are said here.
 const OWN: &str = "format.ogee_to_";
+
+/// Bytes of a part of a file by URL: S3 takes 10,000 of them.
+const PART_LEN: usize = 16 << 20;
 
 /// What becomes of the files of a directory that is written into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +80,8 @@ pub struct Target {
     file_rows: Option<ConfigNonZeroUsize>,
     /// Files are asked for.
     pub lists_files: bool,
+    /// Where the files go that are staged here, or the file that is written there at once.
+    remote: Option<Address>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -77,10 +94,11 @@ impl Target {
     pub fn of(copy: &mut CopyTo) -> Result<Option<Self>> {
         let codec = copy.options.get("format.compression").map(|codec| codec.to_ascii_lowercase());
         let mut own = |name: &str| copy.options.remove(&format!("{OWN}{name}"));
-        let path = match copy.output_url.split_once("://") {
-            Some(("file", path)) => path.to_owned(),
-            Some(_) => return Ok(None),
-            None => copy.output_url.clone(),
+        let remote = Address::of(&copy.output_url)?;
+        let path = match (&remote, copy.output_url.split_once("://")) {
+            (None, Some(("file", path))) => path.to_owned(),
+            (None, Some(_)) => return Ok(None),
+            _ => copy.output_url.clone(),
         };
         let (is_per_thread, lists_files) = (own("per_thread").is_some(), own("list").is_some());
         let existing = match own("existing").as_deref() {
@@ -113,28 +131,70 @@ impl Target {
             );
         }
         let is_directory = is_partitioned || is_per_thread || file_rows.is_some() || path.ends_with('/');
-        let place = Path::new(path.trim_end_matches('/'));
-        if !is_directory && place.is_dir() {
+        if let Some(address) = &remote {
+            let wrong = |why: &str| Err(Error::Unsupported(format!("cannot write '{}': {why}", address.url())).into());
+            if address.scheme.is_web() {
+                return wrong(
+                    "servers on the web take no files; write to S3, Google Cloud Storage or Azure, or to this machine",
+                );
+            }
+            if address.key.trim_end_matches('/').is_empty() {
+                return wrong("it names no file");
+            }
+            if is_directory && existing == Existing::Removed {
+                return wrong("files by URL are not removed; use OVERWRITE_OR_IGNORE, or APPEND");
+            }
+            // A name without an ending would be a directory.
+            let has_ending = Path::new(&address.key).extension().is_some();
+            if !is_directory && suffix.is_none() && has_ending {
+                copy.output_url = remote::written(address)?;
+                let (place, staging) = (PathBuf::new(), PathBuf::new());
+                let (is_directory, file_rows) = (false, None);
+                return Ok(Some(Self {
+                    path,
+                    place,
+                    staging,
+                    is_directory,
+                    existing,
+                    pattern,
+                    extension,
+                    suffix,
+                    codec,
+                    file_rows,
+                    lists_files,
+                    remote,
+                }));
+            }
+        }
+        let place = match &remote {
+            // Its name only, of what is staged.
+            Some(address) => Path::new(address.key.trim_end_matches('/')),
+            None => Path::new(path.trim_end_matches('/')),
+        };
+        let is_here = remote.is_none();
+        if is_here && !is_directory && place.is_dir() {
             return plan_err!("cannot write '{path}': it is a directory");
         }
-        if is_directory && place.exists() && !place.is_dir() {
+        if is_here && is_directory && place.exists() && !place.is_dir() {
             return plan_err!("cannot write files into '{path}': it is no directory");
         }
-        if is_directory && existing == Existing::None && has_files(place) {
+        if is_here && is_directory && existing == Existing::None && has_files(place) {
             return plan_err!(
                 "directory '{path}' is not empty; write to another, or use OVERWRITE, OVERWRITE_OR_IGNORE or APPEND"
             );
         }
         // A link stays one, and what it leads to is written.
-        let place =
-            if is_device(place) { place.to_owned() } else { fs::canonicalize(place).unwrap_or(place.to_owned()) };
+        let place = match is_here && !is_device(place) {
+            true => fs::canonicalize(place).unwrap_or(place.to_owned()),
+            false => place.to_owned(),
+        };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (parent, name) = match is_device(&place) {
-            true => (std::env::temp_dir(), "device".to_owned()),
-            false => {
+        let (parent, name) = match is_here && !is_device(&place) {
+            true => {
                 let name = place.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                 (place.parent().map(Path::to_owned).unwrap_or_default(), name)
             }
+            false => (std::env::temp_dir(), if is_here { "device" } else { "sent" }.to_owned()),
         };
         let staging = format!(".{name}.copying-{}-{number}", std::process::id());
         let staging = match is_directory {
@@ -155,6 +215,7 @@ impl Target {
             codec,
             file_rows,
             lists_files,
+            remote,
         }))
     }
 
@@ -168,17 +229,96 @@ impl Target {
         }
     }
 
+    /// Refuses to write among other files by URL, unless that is said; here [`of`](Self::of) sees that.
+    ///
+    /// # Errors
+    /// There are such files, or the place of them cannot be looked at.
+    pub async fn check(&self, runtime: &RuntimeEnv) -> Result<()> {
+        let Some(address) = &self.remote else { return Ok(()) };
+        let store = remote::store_of(runtime, &self.path)?;
+        if !self.is_directory || self.existing != Existing::None {
+            return Ok(());
+        }
+        let place = address.location()?;
+        match store.list(Some(&place)).next().await {
+            None => Ok(()),
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(_)) => plan_err!(
+                "directory '{}' is not empty; write to another, or use OVERWRITE_OR_IGNORE or APPEND",
+                address.url()
+            ),
+        }
+    }
+
     /// Puts the files where they belong, and gives their names.
     ///
     /// # Errors
-    /// Of the file system.
-    pub fn place(self) -> Result<Vec<String>> {
+    /// Of the file system, or of those who take files by URL.
+    pub async fn place(self, runtime: &RuntimeEnv) -> Result<Vec<String>> {
         let path = self.path.clone();
+        if let Some(address) = &self.remote {
+            if self.staging.as_os_str().is_empty() {
+                return Ok(vec![address.url()]);
+            }
+            let store = remote::store_of(runtime, &path)?;
+            let result = self.send(address, &store).await;
+            self.discard();
+            return result;
+        }
         self.placed().map_err(|error| Error::Source(format!("cannot write '{path}': {error}")).into())
+    }
+
+    /// Sends the files that are staged.
+    async fn send(&self, address: &Address, store: &Arc<dyn ObjectStore>) -> Result<Vec<String>> {
+        let failed = |error: io::Error| Error::Source(format!("cannot write '{}': {error}", address.url()));
+        let key = address.key.trim_end_matches('/');
+        let mut sent = Vec::new();
+        for (file, below) in self.staged_files().map_err(failed)? {
+            self.end(&file).map_err(failed)?;
+            let key = if below.as_os_str().is_empty() { key.to_owned() } else { format!("{key}/{}", below.display()) };
+            let mut to = BufWriter::with_capacity(Arc::clone(store), address.location_of(&key)?, PART_LEN);
+            let mut from = fs::File::open(&file).map_err(failed)?;
+            let mut part = vec![0; PART_LEN];
+            loop {
+                let read = from.read(&mut part).map_err(failed)?;
+                if read == 0 {
+                    break;
+                }
+                to.put(Bytes::copy_from_slice(&part[..read])).await?;
+            }
+            to.shutdown().await.map_err(failed)?;
+            sent.push(Address { key, ..address.clone() }.url());
+        }
+        Ok(sent)
+    }
+
+    /// The files that are staged, and what they are to be called below the directory; nothing, if there is one file.
+    fn staged_files(&self) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+        if !self.is_directory {
+            return Ok(vec![(self.staging.clone(), PathBuf::new())]);
+        }
+        let mut written = Vec::new();
+        if self.staging.is_dir() {
+            files_below(&self.staging, &mut written)?;
+        }
+        let mut named = Vec::with_capacity(written.len());
+        let mut numbers: (PathBuf, usize) = (PathBuf::new(), 0);
+        for file in written {
+            let directory = file.strip_prefix(&self.staging).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+            numbers = if numbers.0 == directory { (numbers.0, numbers.1 + 1) } else { (directory.to_owned(), 0) };
+            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let ending = name.split_once('.').map_or("", |(_, ending)| ending);
+            let to = directory.join(self.name(numbers.1, ending));
+            named.push((file, to));
+        }
+        Ok(named)
     }
 
     /// Removes what was written.
     pub fn discard(&self) {
+        if self.staging.as_os_str().is_empty() {
+            return;
+        }
         // What is not there needs no removing.
         let _ = match self.is_directory {
             true => fs::remove_dir_all(&self.staging),
@@ -209,10 +349,7 @@ impl Target {
 
     fn place_directory(&self) -> io::Result<Vec<String>> {
         let place = Path::new(self.path.trim_end_matches('/'));
-        let mut written = Vec::new();
-        if self.staging.is_dir() {
-            files_below(&self.staging, &mut written)?;
-        }
+        let written = self.staged_files()?;
         fs::create_dir_all(place)?;
         if self.existing == Existing::Removed {
             for entry in fs::read_dir(place)? {
@@ -221,14 +358,9 @@ impl Target {
             }
         }
         let mut names = Vec::with_capacity(written.len());
-        let mut numbers: (PathBuf, usize) = (PathBuf::new(), 0);
-        for file in written {
+        for (file, below) in written {
             self.end(&file)?;
-            let directory = file.strip_prefix(&self.staging).ok().and_then(Path::parent).unwrap_or(Path::new(""));
-            numbers = if numbers.0 == directory { (numbers.0, numbers.1 + 1) } else { (directory.to_owned(), 0) };
-            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let ending = name.split_once('.').map_or("", |(_, ending)| ending);
-            let to = place.join(directory).join(self.name(numbers.1, ending));
+            let to = place.join(below);
             if let Some(parent) = to.parent() {
                 fs::create_dir_all(parent)?;
             }
@@ -352,6 +484,7 @@ mod tests {
             codec: None,
             file_rows: None,
             lists_files: true,
+            remote: None,
         }
     }
 
@@ -361,20 +494,23 @@ mod tests {
         files.iter().map(|file| file.strip_prefix(root).unwrap().display().to_string()).collect()
     }
 
+    fn placed(target: Target) -> Vec<String> {
+        futures::executor::block_on(target.place(&RuntimeEnv::default())).unwrap()
+    }
+
     #[test]
     fn files_of_directories_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        let placed = target(root, Existing::None, None).place().unwrap();
-        assert_eq!(placed.len(), 3);
+        assert_eq!(placed(target(root, Existing::None, None)).len(), 3);
         assert_eq!(names(root), ["d/a=1/data_0.csv.gz", "d/a=1/data_1.csv.gz", "d/data_0.csv.gz"]);
         assert!(!root.join(".d.copying").exists());
-        target(root, Existing::Replaced, Some("f")).place().unwrap();
+        placed(target(root, Existing::Replaced, Some("f")));
         assert_eq!(names(root).len(), 6);
         assert!(names(root).contains(&"d/a=1/f1.csv.gz".to_owned()));
-        target(root, Existing::Kept, None).place().unwrap();
+        placed(target(root, Existing::Kept, None));
         assert_eq!(names(root).len(), 9);
-        target(root, Existing::Removed, Some("{i}_x")).place().unwrap();
+        placed(target(root, Existing::Removed, Some("{i}_x")));
         assert_eq!(names(root), ["d/0_x.csv.gz", "d/a=1/0_x.csv.gz", "d/a=1/1_x.csv.gz"]);
         drop(target(root, Existing::None, None));
         assert!(!root.join(".d.copying").exists());

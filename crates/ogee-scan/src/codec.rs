@@ -115,9 +115,7 @@ fn brotli(from: &[u8], to: &mut [u8]) -> Result<usize, ParquetError> {
     let alloc = StandardAlloc::default;
     let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
     let (mut left, mut read, mut room, mut written, mut total) = (from.len(), 0, to.len(), 0, 0);
-    match BrotliDecompressStream(
-        &mut left, &mut read, from, &mut room, &mut written, to, &mut total, &mut state,
-    ) {
+    match BrotliDecompressStream(&mut left, &mut read, from, &mut room, &mut written, to, &mut total, &mut state) {
         BrotliResult::ResultSuccess if left == 0 => Ok(written),
         BrotliResult::ResultSuccess | BrotliResult::NeedsMoreOutput => Err(wrong_size()),
         BrotliResult::NeedsMoreInput => Err(ParquetError::EOF("a page's Brotli stream does not end".into())),

@@ -106,16 +106,8 @@ const COLUMN_METADATA: Layout = &[
 const BOUNDING_BOX: Layout =
     &[(1, Double), (2, Double), (3, Double), (4, Double), (5, Double), (6, Double), (7, Double), (8, Double)];
 
-const STATISTICS: Layout = &[
-    (1, Binary),
-    (2, Binary),
-    (3, Integer),
-    (4, Integer),
-    (5, Binary),
-    (6, Binary),
-    (7, Boolean),
-    (8, Boolean),
-];
+const STATISTICS: Layout =
+    &[(1, Binary), (2, Binary), (3, Integer), (4, Integer), (5, Binary), (6, Binary), (7, Boolean), (8, Boolean)];
 
 /// Where the pages of a column chunk are.
 pub(crate) const OFFSET_INDEX: Layout =

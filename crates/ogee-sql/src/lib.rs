@@ -74,6 +74,7 @@ mod repeated_orders;
 pub mod rules;
 mod samples;
 mod scopes;
+pub mod secrets;
 mod set_operations;
 mod short_aliases;
 mod sliding_frames;

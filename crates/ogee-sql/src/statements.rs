@@ -4,6 +4,7 @@
 //! * `ALTER VIEW v RENAME TO w` is an `ALTER EXTERNAL TABLE`.
 //! * `CREATE TYPE t AS INTEGER` and `CREATE TYPE t AS ENUM ('a')` are a `CREATE DOMAIN`, where `COLLATE` says that it takes the place of another, or does not. Of an `ENUM` of a query the
 //!   type has the text of that.
+//! * `CREATE SECRET` and `DROP SECRET` are read in `secrets`.
 //! * `ABORT` is `ROLLBACK`, and `DESCRIBE` alone `SHOW ALL TABLES`.
 //!
 //! Not here: what they do, and other `CREATE` statements (`syntax::created`).
@@ -15,7 +16,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::Token,
 };
 
-use crate::syntax::created::CREATE_TYPE;
+use crate::{secrets, syntax::created::OWN_CREATE};
 
 type Parsed = Result<Statement, ParserError>;
 
@@ -44,9 +45,31 @@ pub(crate) fn parse(parser: &mut Parser) -> Option<Parsed> {
             Some(Ok(Statement::ShowVariable { variable: vec![Ident::new("ALL"), Ident::new("TABLES")] }))
         }
         ("ALTER", "VIEW") => view(parser),
-        (first, _) if first.eq_ignore_ascii_case(CREATE_TYPE) => Some(create_type(parser)),
+        ("DROP", _) => drop_secret(parser),
+        (first, _) if first.eq_ignore_ascii_case(OWN_CREATE) => Some(create(parser)),
         _ => None,
     }
+}
+
+/// `DROP [TEMPORARY] SECRET ..`
+fn drop_secret(parser: &mut Parser) -> Option<Parsed> {
+    use Keyword::{PERSISTENT, SECRET, TEMP, TEMPORARY};
+    let is = |nth: usize, known: &[Keyword]| matches!(&parser.peek_nth_token_ref(nth).token, Token::Word(word) if known.contains(&word.keyword) && word.quote_style.is_none());
+    if !is(1, &[SECRET]) && !(is(1, &[TEMP, TEMPORARY, PERSISTENT]) && is(2, &[SECRET])) {
+        return None;
+    }
+    let _drop = parser.parse_keyword(Keyword::DROP);
+    let temporary = lifetime(parser);
+    match parser.expect_keyword_is(Keyword::SECRET) {
+        Ok(()) => Some(secrets::parse_drop(parser, temporary)),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Whether it is said that something goes with its session, or outlives it.
+fn lifetime(parser: &mut Parser) -> Option<bool> {
+    use Keyword::{PERSISTENT, TEMP, TEMPORARY};
+    parser.parse_one_of_keywords(&[TEMP, TEMPORARY, PERSISTENT]).map(|said| said != PERSISTENT)
 }
 
 /// `ALTER VIEW v RENAME TO w`
@@ -77,12 +100,20 @@ pub(crate) fn is_said(collation: &Ident) -> bool {
     [REPLACES, UNLESS_EXISTS].contains(&collation.value.as_str())
 }
 
-/// `CREATE [OR REPLACE] TYPE [IF NOT EXISTS] name AS type`
-fn create_type(parser: &mut Parser) -> Parsed {
-    use Keyword::{AS, ENUM, EXISTS, FROM, IF, NOT, OR, REPLACE, SELECT, TEMP, TEMPORARY, TYPE, VALUES, WITH};
+/// What begins as DataFusion's parser does not let the parser's own begin: a type, or a secret.
+fn create(parser: &mut Parser) -> Parsed {
     parser.advance_token();
-    let replaces = parser.parse_keywords(&[OR, REPLACE]);
-    let _is_temporary = parser.parse_one_of_keywords(&[TEMP, TEMPORARY]).is_some();
+    let replaces = parser.parse_keywords(&[Keyword::OR, Keyword::REPLACE]);
+    let temporary = lifetime(parser);
+    match parser.parse_keyword(Keyword::SECRET) {
+        true => secrets::parse_create(parser, replaces, temporary),
+        false => create_type(parser, replaces),
+    }
+}
+
+/// `CREATE [OR REPLACE] TYPE [IF NOT EXISTS] name AS type`, from the type on.
+fn create_type(parser: &mut Parser, replaces: bool) -> Parsed {
+    use Keyword::{AS, ENUM, EXISTS, FROM, IF, NOT, SELECT, TYPE, VALUES, WITH};
     parser.expect_keyword_is(TYPE)?;
     let unless_exists = parser.parse_keywords(&[IF, NOT, EXISTS]);
     let name = parser.parse_object_name(false)?;

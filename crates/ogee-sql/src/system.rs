@@ -39,6 +39,7 @@ const FUNCTIONS: &[&str] = &[
     "duckdb_memory",
     "duckdb_prepared_statements",
     "duckdb_schemas",
+    "duckdb_secrets",
     "duckdb_sequences",
     "duckdb_settings",
     "duckdb_tables",
@@ -56,6 +57,9 @@ const FUNCTIONS: &[&str] = &[
 /// Functions with the name of a table or of a schema for their argument.
 const OF_NAMES: [&str; 3] = ["pragma_show", "pragma_show_tables", "pragma_table_info"];
 
+/// The function of a URL and the type of a secret.
+const WHICH_SECRET: &str = "which_secret";
+
 /// Those that are tables, too.
 const VIEWS: [&str; 9] = [
     "duckdb_columns",
@@ -71,7 +75,7 @@ const VIEWS: [&str; 9] = [
 
 /// Whether a table of schema [`SYSTEM`] has this name.
 pub fn is_told(name: &str) -> bool {
-    FUNCTIONS.contains(&name) || OF_NAMES.contains(&called(name).0)
+    FUNCTIONS.contains(&name) || OF_NAMES.contains(&called(name).0) || called(name).0 == WHICH_SECRET
 }
 
 /// Whether it is a function that takes nothing.
@@ -130,6 +134,14 @@ fn in_factor(factor: &mut TableFactor) -> Result<()> {
             _ => return Err(Error::Plan(format!("{function} takes a name as a text: {function}('t')"))),
         },
         _ if wants_name => return Err(Error::Plan(format!("{function} takes a name as a text: {function}('t')"))),
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(url))),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(kind))),
+        ] if function == WHICH_SECRET => match (&url.value, &kind.value) {
+            (Value::SingleQuotedString(url), Value::SingleQuotedString(kind)) => format!("{function} {kind} {url}"),
+            _ => return Err(of_which_secret()),
+        },
+        _ if function == WHICH_SECRET => return Err(of_which_secret()),
         _ if is_without_arguments(&function) => {
             return Err(Error::Plan(format!("{function} takes no arguments")));
         }
@@ -141,6 +153,12 @@ fn in_factor(factor: &mut TableFactor) -> Result<()> {
         *alias = Some(TableAlias { explicit: true, name: ident, columns: Vec::new(), at: None });
     }
     Ok(())
+}
+
+fn of_which_secret() -> Error {
+    Error::Plan(format!(
+        "{WHICH_SECRET} takes a URL and the type of a secret as texts: {WHICH_SECRET}('s3://bucket/x', 's3')"
+    ))
 }
 
 /// The query of the table `name` of `schema`, where that is one of queries.
@@ -157,7 +175,7 @@ pub fn query_of(schema: &str, name: &str) -> Option<&'static str> {
 }
 
 /// Functions that are queries, of what there is none here for the most part.
-const SYSTEM_QUERIES: [(&str, &str); 14] = [
+const SYSTEM_QUERIES: [(&str, &str); 13] = [
     ("duckdb_approx_database_count", "SELECT count(*)::UBIGINT AS approx_count FROM duckdb_databases() WHERE NOT internal"),
     ("duckdb_connection_count", "SELECT 1::UBIGINT AS count"),
     (
@@ -187,11 +205,9 @@ FROM (VALUES ('core_functions', 'Core function library'),
         "SELECT 0::UBIGINT AS context_id, now() AS timestamp, '' AS type, '' AS log_level, '' AS message WHERE false",
     ),
     ("duckdb_optimizers", "SELECT '' AS name WHERE false"),
-    ("duckdb_secret_types", "SELECT '' AS type, '' AS default_provider, '' AS extension WHERE false"),
     (
-        "duckdb_secrets",
-        "SELECT '' AS name, '' AS type, '' AS provider, false AS persistent, '' AS storage, []::VARCHAR[] AS scope,
-'' AS secret_string WHERE false",
+        "duckdb_secret_types",
+        "SELECT type, 'config' AS default_provider, '' AS extension FROM (VALUES ('s3'), ('gcs'), ('azure'), ('http')) AS known(type)",
     ),
     (
         "duckdb_temporary_files",

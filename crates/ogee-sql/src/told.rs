@@ -9,7 +9,7 @@ use datafusion::{
     sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer},
 };
 
-use crate::dialect::OgeeDialect;
+use crate::{dialect::OgeeDialect, secrets};
 
 /// Characters of a line that are shown.
 const SHOWN: usize = 100;
@@ -64,6 +64,14 @@ pub fn near<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<
 
 /// `message` of an error of the statement `sql`, with its place; `tables` are the names of all.
 pub fn told(message: &str, sql: &str, tables: impl FnOnce() -> Vec<String>) -> String {
+    if secrets::are_in(sql) {
+        // Neither the text, nor what the parser found in it, nor the statement in an error of the planner's.
+        if message.contains("CREATE ") {
+            return "a statement that makes a secret stands by itself".to_owned();
+        }
+        let said = by_parser(message).map_or(message, |(said, ..)| said);
+        return said.split(", found: ").next().unwrap_or_default().to_owned();
+    }
     if let Some((said, line, column)) = by_parser(message) {
         return with_place(said, sql, line, column);
     }

@@ -52,7 +52,7 @@ const fn fixed(
 
 /// Those that there are not, by how their names begin, and why.
 const ABSENT: &[(&str, &str)] = &[
-    ("allow_", "there are no extensions, and no secrets"),
+    ("allow_", "there are no extensions, and secrets are not kept"),
     ("allowed_", "enable_external_access is for all files or none"),
     ("arrow_", "results are Arrow as they are"),
     ("custom_extension", "there are no extensions"),
@@ -61,12 +61,12 @@ const ABSENT: &[(&str, &str)] = &[
     ("extension_", "there are no extensions"),
     ("file_search_path", "write the paths"),
     ("home_directory", "write the paths"),
-    ("http_", "there are no files elsewhere"),
+    ("http_", "use CREATE SECRET (TYPE http, ..), or the environment"),
     ("logging_", "there are no logs"),
     ("max_execution_time", "interrupt the statement"),
     ("old_implicit_casting", "casts are those of DuckDB 2"),
     ("profil", "use EXPLAIN ANALYZE"),
-    ("secret_", "there are no secrets"),
+    ("secret_", "secrets are not kept"),
     ("storage_", "there are no database files"),
     ("temp_file_encryption", "temporary files are not encrypted; set temp_directory to a disk that is"),
 ];

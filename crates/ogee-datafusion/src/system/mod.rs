@@ -23,6 +23,7 @@ use datafusion::{
     error::{DataFusionError, Result},
     execution::SessionState,
 };
+use ogee_files::remote::Secrets;
 use ogee_memory::BufferManager;
 use ogee_sql::{
     macros::Macros,
@@ -63,6 +64,7 @@ pub type TellsSettings = Box<dyn Fn() -> Vec<SettingInfo> + Send + Sync>;
 pub(crate) struct Kept {
     pub(crate) attached: Arc<Mutex<BTreeSet<String>>>,
     pub(crate) sequences: Arc<Sequences>,
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) variables: Arc<Variables>,
     pub(crate) types: Arc<Mutex<NamedTypes>>,
     pub(crate) comments: Arc<Mutex<Comments>>,
@@ -127,6 +129,8 @@ impl System {
             ("duckdb_functions", _) => others::functions(&state, &self.kept.macros),
             ("duckdb_types", _) => others::types(&self.kept.types.lock()),
             ("duckdb_settings", _) => others::settings(self.kept.settings.get()),
+            ("duckdb_secrets", _) => others::secrets(&self.kept.secrets),
+            ("which_secret", Some(place)) => others::which_secret(&self.kept.secrets, place),
             ("duckdb_memory", _) => others::memory(&self.memory),
             ("duckdb_variables", _) => others::variables(&self.kept.variables),
             ("duckdb_prepared_statements", _) => others::prepared(&*self.kept.prepared.lock().await),

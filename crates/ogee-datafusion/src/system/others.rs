@@ -14,6 +14,7 @@ use datafusion::{
         sqlparser::ast::{EnumMember, Statement as SqlStatement},
     },
 };
+use ogee_files::remote::Secrets;
 use ogee_memory::BufferManager;
 use ogee_sql::{
     catalogs::{DATABASE, MAIN, SYSTEM_DATABASE},
@@ -39,6 +40,34 @@ struct Function {
     volatility: Volatility,
     is_internal: bool,
 }
+
+/// What is not secret of the secrets that there are.
+pub(super) fn secrets(secrets: &Secrets) -> Result<RecordBatch> {
+    let all = secrets.list();
+    batch(vec![
+        ("name", texts(all.iter().map(|secret| Some(&secret.name)))),
+        ("type", texts(all.iter().map(|secret| Some(secret.kind)))),
+        ("provider", texts(all.iter().map(|secret| Some(secret.provider)))),
+        ("persistent", truths(all.iter().map(|_| false))),
+        ("storage", text(&all, MEMORY)),
+        ("scope", lists(all.iter().map(|secret| secret.scope.clone()))),
+        ("secret_string", texts(all.iter().map(|secret| Some(&secret.text)))),
+    ])
+}
+
+/// The secret that opens a file: `place` is its type and the URL.
+pub(super) fn which_secret(secrets: &Secrets, place: &str) -> Result<RecordBatch> {
+    let (kind, url) = place.split_once(' ').unwrap_or((place, ""));
+    let found: Vec<String> = secrets.name_for(url, kind)?.into_iter().collect();
+    batch(vec![
+        ("name", texts(found.iter().map(Some))),
+        ("persistent", text(&found, "TEMPORARY")),
+        ("storage", text(&found, MEMORY)),
+    ])
+}
+
+/// Where secrets are kept.
+const MEMORY: &str = "memory";
 
 pub(super) fn functions(state: &SessionState, macros: &Macros) -> Result<RecordBatch> {
     let mut all = Vec::new();

@@ -86,6 +86,21 @@ pub(crate) fn store_of(runtime: &RuntimeEnv, path: &str) -> Result<Arc<dyn Objec
     }
 }
 
+/// What the planner calls the file of `address` that is written.
+///
+/// # Errors
+/// Stores take no such name.
+pub(crate) fn written(address: &Address) -> Result<String> {
+    let mut url = format!("{STORE}/");
+    for byte in address.location()?.as_ref().bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'=' | b':' => url.push(byte.into()),
+            other => url.push_str(&format!("%{other:02X}")),
+        }
+    }
+    Ok(url)
+}
+
 /// Files by URL cannot be opened.
 fn none(path: &str) -> Error {
     Error::Unsupported(format!(

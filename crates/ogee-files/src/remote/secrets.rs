@@ -1,4 +1,4 @@
-//! Secrets: what opens files by URL, by names, for as long as the database is open. No statement makes any yet; the environment is asked where there are none.
+//! Secrets: what opens files by URL, by names, for as long as the database is open. The environment is asked where there are none.
 //!
 //! A secret is for URLs that begin with its scope, and of several the longest scope decides. What is secret of it leaves by one door, to who connects to the server; what is
 //! shown of it has `redacted` instead, also in `Debug`.
@@ -17,7 +17,6 @@ use std::{
 use ogee_functions::{Error, Result};
 use parking_lot::RwLock;
 
-#[cfg(any(test, feature = "remote"))]
 use super::address;
 
 /// What a type of secrets is for.
@@ -33,7 +32,7 @@ const S3: &[&str] =
     &["key_id", "secret", "session_token", "region", "endpoint", "url_style", "use_ssl", "requester_pays"];
 const S3_CHAIN: &[&str] = &["region", "endpoint", "url_style", "use_ssl", "requester_pays"];
 
-const KINDS: [Kind; 4] = [
+static KINDS: [Kind; 4] = [
     Kind {
         name: "s3",
         scope: &["s3://", "s3n://", "s3a://"],
@@ -129,10 +128,7 @@ impl Secrets {
         if known.contains_key(&new.name) && !new.is_replacing {
             return match new.if_not_exists {
                 true => Ok(()),
-                false => Err(Error::Plan(format!(
-                    "there is a secret '{}' already; use CREATE OR REPLACE SECRET to replace it",
-                    new.name
-                ))),
+                false => Err(Error::Plan(format!("there is a secret '{}' already; OR REPLACE replaces it", new.name))),
             };
         }
         known.insert(new.name, Arc::new(secret));
@@ -157,8 +153,16 @@ impl Secrets {
         self.known.read().values().map(|secret| secret.told()).collect()
     }
 
+    /// The name of the one of type `kind` that opens files of `url`, if there is one.
+    ///
+    /// # Errors
+    /// There is no such type.
+    pub fn name_for(&self, url: &str, kind: &str) -> Result<Option<String>> {
+        let kind = kind_of(kind)?;
+        Ok(self.of(&canonical(url), kind.name).map(|secret| secret.name.clone()))
+    }
+
     /// The one for `url`, which begins as those of this crate do.
-    #[cfg(any(test, feature = "remote"))]
     pub(super) fn of(&self, url: &str, kind: &str) -> Option<Arc<Secret>> {
         let known = self.known.read();
         let fits = |secret: &Arc<Secret>| Some((secret.fits(url)?, Arc::clone(secret)));
@@ -187,13 +191,17 @@ impl fmt::Debug for NewSecret {
     }
 }
 
+/// The type called `name`.
+fn kind_of(name: &str) -> Result<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+        let known = KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+        Error::Unsupported(format!("there is no type '{name}' of secrets; use one of {known}"))
+    })
+}
+
 impl Secret {
     fn of(new: &NewSecret, number: u64) -> Result<Self> {
-        let lower = new.kind.to_ascii_lowercase();
-        let Some(kind) = KINDS.iter().find(|kind| kind.name == lower) else {
-            let known = KINDS.map(|kind| kind.name).join(", ");
-            return Err(Error::Unsupported(format!("there is no type '{}' of secrets; use one of {known}", new.kind)));
-        };
+        let kind = kind_of(&new.kind)?;
         let (mut provider, mut parameters) = kind.providers[0];
         if let Some((_, said)) = new.parameters.iter().find(|(name, _)| name == "provider") {
             let found = kind.providers.iter().find(|(known, _)| known.eq_ignore_ascii_case(said));
@@ -244,7 +252,6 @@ impl Secret {
     }
 
     /// How much of `url` its scope says, if it is for that.
-    #[cfg(any(test, feature = "remote"))]
     fn fits(&self, url: &str) -> Option<usize> {
         if self.scope.is_empty() {
             return Some(0);
@@ -297,7 +304,6 @@ impl Secret {
 }
 
 /// `scope` as URLs are written here.
-#[cfg(any(test, feature = "remote"))]
 fn canonical(scope: &str) -> String {
     match address::scheme_of(scope) {
         Some((scheme, rest)) => format!("{}://{rest}", scheme.name()),

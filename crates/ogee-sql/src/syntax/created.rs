@@ -1,4 +1,4 @@
-//! `CREATE SEQUENCE`, `CREATE TYPE` and columns without a type (`b AS (a + 1)`) as DuckDB writes them, in the words of the parser.
+//! `CREATE SEQUENCE`, `CREATE TYPE`, `CREATE SECRET` and columns without a type (`b AS (a + 1)`) as DuckDB writes them, in the words of the parser.
 //!
 //! The parser takes the options of a sequence in one order. That a sequence takes the place of another is said by `TEMPORARY`, which has no other use.
 //!
@@ -20,13 +20,14 @@ const OPTIONS: &[&str] = &["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE"
 /// The type of columns that have none.
 pub(crate) const UNTYPED: &str = "ogee_untyped";
 
-/// What a statement begins with that makes a type: DataFusion's parser has its own for what begins with `CREATE`.
-pub(crate) const CREATE_TYPE: &str = "ogee_create";
+/// What a statement begins with that makes a type or a secret: DataFusion's parser has its own for what begins with `CREATE`.
+pub(crate) const OWN_CREATE: &str = "ogee_create";
 
-/// Whether a statement of these words makes a type.
-fn makes_type(word: &dyn Fn(usize) -> String) -> bool {
-    let behind = (1..5).find(|&nth| !matches!(word(nth).as_str(), "OR" | "REPLACE" | "TEMP" | "TEMPORARY"));
-    behind.is_some_and(|nth| word(nth) == "TYPE")
+/// Whether a statement of these words makes a type or a secret.
+fn is_own(word: &dyn Fn(usize) -> String) -> bool {
+    let before = ["OR", "REPLACE", "TEMP", "TEMPORARY", "PERSISTENT"];
+    let behind = (1..5).find(|&nth| !before.contains(&word(nth).as_str()));
+    behind.is_some_and(|nth| matches!(word(nth).as_str(), "TYPE" | "SECRET"))
 }
 
 /// `tokens` with sequences in words that the parser knows.
@@ -116,9 +117,9 @@ fn created(statement: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
         ("TEMP" | "TEMPORARY", "SEQUENCE", _) => {
             Err(Error::Unsupported("CREATE TEMPORARY SEQUENCE is not supported; use CREATE SEQUENCE".to_owned()))
         }
-        _ if makes_type(&word) => {
+        _ if is_own(&word) => {
             let mut all = statement.to_vec();
-            all[significant[0]].token = Token::make_word(CREATE_TYPE, None);
+            all[significant[0]].token = Token::make_word(OWN_CREATE, None);
             Ok(Some(all))
         }
         _ if (1..6).any(|nth| word(nth) == "TABLE") => Ok(with_types(statement, &significant)),

@@ -37,7 +37,11 @@ pub(crate) fn check(statement: &Parsed) -> Result<()> {
             }
             visitors::visit(statement, &mut refusals)
         }
-        Parsed::Explain(explain) => return check(&explain.statement),
+        Parsed::Explain(explain) => match &*explain.statement {
+            // The planner would show it.
+            Parsed::Statement(statement) if is_of_secret(statement) => of_secret(),
+            statement => return check(statement),
+        },
         Parsed::CopyTo(copy) => match &copy.source {
             CopyToSource::Query(query) => visitors::visit(query, &mut Refusals::default()),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
@@ -48,6 +52,14 @@ pub(crate) fn check(statement: &Parsed) -> Result<()> {
         ControlFlow::Break(message) => Err(Error::Unsupported(message)),
         ControlFlow::Continue(()) => Ok(()),
     }
+}
+
+fn is_of_secret(statement: &Statement) -> bool {
+    matches!(statement, Statement::CreateSecret { .. } | Statement::DropSecret { .. })
+}
+
+fn of_secret() -> Flow {
+    refuse("EXPLAIN or PREPARE of a secret", "write CREATE SECRET by itself")
 }
 
 #[derive(Default)]
@@ -121,11 +133,9 @@ impl Visitor for Refusals {
                 "CREATE TYPE of an ENUM or of fields",
                 "use CREATE TYPE name AS a type that there is, such as STRUCT(..)",
             ),
-            // What says it must not show what is secret.
-            Statement::CreateSecret { .. } | Statement::DropSecret { .. } => refuse(
-                "a secret",
-                "give credentials in the environment, as in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-            ),
+            Statement::Explain { statement, .. } | Statement::Prepare { statement, .. } if is_of_secret(statement) => {
+                of_secret()
+            }
             Statement::CreateIndex(index) => in_index(index),
             Statement::Drop { purge, temporary, .. } => {
                 unless(*purge, "PURGE", "leave it out: a dropped table is gone")?;
