@@ -267,7 +267,10 @@ impl Session {
         state.register_file_format(Arc::new(JsonFormats::new(engine.memory())), true)?;
         state.register_file_format(Arc::new(ArrowFormats(Arc::clone(engine.memory()))), true)?;
         if let Some(parquet) = state.get_file_format_factory("parquet") {
-            state.register_file_format(Arc::new(CaughtFormats(parquet)), true)?;
+            state.register_file_format(
+                Arc::new(CaughtFormats { formats: parquet, memory: Arc::clone(engine.memory()) }),
+                true,
+            )?;
         }
         for tables in state.table_factories_mut().values_mut() {
             *tables = Arc::new(CheckedTables { tables: Arc::clone(tables), memory: Arc::clone(engine.memory()) });

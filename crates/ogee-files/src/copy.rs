@@ -53,7 +53,7 @@ pub fn in_plain_types(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// The part of the memory limit that rows of a row group may take before they are encoded, and that the dictionaries of all columns may.
-const ROW_GROUP_SHARE: usize = 8;
+pub(crate) const ROW_GROUP_SHARE: usize = 8;
 const DICTIONARIES_SHARE: usize = 16;
 
 /// Rows of a row group, at least.

@@ -11,6 +11,7 @@ pub mod copy;
 pub mod copy_target;
 mod csv;
 mod json;
+mod parquet_sink;
 mod pieces;
 mod read_through;
 pub mod remote;

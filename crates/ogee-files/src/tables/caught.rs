@@ -26,34 +26,47 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 
-use crate::remote::shown;
+use ogee_memory::BufferManager;
+
+use crate::{parquet_sink::within_memory, remote::shown};
 
 /// Makes formats of a library's.
 #[derive(Debug)]
-pub struct CaughtFormats(pub Arc<dyn FileFormatFactory>);
+pub struct CaughtFormats {
+    /// The library's.
+    pub formats: Arc<dyn FileFormatFactory>,
+    /// What has room for the row groups that are written.
+    pub memory: Arc<BufferManager>,
+}
+
+impl CaughtFormats {
+    fn caught(&self, format: Arc<dyn FileFormat>) -> Arc<dyn FileFormat> {
+        Arc::new(CaughtFormat(format, Arc::clone(&self.memory)))
+    }
+}
 
 impl FileFormatFactory for CaughtFormats {
     fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
         // What is said of the files of a copy is no matter of the format.
         let others = options.iter().filter(|(key, _)| !key.starts_with("format.ogee_"));
         let others = others.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Ok(Arc::new(CaughtFormat(self.0.create(state, &others)?)))
+        Ok(self.caught(self.formats.create(state, &others)?))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(CaughtFormat(self.0.default()))
+        self.caught(self.formats.default())
     }
 }
 
 impl GetExt for CaughtFormats {
     fn get_ext(&self) -> String {
-        self.0.get_ext()
+        self.formats.get_ext()
     }
 }
 
 /// A format of a library.
 #[derive(Debug)]
-struct CaughtFormat(Arc<dyn FileFormat>);
+struct CaughtFormat(Arc<dyn FileFormat>, Arc<BufferManager>);
 
 #[async_trait]
 impl FileFormat for CaughtFormat {
@@ -119,7 +132,7 @@ impl FileFormat for CaughtFormat {
         conf: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.0.create_writer_physical_plan(input, state, conf, order).await
+        Ok(within_memory(self.0.create_writer_physical_plan(input, state, conf, order).await?, &self.1))
     }
 
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
