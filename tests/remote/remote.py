@@ -141,7 +141,7 @@ def copies(shell, s3, url):
     check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k), OVERWRITE)", error=("not removed",))
     check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k), OVERWRITE_OR_IGNORE); SELECT count(*) FROM 's3://bucket/h/*/*.parquet'", ["1000"])
     check(shell, f"COPY ({rows}) TO 's3://bucket/h' (FORMAT parquet, PARTITION_BY (k), APPEND); SELECT count(*) FROM 's3://bucket/h/*/*.parquet'", ["2000"])
-    check(shell, f"COPY ({rows}) TO 's3://bucket/f.csv' (RETURN_FILES true)", ["1000,[s3://bucket/f.csv]"])
+    check(shell, f"COPY ({rows}) TO 's3://bucket/f.csv' (RETURN_FILES true)", ["1000,['s3://bucket/f.csv']"])
     # Of more than one part, with little memory; and of one that fails, or nothing is left.
     many = "SELECT i, hash(i) AS h, md5(i::VARCHAR) AS t FROM range(2000000) AS r(i)"
     check(shell, f"SET memory_limit = '256MB'; COPY ({many}) TO 's3://bucket/w/many.parquet'; SELECT count(*), sum(i) FROM 's3://bucket/w/many.parquet'", ["2000000,1999999000000"])

@@ -735,7 +735,11 @@ impl Session {
                     target.check(&runtime).await?;
                     target.set_in(state.config_mut().options_mut());
                 }
-                let rows = affected(&drain(self.start(&state, &plan).await?).await?);
+                let drained = async { drain(self.start(&state, &plan).await?).await };
+                let rows = affected(&match (drained.await, &target) {
+                    (Err(error), Some(target)) => return Err(target.told(error)),
+                    (rows, _) => rows?,
+                });
                 let Some(target) = target else { return Ok(Outcome::Done(rows)) };
                 let lists_files = target.lists_files;
                 let files = target.place(&runtime).await?;

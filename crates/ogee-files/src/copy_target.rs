@@ -38,13 +38,13 @@ use ogee_functions::Error;
 use ogee_vector::row_width;
 use tokio::io::AsyncWriteExt;
 
-use crate::remote::{self, Address};
+use crate::remote::{self, Address, Held};
 
 /// What options of a copy begin with that are said here.
 const OWN: &str = "format.ogee_to_";
 
 /// Bytes of a part of a file by URL: S3 takes 10,000 of them.
-const PART_LEN: usize = 16 << 20;
+const PART_LEN: usize = 10 << 20;
 
 /// What becomes of the files of a directory that is written into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub struct Target {
     pub lists_files: bool,
     /// Where the files go that are staged here, or the file that is written there at once.
     remote: Option<Address>,
+    /// What is written there at once.
+    held: Option<Held>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -147,7 +149,9 @@ impl Target {
             // A name without an ending would be a directory.
             let has_ending = Path::new(&address.key).extension().is_some();
             if !is_directory && suffix.is_none() && has_ending {
-                copy.output_url = remote::written(address)?;
+                let held = Held::new();
+                copy.output_url = remote::written(address, &held)?;
+                let held = Some(held);
                 let (place, staging) = (PathBuf::new(), PathBuf::new());
                 let (is_directory, file_rows) = (false, None);
                 return Ok(Some(Self {
@@ -163,6 +167,7 @@ impl Target {
                     file_rows,
                     lists_files,
                     remote,
+                    held,
                 }));
             }
         }
@@ -216,11 +221,15 @@ impl Target {
             file_rows,
             lists_files,
             remote,
+            held: None,
         }))
     }
 
-    /// Sets how many rows a file has.
+    /// Sets how many rows a file has, and what is sent at once.
     pub fn set_in(&self, options: &mut ConfigOptions) {
+        if self.held.is_some() {
+            options.execution.objectstore_writer_buffer_size = PART_LEN;
+        }
         if let Some(rows) = self.file_rows {
             options.execution.soft_max_rows_per_output_file = rows;
             if let Ok(one) = ConfigNonZeroUsize::try_new(1) {
@@ -254,10 +263,11 @@ impl Target {
     ///
     /// # Errors
     /// Of the file system, or of those who take files by URL.
-    pub async fn place(self, runtime: &RuntimeEnv) -> Result<Vec<String>> {
+    pub async fn place(mut self, runtime: &RuntimeEnv) -> Result<Vec<String>> {
         let path = self.path.clone();
         if let Some(address) = &self.remote {
-            if self.staging.as_os_str().is_empty() {
+            if let Some(held) = self.held.take() {
+                held.finish().await?;
                 return Ok(vec![address.url()]);
             }
             let store = remote::store_of(runtime, &path)?;
@@ -312,6 +322,11 @@ impl Target {
             named.push((file, to));
         }
         Ok(named)
+    }
+
+    /// `error` of what was to be written, or what a server said before that.
+    pub fn told(&self, error: Error) -> Error {
+        self.held.as_ref().and_then(Held::error).map_or(error, Error::Source)
     }
 
     /// Removes what was written.
@@ -485,6 +500,7 @@ mod tests {
             file_rows: None,
             lists_files: true,
             remote: None,
+            held: None,
         }
     }
 

@@ -12,8 +12,8 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, new_empty_array, new_null_array},
-        compute::cast,
+        array::{Array, ArrayRef, AsArray, ListArray, UInt64Array, make_comparator, new_empty_array, new_null_array},
+        compute::{SortOptions, cast, take},
         datatypes::{DataType, Field, FieldRef, Schema},
     },
     common::{Result, ScalarValue, exec_err, internal_err, plan_err},
@@ -28,6 +28,8 @@ use datafusion::{
     },
     prelude::SessionContext,
 };
+
+use ogee_vector::canonical_floats;
 
 use crate::lists::is_list;
 
@@ -241,6 +243,40 @@ impl ScalarUDFImpl for ListAggregate {
     }
 }
 
+/// Which element of lists, structs and maps it is: DataFusion compares no such values within one another.
+#[derive(Clone, Copy)]
+enum Extreme {
+    Least,
+    Greatest,
+}
+
+impl Extreme {
+    fn of(aggregate: &str) -> Option<Self> {
+        match aggregate {
+            "min" => Some(Self::Least),
+            "max" => Some(Self::Greatest),
+            _ => None,
+        }
+    }
+
+    /// That of each of `lists`, NULL within the elements being greatest.
+    fn of_lists(self, lists: &ListArray, result: &DataType) -> Result<ArrayRef> {
+        let elements = canonical_floats(lists.values());
+        let compare = make_comparator(&elements, &elements, SortOptions { descending: false, nulls_first: false })?;
+        let best = |row: usize| {
+            let (first, behind) = (lists.value_offsets()[row] as usize, lists.value_offsets()[row + 1] as usize);
+            let valid = (first..behind).filter(|&at| lists.is_valid(row) && elements.is_valid(at));
+            let best = match self {
+                Self::Least => valid.min_by(|&a, &b| compare(a, b)),
+                Self::Greatest => valid.max_by(|&a, &b| compare(a, b)),
+            };
+            best.map(|at| at as u64)
+        };
+        let chosen: UInt64Array = (0..lists.len()).map(best).collect();
+        Ok(cast(&take(&elements, &chosen, None)?, result)?)
+    }
+}
+
 fn aggregated(
     aggregate: &AggregateUDF,
     lists: &ArrayRef,
@@ -256,6 +292,11 @@ fn aggregated(
     let lists =
         cast(lists, &DataType::List(Arc::new(Field::new_list_field(expr_fields[0].data_type().clone(), true))))?;
     let lists = lists.as_list::<i32>();
+    if lists.value_type().is_nested()
+        && let Some(extreme) = Extreme::of(aggregate.name())
+    {
+        return extreme.of_lists(lists, result);
+    }
     let schema = Schema::new(vec![Arc::clone(&expr_fields[0])]);
     let mut exprs: Vec<Arc<dyn PhysicalExpr>> = vec![Arc::new(Column::new("x", 0))];
     let mut others = Vec::with_capacity(constants.len());

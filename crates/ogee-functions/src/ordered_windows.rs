@@ -466,6 +466,9 @@ impl PartitionEvaluator for InOrder {
                 let Some(parts) = usize::try_from(parts).ok().filter(|&parts| parts > 0) else {
                     return exec_err!("ntile takes how many parts there are to be, which is more than 0");
                 };
+                // A row outside of the frame counts as its last.
+                let Some(last) = count.checked_sub(1) else { return Ok(ScalarValue::Int64(None)) };
+                let before = before.min(last);
                 let (parts, larger) = (count / parts, count % parts);
                 // The first parts have a row more where the rows do not divide.
                 let part = match before < (parts + 1) * larger {

@@ -225,11 +225,18 @@ impl Accumulator for Sums {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
+        let name = match self.shape {
+            Shape::Skewness => "skewness",
+            Shape::Kurtosis => "kurtosis",
+            Shape::PopulationKurtosis => "kurtosis_pop",
+            _ => return Ok(ScalarValue::Float64(self.sums.shape(self.shape))),
+        };
         let value = self.sums.shape(self.shape);
-        if value.is_some_and(|value| !value.is_finite()) && matches!(self.shape, Shape::Error) {
-            return exec_err!("sem is out of range");
+        let moments = [self.sums.second, self.sums.third, self.sums.fourth];
+        match moments.into_iter().chain(value).all(f64::is_finite) {
+            true => Ok(ScalarValue::Float64(value)),
+            false => exec_err!("{name} is out of range"),
         }
-        Ok(ScalarValue::Float64(value))
     }
 
     fn size(&self) -> usize {

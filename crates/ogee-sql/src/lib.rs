@@ -62,6 +62,7 @@ mod null_equality;
 mod null_order;
 mod offsets;
 pub mod options;
+mod order_keys;
 pub mod parameters;
 mod pivots;
 mod plan;

@@ -31,7 +31,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use crate::{kept_names, nested_extremes, trees::Nodes};
+use crate::{kept_names, nested_extremes, order_keys, trees::Nodes};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -151,15 +151,23 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 params.filter.take().map(|filter| *filter).into_iter().chain(counts).reduce(Expr::and).map(Box::new);
             params.order_by =
                 params.args.last().map(|by| SortExpr::new(by.clone(), least, !least)).into_iter().collect();
+            params.order_by.iter_mut().for_each(|by| *by = order_keys::of(by.clone()));
             params.args.truncate(1);
             params.distinct = false;
             call.func = first_value_udaf();
             Transformed::yes(Expr::AggregateFunction(call))
         }
         Expr::AggregateFunction(mut call) => {
-            let is_split = split_keys(&mut call.params.order_by, schema);
+            let mut is_other = split_keys(&mut call.params.order_by, schema);
+            // Of distinct values the order is by the values themselves.
+            if !call.params.distinct {
+                for by in call.params.order_by.iter_mut().filter(|by| is_nested(&by.expr)) {
+                    *by = order_keys::of(by.clone());
+                    is_other = true;
+                }
+            }
             let call = Expr::AggregateFunction(call);
-            if is_split { Transformed::yes(call) } else { Transformed::no(call) }
+            if is_other { Transformed::yes(call) } else { Transformed::no(call) }
         }
         Expr::WindowFunction(mut call) => {
             let is_split = split_keys(&mut call.params.order_by, schema);

@@ -661,6 +661,33 @@ fn of_rows(plan: &LogicalPlan, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether the type of column `at` of `plan` is what its schema says, also when the plan is analyzed: until then a CASE has the type of its first branch, and a date with an interval is a date.
+fn is_certain(plan: &LogicalPlan, at: usize) -> bool {
+    fn of_expr(expr: &Expr, input: &LogicalPlan) -> bool {
+        match expr {
+            Expr::Alias(alias) => of_expr(&alias.expr, input),
+            Expr::Literal(..) | Expr::Cast(_) => true,
+            Expr::Column(_) if matches!(input, LogicalPlan::TableScan(_)) => true,
+            Expr::Column(column) => {
+                input.schema().maybe_index_of_column(column).is_some_and(|at| is_certain(input, at))
+            }
+            _ => false,
+        }
+    }
+
+    match plan {
+        LogicalPlan::TableScan(_) | LogicalPlan::Values(_) => true,
+        LogicalPlan::Projection(projection) => {
+            projection.expr.get(at).is_some_and(|expr| of_expr(expr, &projection.input))
+        }
+        LogicalPlan::SubqueryAlias(alias) => is_certain(&alias.input, at),
+        LogicalPlan::Filter(filter) => is_certain(&filter.input, at),
+        LogicalPlan::Sort(sort) => is_certain(&sort.input, at),
+        LogicalPlan::Limit(limit) => is_certain(&limit.input, at),
+        _ => false,
+    }
+}
+
 /// `plan` with the types of these for its first columns, where one is asked for. Text becomes JSON, a UUID or the like where that is asked for, which says what is none.
 fn with_types(plan: LogicalPlan, types: &[Option<FieldRef>]) -> Result<LogicalPlan> {
     // What VALUES are cast to for a table may become something else yet: floats for decimals, where one of them is a float.
@@ -669,17 +696,20 @@ fn with_types(plan: LogicalPlan, types: &[Option<FieldRef>]) -> Result<LogicalPl
     let other = |at: usize, field: &Field| {
         let is_other = |wanted: &&FieldRef| {
             wanted.data_type() != field.data_type()
+                || !is_certain(&plan, at)
                 || may_change(wanted.data_type())
                 || has_mark(wanted) && !is_alike(wanted, field)
         };
         types.get(at).and_then(Option::as_ref).filter(is_other)
     };
-    if plan.schema().fields().iter().enumerate().all(|(at, field)| other(at, field).is_none()) {
+    let others: Vec<Option<&FieldRef>> =
+        plan.schema().fields().iter().enumerate().map(|(at, field)| other(at, field)).collect();
+    if others.iter().all(Option::is_none) {
         return Ok(plan);
     }
     let columns: Vec<(Expr, Arc<Field>)> =
         plan.schema().iter().map(|field| (Expr::Column(Column::from(field)), Arc::clone(field.1))).collect();
-    let typed = columns.into_iter().enumerate().map(|(at, (column, field))| match other(at, &field) {
+    let typed = columns.into_iter().zip(others).map(|((column, field), other)| match other {
         Some(wanted) if has_mark(wanted) || has_mark(&field) || wanted.data_type().is_nested() => {
             Expr::Cast(Cast { expr: Box::new(column), field: Arc::clone(wanted) }).alias(field.name())
         }

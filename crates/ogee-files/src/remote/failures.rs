@@ -69,6 +69,18 @@ pub(super) fn told(address: &Address, client: &Client, error: Error) -> Error {
     }
 }
 
+/// What `error`, as users are told it, says.
+pub(super) fn text(error: &Error) -> String {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(own) = inner.downcast_ref::<OwnError>() {
+            return own.to_string();
+        }
+        cause = inner.source();
+    }
+    error.to_string()
+}
+
 /// `error` of a client for `address` that there cannot be.
 pub(super) fn refused(address: &Address, error: Error) -> Error {
     let why = match why(&error, &whole(&error)) {

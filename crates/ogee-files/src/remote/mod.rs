@@ -6,6 +6,8 @@
 //!                                                                          └─> requests on a runtime of their own
 //! ```
 //!
+//! What `COPY` writes is held until all of it is written.
+//!
 //! All of them are one store to the planner, in which the first part of a location is the scheme and the second the bucket or the host. So a plan needs no client, and two
 //! files of one name in two buckets are told apart wherever something is kept of them. Which secret opens a file is looked up when it is read.
 //!
@@ -19,6 +21,8 @@ mod apart;
 mod clients;
 #[cfg(feature = "remote")]
 mod failures;
+#[cfg(feature = "remote")]
+mod held;
 pub(crate) mod listing;
 #[cfg(feature = "remote")]
 mod network;
@@ -41,6 +45,8 @@ use ogee_memory::BufferManager;
 
 pub(crate) use address::{Address, bare};
 pub(crate) use apart::{Incoming, apart, batches};
+#[cfg(feature = "remote")]
+pub(crate) use held::Held;
 pub use secrets::{NewSecret, Secrets, ToldSecret};
 
 /// What the store of all of them is called.
@@ -86,13 +92,38 @@ pub(crate) fn store_of(runtime: &RuntimeEnv, path: &str) -> Result<Arc<dyn Objec
     }
 }
 
-/// What the planner calls the file of `address` that is written.
+/// The files of a copy that are written by URL: none, since this build opens none.
+#[cfg(not(feature = "remote"))]
+#[derive(Debug)]
+pub(crate) struct Held;
+
+#[cfg(not(feature = "remote"))]
+impl Held {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn location(&self, location: &Path) -> String {
+        location.to_string()
+    }
+
+    pub(crate) fn error(&self) -> Option<String> {
+        None
+    }
+
+    #[expect(clippy::unused_async, reason = "as with the feature")]
+    pub(crate) async fn finish(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What the planner calls the file of `address` that is written, as one of `copy`.
 ///
 /// # Errors
 /// Stores take no such name.
-pub(crate) fn written(address: &Address) -> Result<String> {
+pub(crate) fn written(address: &Address, copy: &Held) -> Result<String> {
     let mut url = format!("{STORE}/");
-    for byte in address.location()?.as_ref().bytes() {
+    for byte in copy.location(&address.location()?).bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'=' | b':' => url.push(byte.into()),
             other => url.push_str(&format!("%{other:02X}")),

@@ -27,6 +27,7 @@ use super::{
     Address, Secrets,
     clients::{Client, connect, secret_kind},
     failures::{refused, told},
+    held::{self, File, noted},
     network::{in_time, items, next, run, said},
     uploads::Upload,
 };
@@ -140,6 +141,12 @@ async fn part(place: &Place, options: GetOptions, length: usize) -> Result<(GetR
 #[async_trait]
 impl ObjectStore for Stores {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        if let Some((number, location)) = held::of(location) {
+            let place = self.place(&location).map_err(|error| noted(Some(number), error))?;
+            let memory = self.promise(payload.content_length())?;
+            held::keep(number, File::Whole { payload, options, place, _memory: memory })?;
+            return Ok(PutResult { e_tag: None, version: None });
+        }
         let place = self.place(location)?;
         let (permit, at) = (self.permit().await?, place.clone());
         let put = run(async move {
@@ -154,14 +161,18 @@ impl ObjectStore for Stores {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        let place = self.place(location)?;
+        let (copy, location) = match held::of(location) {
+            Some((number, location)) => (Some(number), location),
+            None => (None, location.clone()),
+        };
+        let place = self.place(&location).map_err(|error| noted(copy, error))?;
         let (permit, at) = (self.permit().await?, place.clone());
         let begun = run(async move {
             let _permit = permit;
             in_time(at.client.store.put_multipart_opts(&at.path, options)).await
         });
-        let upload = begun.await.map_err(|error| place.told(error))?;
-        Ok(Box::new(Upload::new(upload, place, Arc::clone(&self.requests), Arc::clone(&self.memory))))
+        let upload = begun.await.map_err(|error| noted(copy, place.told(error)))?;
+        Ok(Box::new(Upload::new(upload, place, copy, Arc::clone(&self.requests), Arc::clone(&self.memory))))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {

@@ -11,6 +11,7 @@ use ogee_memory::BufferManager;
 use tokio::sync::Semaphore;
 
 use super::{
+    held::{self, File, noted},
     network::{in_time, run, run_alone, said},
     stores::{CONSUMER, Place},
 };
@@ -20,6 +21,8 @@ pub(super) struct Upload {
     /// `None` when it is finished, or given up.
     upload: Option<Box<dyn MultipartUpload>>,
     place: Place,
+    /// The number of the copy that finishes it.
+    copy: Option<u64>,
     requests: Arc<Semaphore>,
     memory: Arc<BufferManager>,
 }
@@ -28,10 +31,11 @@ impl Upload {
     pub(super) fn new(
         upload: Box<dyn MultipartUpload>,
         place: Place,
+        copy: Option<u64>,
         requests: Arc<Semaphore>,
         memory: Arc<BufferManager>,
     ) -> Self {
-        Self { upload: Some(upload), place, requests, memory }
+        Self { upload: Some(upload), place, copy, requests, memory }
     }
 
     fn taken(&mut self) -> Result<Box<dyn MultipartUpload>> {
@@ -51,24 +55,31 @@ impl MultipartUpload for Upload {
             Ok(memory) => memory,
             Err(error) => {
                 let source = Box::new(ogee_functions::Error::from(error));
-                let error = datafusion::object_store::Error::Generic { store: "", source };
+                let error = noted(self.copy, datafusion::object_store::Error::Generic { store: "", source });
                 return futures::future::ready(Err(error)).boxed();
             }
         };
         let (part, requests, place) = (upload.put_part(data), Arc::clone(&self.requests), self.place.clone());
+        let copy = self.copy;
         async move {
             let permit = requests.acquire_owned().await.map_err(|_| said("requests have ended".to_owned()))?;
             let sent = run(async move {
                 let _held = (permit, memory);
                 in_time(part).await
             });
-            sent.await.map_err(|error| place.told(error))
+            sent.await.map_err(|error| noted(copy, place.told(error)))
         }
         .boxed()
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
         let mut upload = self.taken()?;
+        if let Some(number) = self.copy {
+            let (place, requests) = (self.place.clone(), Arc::clone(&self.requests));
+            let whole = Self::new(upload, place, None, requests, Arc::clone(&self.memory));
+            held::keep(number, File::Parts(whole))?;
+            return Ok(PutResult { e_tag: None, version: None });
+        }
         let finished = run(async move {
             let result = in_time(upload.complete()).await;
             if result.is_err() {

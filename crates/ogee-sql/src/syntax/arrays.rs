@@ -17,6 +17,13 @@ pub(super) fn is_of_query(function: &Function) -> bool {
 /// What it is in other words: an aggregate of the query, which NULL stands for where there are no rows.
 pub(super) fn of_query(function: &Function) -> Option<Expr> {
     let FunctionArguments::Subquery(query) = &function.args else { return None };
+    // With one name for its columns the first of several would be taken.
+    if let SetExpr::Select(select) = &*query.body
+        && select.projection.len() > 1
+    {
+        return query_of("SELECT error('ARRAY(..) takes a query of one column')")
+            .map(|query| Expr::Subquery(Box::new(query)));
+    }
     let list = query_of(&format!("SELECT array_agg({VALUE}) FROM ({query}) AS ogee_array({VALUE})"))?;
     let empty = query_of("SELECT make_array()")?;
     let SetExpr::Select(select) = *empty.body else { return None };

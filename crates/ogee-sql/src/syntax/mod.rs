@@ -351,13 +351,13 @@ pub(crate) fn tidy(statement: &mut Parsed, names_aliases: bool) -> Result<()> {
 
 /// Puts `statement` in DataFusion's words.
 pub(crate) fn translate(statement: &mut Parsed) {
-    let visited = visit(statement, &mut Words { all: false, reading: Vec::new(), changes_rows: false });
+    let visited = visit(statement, &mut Words::default());
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
 /// Puts a part of a statement that took the place of another in DataFusion's words, also calls that might have been those of macros.
 pub(crate) fn translate_part(part: &mut impl VisitMut) {
-    let visited = visitors::visit_mut(part, &mut Words { all: true, reading: Vec::new(), changes_rows: false });
+    let visited = visitors::visit_mut(part, &mut Words { all: true, ..Words::default() });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 
@@ -392,6 +392,7 @@ pub(crate) fn look<V: Visitor>(statement: &Parsed, visitor: &mut V) -> ControlFl
     }
 }
 
+#[derive(Default)]
 struct Words {
     /// Also calls that may be those of macros.
     all: bool,
@@ -399,6 +400,8 @@ struct Words {
     reading: Vec<bool>,
     /// The statement changes rows of a table, which its expressions may be of.
     changes_rows: bool,
+    /// The rows of the next query are inserted.
+    is_inserted: bool,
 }
 
 impl VisitorMut for Words {
@@ -418,6 +421,7 @@ impl VisitorMut for Words {
             && let Some(source) = &mut insert.source
         {
             values::of_structs(source);
+            self.is_inserted = true;
         }
         if let Statement::Set(set) = statement {
             times::in_set(set);
@@ -445,7 +449,7 @@ impl VisitorMut for Words {
                 name_others(&cte.query, &mut cte.alias);
             }
         }
-        values::in_query(query);
+        values::in_query(query, std::mem::take(&mut self.is_inserted));
         by_name::in_query(query);
         bare_calls::in_order(query);
         order_by_all(query);

@@ -7,7 +7,9 @@ use std::{collections::HashSet, ops::ControlFlow, sync::LazyLock};
 
 use datafusion::{
     functions_aggregate::all_default_aggregate_functions,
-    sql::sqlparser::ast::{Expr, Function, GroupByExpr, Query, Select, SelectItem, SetExpr, TableFactor, Visitor},
+    sql::sqlparser::ast::{
+        Expr, Function, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, Visitor,
+    },
 };
 
 use super::for_each_outside_queries;
@@ -209,18 +211,32 @@ pub(crate) fn has_call(expr: &Expr, is_one: fn(&Function) -> bool) -> bool {
 }
 
 fn has_column(function: &Function) -> bool {
-    struct Columns;
+    /// Parameters of the lambdas that the expression is within.
+    #[derive(Default)]
+    struct Columns(Vec<String>);
 
     impl Visitor for Columns {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let is_parameter = |name: &Ident| self.0.iter().any(|known| known.eq_ignore_ascii_case(&name.value));
             match expr {
-                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
+                Expr::Identifier(name) if is_parameter(name) => {}
+                Expr::CompoundIdentifier(parts) if parts.first().is_some_and(is_parameter) => {}
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => return ControlFlow::Break(()),
+                Expr::Lambda(lambda) => self.0.extend(lambda.params.iter().map(|of| of.name.value.clone())),
+                _ => {}
             }
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Lambda(lambda) = expr {
+                self.0.truncate(self.0.len() - lambda.params.len());
+            }
+            ControlFlow::Continue(())
         }
     }
 
-    visitors::visit(&function.args, &mut Columns).is_break()
+    visitors::visit(&function.args, &mut Columns::default()).is_break()
 }

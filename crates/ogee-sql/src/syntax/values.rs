@@ -8,8 +8,8 @@ use std::{fmt::Write, ops::ControlFlow};
 
 use datafusion::sql::sqlparser::{
     ast::{
-        Cte, Expr, FunctionArg, FunctionArguments, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-        Value, Values, Visitor,
+        CastKind, Cte, DataType, Expr, FunctionArg, FunctionArguments, Ident, Query, SetExpr, TableAlias,
+        TableAliasColumnDef, TableFactor, Value, Values, Visitor,
     },
     parser::Parser,
 };
@@ -17,20 +17,24 @@ use datafusion::sql::sqlparser::{
 use super::json;
 use crate::{dialect::OgeeDialect, visitors};
 
-/// Puts the lists of `query` in other words; not those of its subqueries.
-pub(super) fn in_query(query: &mut Query) {
-    in_set(&mut query.body);
+/// Puts the lists of `query` in other words; not those of its subqueries. `is_inserted`: its rows are.
+pub(super) fn in_query(query: &mut Query, is_inserted: bool) {
+    in_set(&mut query.body, is_inserted);
 }
 
-fn in_set(set: &mut SetExpr) {
+fn in_set(set: &mut SetExpr, is_inserted: bool) {
     match set {
         SetExpr::SetOperation { left, right, .. } => {
-            in_set(left);
-            in_set(right);
+            in_set(left, false);
+            in_set(right, false);
         }
         SetExpr::Values(values) => {
             json::in_values(values);
-            if (!is_constant(values) || differs_by_row(values))
+            // What is inserted gets the types of the table.
+            if !is_inserted {
+                cast_plain(values);
+            }
+            if (!is_constant(values) || differs_by_row(values, is_inserted))
                 && let Some(selects) = selects(values)
             {
                 *set = selects;
@@ -63,22 +67,83 @@ fn is_constant(values: &Values) -> bool {
     visitors::visit(values, &mut Constant).is_continue()
 }
 
+/// The type that is said of `value`.
+fn said(value: &Expr) -> Option<DataType> {
+    match value {
+        Expr::TypedString(typed) => Some(typed.data_type.clone()),
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, data_type, .. } => Some(data_type.clone()),
+        Expr::Interval(_) => Some(DataType::Interval { fields: None, precision: None }),
+        Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => Some(DataType::Boolean),
+        _ => None,
+    }
+}
+
+/// Whether it is a type of those that statements make, such as an ENUM.
+fn is_made(data_type: &DataType) -> bool {
+    /// Types that the parser does not know.
+    const KNOWN: &[&str] =
+        &["bignum", "hugeint", "int1", "json", "short", "timestamp_ms", "timestamp_ns", "timestamp_s", "timestamp_us"];
+    matches!(data_type, DataType::Custom(name, _) if !KNOWN.contains(&name.to_string().to_lowercase().as_str()))
+}
+
+fn cast(value: &mut Expr, data_type: DataType) {
+    let expr = Box::new(value.clone());
+    *value = Expr::Cast { kind: CastKind::DoubleColon, expr, data_type, array: false, format: None };
+}
+
+fn is_text(value: &Expr) -> bool {
+    matches!(value, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
+}
+
+fn is_number(value: &Expr) -> bool {
+    matches!(value, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+}
+
+/// The values of column `nth`.
+fn column(values: &mut Values, nth: usize) -> impl Iterator<Item = &mut Expr> {
+    values.rows.iter_mut().filter_map(move |row| row.content.get_mut(nth))
+}
+
+/// Casts texts in columns of `values` that have values of a type that is said, as in `VALUES (DATE '2024-01-01'), ('2024-01-02')`, to that type, and numbers beside a DOUBLE to that. Beside a text
+/// a value of an ENUM is a text.
+fn cast_plain(values: &mut Values) {
+    let width = values.rows.first().map_or(0, |row| row.content.len());
+    for nth in 0..width {
+        let mut types = values.rows.iter().filter_map(|row| said(row.content.get(nth)?));
+        let Some(first) = types.next().filter(|first| types.all(|other| other == *first)) else { continue };
+        let takes_numbers = matches!(first, DataType::Double(_) | DataType::DoublePrecision | DataType::Float64);
+        match is_made(&first) {
+            true if column(values, nth).any(|value| is_text(value)) => {
+                column(values, nth)
+                    .filter(|value| said(value).is_some())
+                    .for_each(|value| cast(value, DataType::Varchar(None)));
+            }
+            true => {}
+            false => column(values, nth)
+                .filter(|value| is_text(value) || takes_numbers && is_number(value))
+                .for_each(|value| cast(value, first.clone())),
+        }
+    }
+}
+
 /// So many rows are at most made queries because of the types of their values.
 const ROWS_MAX: usize = 1000;
 
-/// Whether rows of a column of `values` are of types that only a union finds one for: truth values beside numbers, structs with other fields.
-fn differs_by_row(values: &Values) -> bool {
+/// Whether rows of a column of `values` are of types that only a union finds one for: truth values beside numbers, values of two types that are said, structs with other fields.
+fn differs_by_row(values: &Values, is_inserted: bool) -> bool {
     let [first, rest @ ..] = &values.rows[..] else { return false };
     if rest.len() >= ROWS_MAX {
         return false;
     }
     let of_column = |nth: usize| values.rows.iter().filter_map(move |row| row.content.get(nth));
     (0..first.content.len()).any(|nth| {
-        let is_number = |value: &Expr| matches!(value, Expr::Value(value) if matches!(value.value, Value::Number(..)));
         let is_truth = |value: &Expr| matches!(value, Expr::Value(value) if matches!(value.value, Value::Boolean(_)));
         let mut fields = of_column(nth).filter_map(field_names);
         let first_fields = fields.next();
+        let mut types = of_column(nth).filter(|value| !is_truth(value)).filter_map(said);
+        let first_type = types.next();
         first_fields.is_some_and(|first| fields.any(|fields| fields != first))
+            || !is_inserted && types.any(|other| Some(&other) != first_type.as_ref())
             || of_column(nth).any(is_truth) && of_column(nth).any(is_number)
     })
 }
@@ -180,7 +245,7 @@ pub(super) fn subquery(expr: &Expr) -> Option<Expr> {
             .ok()?;
     }
     let mut query = super::query_of(&text)?;
-    in_query(&mut query);
+    in_query(&mut query, false);
     Some(Expr::Subquery(Box::new(query)))
 }
 
