@@ -55,7 +55,8 @@ pub(crate) fn parse(parser: &mut Parser) -> Option<Parsed> {
 fn drop_secret(parser: &mut Parser) -> Option<Parsed> {
     use Keyword::{PERSISTENT, SECRET, TEMP, TEMPORARY};
     let is = |nth: usize, known: &[Keyword]| matches!(&parser.peek_nth_token_ref(nth).token, Token::Word(word) if known.contains(&word.keyword) && word.quote_style.is_none());
-    if !is(1, &[SECRET]) && !(is(1, &[TEMP, TEMPORARY, PERSISTENT]) && is(2, &[SECRET])) {
+    let is_secret = is(1, &[SECRET]) || is(1, &[TEMP, TEMPORARY, PERSISTENT]) && is(2, &[SECRET]);
+    if !is_secret {
         return None;
     }
     let _drop = parser.parse_keyword(Keyword::DROP);
