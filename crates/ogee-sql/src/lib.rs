@@ -47,6 +47,7 @@ mod in_lists;
 pub mod inserted;
 mod joined_texts;
 mod kept_names;
+mod lambda_types;
 mod large_stack;
 mod limits;
 pub mod macros;

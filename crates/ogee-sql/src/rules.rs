@@ -43,6 +43,7 @@ use crate::{
     guarded_rules::guarded,
     in_lists::InLists,
     joined_texts::TextOrders,
+    lambda_types::LambdaTypes,
     marked_casts::MarkedCasts,
     nested_order::NestedOrder,
     null_equality,
@@ -86,7 +87,8 @@ pub fn analyzer_rules(
         Arc::new(times::IntervalWindows),
     ];
     rules.extend(Analyzer::new().rules);
-    let after: [Arc<dyn AnalyzerRule + Send + Sync>; 21] = [
+    let after: [Arc<dyn AnalyzerRule + Send + Sync>; 23] = [
+        Arc::new(LambdaTypes),
         Arc::new(OuterTypes(Arc::clone(division))),
         Arc::new(RepeatedOrders),
         Arc::new(NamedCasts),
@@ -110,6 +112,8 @@ pub fn analyzer_rules(
         Arc::new(ComputedKeys),
         // Of queries whose subqueries are joins, and that other rules know as DataFusion's.
         Arc::new(Recursions),
+        // What they have changed may be what a lambda gets.
+        Arc::new(LambdaTypes),
     ];
     rules.extend(after);
     rules
