@@ -38,7 +38,7 @@ pub(crate) struct CommonTypes(pub(crate) Arc<Division>);
 
 impl AnalyzerRule for CommonTypes {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        mixed_types::of_rows(plan)?.nodes_up(|plan| rewrite_plan(plan, &self.0)).data()
+        mixed_types::of_rows(mixed_types::of_cases(plan)?)?.nodes_up(|plan| rewrite_plan(plan, &self.0)).data()
     }
 
     fn name(&self) -> &str {

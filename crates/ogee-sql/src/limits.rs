@@ -127,10 +127,11 @@ async fn count(
     answers: &Answers<'_>,
 ) -> Result<Option<u64>> {
     let shown = expr.to_string();
-    let Some(number) = value(expr, with, "BIGINT", answers).await? else { return Ok(None) };
-    match number.parse::<u64>() {
-        Ok(number) => Ok(Some(number)),
-        Err(_) => Err(Error::Plan(format!("LIMIT and OFFSET are not negative, and {shown} is {number}"))),
+    // Halves go to the even number, as DuckDB rounds here.
+    let Some(number) = value(expr, with, "DOUBLE", answers).await? else { return Ok(None) };
+    match number.parse::<f64>().map(f64::round_ties_even) {
+        Ok(number) if number >= 0.0 && number.is_finite() => Ok(Some(number as u64)),
+        _ => Err(Error::Plan(format!("LIMIT and OFFSET are not negative, and {shown} is {number}"))),
     }
 }
 

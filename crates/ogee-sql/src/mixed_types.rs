@@ -16,7 +16,7 @@ use datafusion::{
     },
     logical_expr::{
         Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast,
-        expr::ScalarFunction, type_coercion::binary::type_union_coercion,
+        expr::ScalarFunction, type_coercion::binary::type_union_coercion, utils::merge_schema,
     },
 };
 
@@ -26,8 +26,9 @@ use ogee_functions::{
 };
 
 use crate::{
+    kept_names,
     set_operations::{in_common_types, is_set_operation},
-    trees::Nodes,
+    trees::{Nodes, Tree},
 };
 
 /// Functions that give one of their arguments, or a list of them or of their elements, or that look for elements of one in another.
@@ -438,6 +439,72 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// `plan` with one type for all results of a CASE: until DataFusion coerces it has that of its first result, by which set operations and what reads it would be typed.
+pub(crate) fn of_cases(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut any = false;
+    plan.each_node(|node| {
+        let mut schema = None;
+        node.each_expression(|expr| {
+            any = any
+                || expr.has(|expr| match expr {
+                    Expr::Case(case) => {
+                        let schema = schema.get_or_insert_with(|| merge_schema(&node.inputs()));
+                        Ok(!is_of_one_type(case, schema))
+                    }
+                    _ => Ok(false),
+                })?;
+            Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    if !any {
+        return Ok(plan);
+    }
+    let mut changed = false;
+    let made = plan.nodes_up(|plan| {
+        // Types of what is above follow.
+        let plan = if changed { plan.recompute_schema()? } else { plan };
+        let schema = merge_schema(&plan.inputs());
+        let cast = kept_names::map_expressions(plan, |expr| expr.up(|expr| in_case(expr, &schema)))?;
+        if !cast.transformed {
+            return Ok(if changed { Transformed::yes(cast.data) } else { cast });
+        }
+        changed = true;
+        cast.map_data(LogicalPlan::recompute_schema)
+    });
+    made.data()
+}
+
+/// Whether all results of `case` but NULL are of one type.
+fn is_of_one_type(case: &Case, schema: &DFSchema) -> bool {
+    let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let mut types = results.filter_map(|expr| expr.get_type(schema).ok()).filter(|of| !of.is_null());
+    types.next().is_none_or(|one| types.all(|other| one == other))
+}
+
+/// Casts the results of a CASE of several numbers, or of several moments, to one type.
+fn in_case(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::Case(mut case) = expr else { return Ok(Transformed::no(expr)) };
+    if is_of_one_type(&case, schema) {
+        return Ok(Transformed::no(Expr::Case(case)));
+    }
+    let mut changed = mix_alike(results(&mut case), schema)?;
+    let types = types_of(&results(&mut case), schema);
+    let numbers = || types.iter().filter(|of| !of.is_null());
+    let common = match numbers().all(DataType::is_numeric) {
+        true => numbers().cloned().map(Some).reduce(|one, other| type_union_coercion(&one?, &other?)).flatten(),
+        false => None,
+    };
+    if let Some(common) = common {
+        let others = results(&mut case).into_iter().zip(&types);
+        for (expr, _) in others.filter(|(_, of)| **of != common && !of.is_null()) {
+            *expr = cast(std::mem::take(expr), common.clone());
+            changed = true;
+        }
+    }
+    let case = Expr::Case(case);
+    Ok(if changed { Transformed::yes(case) } else { Transformed::no(case) })
 }
 
 /// Whether `call` joins lists, and not texts.

@@ -44,7 +44,7 @@ fn in_set(set: &mut SetExpr, is_inserted: bool) {
     }
 }
 
-/// Whether nothing in `values` is a column or a subquery.
+/// Whether nothing in `values` is a column or a subquery, or a CASE, which is of the type of its first branch where a list of values is planned.
 fn is_constant(values: &Values) -> bool {
     struct Constant;
 
@@ -58,7 +58,10 @@ fn is_constant(values: &Values) -> bool {
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             match expr {
                 Expr::Identifier(name) if !name.value.eq_ignore_ascii_case("default") => ControlFlow::Break(()),
-                Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+                Expr::CompoundIdentifier(_) | Expr::Case { .. } => ControlFlow::Break(()),
+                Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("if") => {
+                    ControlFlow::Break(())
+                }
                 _ => ControlFlow::Continue(()),
             }
         }
