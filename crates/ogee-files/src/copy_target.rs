@@ -46,6 +46,9 @@ const OWN: &str = "format.ogee_to_";
 /// Bytes of a part of a file by URL: S3 takes 10,000 of them.
 const PART_LEN: usize = 10 << 20;
 
+/// Bytes that are read at once of a staged file.
+const READ_LEN: usize = 1 << 20;
+
 /// What becomes of the files of a directory that is written into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existing {
@@ -146,32 +149,42 @@ impl Target {
             if is_directory && existing == Existing::Removed {
                 return wrong("files by URL are not removed; use OVERWRITE_OR_IGNORE, or APPEND");
             }
-            // A name without an ending would be a directory.
-            let has_ending = Path::new(&address.key).extension().is_some();
-            if !is_directory && suffix.is_none() && has_ending {
-                let held = Held::new();
-                copy.output_url = remote::written(address, &held)?;
-                let held = Some(held);
-                let (place, staging) = (PathBuf::new(), PathBuf::new());
-                let (is_directory, file_rows) = (false, None);
-                return Ok(Some(Self {
-                    path,
-                    place,
-                    staging,
-                    is_directory,
-                    existing,
-                    pattern,
-                    extension,
-                    suffix,
-                    codec,
-                    file_rows,
-                    lists_files,
-                    remote,
-                    held,
-                }));
-            }
         }
-        let place = match &remote {
+        let mut target = Self {
+            path,
+            place: PathBuf::new(),
+            staging: PathBuf::new(),
+            is_directory,
+            existing,
+            pattern,
+            extension,
+            suffix,
+            codec,
+            file_rows,
+            lists_files,
+            remote,
+            held: None,
+        };
+        target.begin(copy)?;
+        Ok(Some(target))
+    }
+
+    /// Has `copy` write where it is to: beside the place, or as parts of an object.
+    fn begin(&mut self, copy: &mut CopyTo) -> Result<()> {
+        let Self { path, is_directory, existing, remote, .. } = &*self;
+        let (is_directory, existing) = (*is_directory, *existing);
+        if let Some(address) = remote
+            && !is_directory
+            && self.suffix.is_none()
+            // A name without an ending would be a directory.
+            && Path::new(&address.key).extension().is_some()
+        {
+            let held = Held::new();
+            copy.output_url = remote::written(address, &held)?;
+            self.held = Some(held);
+            return Ok(());
+        }
+        let place = match remote {
             // Its name only, of what is staged.
             Some(address) => Path::new(address.key.trim_end_matches('/')),
             None => Path::new(path.trim_end_matches('/')),
@@ -208,21 +221,8 @@ impl Target {
             false => parent.join(format!("{staging}.{}", copy.file_type.get_ext())),
         };
         copy.output_url = format!("{}{}", staging.display(), if is_directory { "/" } else { "" });
-        Ok(Some(Self {
-            path,
-            place,
-            staging,
-            is_directory,
-            existing,
-            pattern,
-            extension,
-            suffix,
-            codec,
-            file_rows,
-            lists_files,
-            remote,
-            held: None,
-        }))
+        (self.place, self.staging) = (place, staging);
+        Ok(())
     }
 
     /// Sets how many rows a file has, and what is sent at once.
@@ -288,7 +288,7 @@ impl Target {
             let key = if below.as_os_str().is_empty() { key.to_owned() } else { format!("{key}/{}", below.display()) };
             let mut to = BufWriter::with_capacity(Arc::clone(store), address.location_of(&key)?, PART_LEN);
             let mut from = fs::File::open(&file).map_err(failed)?;
-            let mut part = vec![0; PART_LEN];
+            let mut part = vec![0; READ_LEN];
             loop {
                 let read = from.read(&mut part).map_err(failed)?;
                 if read == 0 {
@@ -331,9 +331,6 @@ impl Target {
 
     /// Removes what was written.
     pub fn discard(&self) {
-        if self.staging.as_os_str().is_empty() {
-            return;
-        }
         // What is not there needs no removing.
         let _ = match self.is_directory {
             true => fs::remove_dir_all(&self.staging),

@@ -28,7 +28,6 @@ use datafusion::{
     },
     prelude::SessionContext,
 };
-
 use ogee_vector::canonical_floats;
 
 use crate::lists::is_list;

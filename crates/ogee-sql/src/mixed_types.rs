@@ -205,11 +205,7 @@ fn mix_of(exprs: Vec<&mut Expr>, types: &[DataType]) -> bool {
 /// Casts those of `exprs`, which are of `types`, to the type that all of them have; whether there is one.
 fn unify(exprs: Vec<&mut Expr>, types: &[DataType]) -> bool {
     let Some(common) = common_type(types) else { return false };
-    for (expr, of) in exprs.into_iter().zip(types).filter(|(_, of)| **of != common && !of.is_null()) {
-        let given = std::mem::take(expr);
-        let is_truth = *of == DataType::Boolean && is_decimal(&common);
-        *expr = cast(if is_truth { cast(given, DataType::Int8) } else { given }, common.clone());
-    }
+    cast_others(exprs, types, &common);
     true
 }
 
@@ -428,11 +424,7 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
             let mut changed = mix_alike(compared(&mut case), schema)? | mix_alike(results(&mut case), schema)?;
             let types = types_of(&results(&mut case), schema);
             if let Some(common) = common_number(&types) {
-                let others = results(&mut case).into_iter().zip(&types);
-                for (expr, _) in others.filter(|(_, of)| **of != common && !of.is_null()) {
-                    *expr = cast(std::mem::take(expr), common.clone());
-                    changed = true;
-                }
+                changed |= cast_others(results(&mut case), &types, &common);
             }
             let case = Expr::Case(case);
             Ok(if changed { Transformed::yes(case) } else { Transformed::no(case) })
@@ -476,6 +468,18 @@ pub(crate) fn of_cases(plan: LogicalPlan) -> Result<LogicalPlan> {
     made.data()
 }
 
+/// Casts those of `exprs`, which are of `types`, to `common` that are of another type; whether there are any.
+fn cast_others(exprs: Vec<&mut Expr>, types: &[DataType], common: &DataType) -> bool {
+    let mut any = false;
+    for (expr, of) in exprs.into_iter().zip(types).filter(|(_, of)| *of != common && !of.is_null()) {
+        let given = std::mem::take(expr);
+        let is_truth = *of == DataType::Boolean && is_decimal(common);
+        *expr = cast(if is_truth { cast(given, DataType::Int8) } else { given }, common.clone());
+        any = true;
+    }
+    any
+}
+
 /// Whether all results of `case` but NULL are of one type.
 fn is_of_one_type(case: &Case, schema: &DFSchema) -> bool {
     let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
@@ -497,11 +501,7 @@ fn in_case(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         false => None,
     };
     if let Some(common) = common {
-        let others = results(&mut case).into_iter().zip(&types);
-        for (expr, _) in others.filter(|(_, of)| **of != common && !of.is_null()) {
-            *expr = cast(std::mem::take(expr), common.clone());
-            changed = true;
-        }
+        changed |= cast_others(results(&mut case), &types, &common);
     }
     let case = Expr::Case(case);
     Ok(if changed { Transformed::yes(case) } else { Transformed::no(case) })

@@ -115,15 +115,11 @@ fn value(parser: &mut Parser) -> std::result::Result<Ident, ParserError> {
         Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => Ident::with_quote('\'', text),
         Token::DollarQuotedString(text) => Ident::with_quote('\'', text.value),
         Token::Number(digits, _) => Ident::new(digits),
-        Token::Word(word) => Ident { value: word.value, quote_style: word.quote_style, span: word_span(parser) },
+        Token::Word(_) => return word(parser),
         _ => return Err(wrong(parser, "a text, a number or a word")),
     };
     parser.advance_token();
     Ok(value)
-}
-
-fn word_span(parser: &Parser) -> datafusion::sql::sqlparser::tokenizer::Span {
-    parser.peek_token_ref().span
 }
 
 /// What a statement does with secrets.

@@ -25,7 +25,6 @@ use datafusion::{
     physical_expr::{LexOrdering, LexRequirement},
     physical_plan::ExecutionPlan,
 };
-
 use ogee_memory::BufferManager;
 
 use crate::{parquet_sink::within_memory, remote::shown};
