@@ -14,7 +14,7 @@ use datafusion::{
     common::{Result, ScalarValue},
     logical_expr::{
         ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-        Volatility,
+        Volatility, type_coercion::binary::type_union_coercion,
     },
     physical_expr_common::datum::apply,
 };
@@ -68,8 +68,12 @@ impl ScalarUDFImpl for CheckedFunction {
         &self.signature
     }
 
+    /// The type of both: of two only while the type of a lambda's parameter is still sought.
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(arg_types[0].clone())
+        match arg_types {
+            [left, right] if left != right => Ok(type_union_coercion(left, right).unwrap_or_else(|| left.clone())),
+            _ => Ok(arg_types[0].clone()),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {

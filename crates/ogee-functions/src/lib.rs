@@ -44,7 +44,7 @@ mod list_functions;
 mod list_orders;
 mod list_picks;
 pub mod list_places;
-mod list_reductions;
+pub mod list_reductions;
 pub mod lists;
 mod lttb;
 pub mod maps;

@@ -21,7 +21,8 @@ use datafusion::{
     },
 };
 
-const NAME: &str = "list_reduce";
+/// What the function is called.
+pub const NAME: &str = "list_reduce";
 
 /// The function to register in a session.
 pub(crate) fn function() -> Arc<HigherOrderUDF> {

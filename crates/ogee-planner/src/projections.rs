@@ -3,6 +3,8 @@
 //! It also moves parts of a nested-loop join's condition into projections below the join. Of joins that give the rows of one side only, semi and anti joins, it then counts the
 //! columns of the wrong side: with some the planner panics, with others the columns that come out are not those that were planned.
 //!
+//! Of a lambda that reads columns of one side it makes a column, and the function that is to get it has none.
+//!
 //! Below a filter that chooses columns it moves a projection whose columns, counted after the choice, happen to be those of the filter's condition, counted before it: of two
 //! columns of one name the wrong one may come out. Such a filter leaves the choice to a projection above it, with which the upper one is then united.
 //!
@@ -15,7 +17,10 @@ use datafusion::{
     config::ConfigOptions,
     error::Result,
     logical_expr::JoinType,
-    physical_expr::{expressions::Column, utils::collect_columns},
+    physical_expr::{
+        expressions::{Column, LambdaExpr},
+        utils::collect_columns,
+    },
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ExecutionPlan,
@@ -45,6 +50,12 @@ fn gives_one_side(join: &NestedLoopJoinExec) -> bool {
     matches!(join.join_type(), LeftAnti | LeftSemi | RightAnti | RightSemi) && join.filter().is_some()
 }
 
+/// Whether the condition of `join` has a lambda.
+fn has_lambda(join: &NestedLoopJoinExec) -> Result<bool> {
+    let Some(filter) = join.filter() else { return Ok(false) };
+    filter.expression().exists(|expr| Ok(expr.is::<LambdaExpr>()))
+}
+
 /// `node` with the columns of the filter below it chosen above that, where both would be mixed up.
 fn choose_above(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(Transformed::no(node)) };
@@ -71,7 +82,11 @@ fn choose_above(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Exec
 impl PhysicalOptimizerRule for Projections {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = plan.transform_up(choose_above).data()?;
-        match plan.exists(|node| Ok(node.downcast_ref::<NestedLoopJoinExec>().is_some_and(gives_one_side)))? {
+        let goes_wrong = |node: &Arc<dyn ExecutionPlan>| match node.downcast_ref::<NestedLoopJoinExec>() {
+            Some(join) => Ok(gives_one_side(join) || has_lambda(join)?),
+            None => Ok(false),
+        };
+        match plan.exists(goes_wrong)? {
             true => plan.transform_down(remove_unnecessary_projections).data(),
             false => self.pushdown.optimize(plan, config),
         }

@@ -216,7 +216,7 @@ impl Visitor for Any {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        if select.projection.iter().any(columns_of::renames) || short_aliases::is_in(select) {
+        if select.projection.iter().any(|item| columns_of::renames(select, item)) || short_aliases::is_in(select) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())

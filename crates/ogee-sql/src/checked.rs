@@ -45,6 +45,7 @@ use ogee_functions::{
 use crate::{
     constants_last::is_constant,
     kept_names,
+    marked_casts::is_condition,
     trees::{Nodes, Tree},
 };
 
@@ -67,6 +68,8 @@ fn rewrite_plan(plan: LogicalPlan, zone: Zone, casts: &Casts) -> Result<Transfor
     if !kept_names::has_any(&plan, may_be_checked) {
         return Ok(Transformed::no(plan));
     }
+    let of_conditions = is_condition(&plan).then(|| casts.of_conditions());
+    let casts = of_conditions.as_ref().unwrap_or(casts);
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);

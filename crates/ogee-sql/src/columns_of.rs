@@ -45,12 +45,12 @@ pub(crate) fn has_star(expr: &Expr) -> bool {
     syntax::has_call(expr, is_star)
 }
 
-/// Whether `item` is a star whose columns have other names.
-pub(crate) fn renames(item: &SelectItem) -> bool {
+/// Whether `item`, an output of `select`, is a star whose columns have other names. Those of structs are written out by themselves.
+pub(crate) fn renames(select: &Select, item: &SelectItem) -> bool {
     matches!(
         item,
         SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) if options.opt_rename.is_some()
-    )
+    ) && syntax::unnested(select, item).is_none()
 }
 
 /// What is selected by itself; `None` for stars.
@@ -68,7 +68,7 @@ pub(crate) fn is_in(select: &Select) -> bool {
         GroupByExpr::All(_) => &[],
     };
     let others = [&select.selection, &select.having, &select.qualify].into_iter().flatten();
-    let is_renamed = !select.from.is_empty() && select.projection.iter().any(renames);
+    let is_renamed = !select.from.is_empty() && select.projection.iter().any(|item| renames(select, item));
     let distinct = match &select.distinct {
         Some(Distinct::On(keys)) => &keys[..],
         _ => &[],
@@ -520,7 +520,7 @@ pub(crate) async fn in_select(select: &mut Select, answers: &Answers<'_>) -> Res
     let mut outputs = Vec::with_capacity(select.projection.len());
     let mut taken: HashSet<String> = HashSet::new();
     for item in std::mem::take(&mut select.projection) {
-        if renames(&item) {
+        if renames(select, &item) {
             outputs.extend(renamed(item, &select.from, answers).await?);
             continue;
         }

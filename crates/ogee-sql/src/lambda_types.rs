@@ -11,9 +11,10 @@ use datafusion::{
         tree_node::{Transformed, TreeNodeRecursion},
     },
     config::ConfigOptions,
-    logical_expr::{Expr, LogicalPlan, utils::merge_schema},
+    logical_expr::{Expr, ExprSchemable, LogicalPlan, cast, expr::HigherOrderFunction, utils::merge_schema},
     optimizer::{AnalyzerRule, analyzer::type_coercion::TypeCoercion},
 };
+use ogee_functions::list_reductions;
 
 use crate::trees::{Nodes, Tree};
 
@@ -50,12 +51,38 @@ impl AnalyzerRule for LambdaTypes {
 
 /// `expr` with the types of its lambdas' parameters; one that is in another lambda gets them with that.
 fn resolved(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    match &expr {
-        Expr::HigherOrderFunction(_) => {
-            expr.clone().resolve_lambda_variables(schema).unwrap_or_else(|_| Transformed::no(expr))
+    let Expr::HigherOrderFunction(mut call) = expr else { return Transformed::no(expr) };
+    let is_cast = call.func.name() == list_reductions::NAME && as_before(&mut call, schema);
+    let expr = Expr::HigherOrderFunction(call);
+    let mut resolved = expr.clone().resolve_lambda_variables(schema).unwrap_or_else(|_| Transformed::no(expr));
+    resolved.transformed |= is_cast;
+    resolved
+}
+
+/// Casts what the lambda of `call` gives to the type of what there is so far, which it is given next: sums and products of decimals are of a wider type with each. Whether it was another.
+fn as_before(call: &mut HigherOrderFunction, schema: &DFSchema) -> bool {
+    let mut any = false;
+    for arg in &mut call.args {
+        let Expr::Lambda(lambda) = arg else { continue };
+        let Some(so_far) = lambda.params.first() else { continue };
+        let mut before = None;
+        let looked = lambda.body.each(|expr| {
+            if let Expr::LambdaVariable(variable) = expr
+                && variable.name == *so_far
+            {
+                before = variable.field.clone();
+            }
+            Ok(if before.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        });
+        let (Some(before), Ok(given)) = (before.filter(|_| looked.is_ok()), lambda.body.get_type(schema)) else {
+            continue;
+        };
+        if given != *before.data_type() {
+            *lambda.body = cast(std::mem::take(&mut *lambda.body), before.data_type().clone());
+            any = true;
         }
-        _ => Transformed::no(expr),
     }
+    any
 }
 
 fn has_lambdas(plan: &LogicalPlan) -> Result<bool> {

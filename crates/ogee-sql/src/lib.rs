@@ -72,6 +72,7 @@ mod quantified;
 mod quotients;
 mod range_offsets;
 pub mod recursions;
+mod recursive_types;
 mod repeated_orders;
 pub mod rules;
 mod samples;

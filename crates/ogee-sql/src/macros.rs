@@ -466,6 +466,9 @@ impl Expansion<'_> {
         visit_body(&mut is, &mut placing).break_value().map_or(Ok(()), Err)?;
         visit_body(&mut is, self).break_value().map_or(Ok(()), Err)?;
         self.within.pop();
+        for (place, (_, argument)) in &given {
+            keep_apart(&mut is, place, argument);
+        }
         let nodes_max = NODES_MAX - self.nodes + counted;
         let mut giving = Giving { given: &given, name, size: Size::default(), deep: 0, nodes_max };
         visit_body(&mut is, &mut giving).break_value().map_or(Ok(()), Err)?;
@@ -598,6 +601,23 @@ fn selects(value: &Expr) -> bool {
     }
 
     visitors::visit(value, &mut Queries).is_break()
+}
+
+/// Gives parameters of lambdas in a body other names than the columns in `argument` have, which is put at `place`.
+fn keep_apart(is: &mut Is, place: &str, argument: &Expr) {
+    let mut names = HashSet::new();
+    syntax::for_each_outside_queries(&mut argument.clone(), |expr| match expr {
+        Expr::Identifier(name) => _ = names.insert(normal_name(name)),
+        Expr::CompoundIdentifier(parts) => names.extend(parts.first().map(normal_name)),
+        _ => {}
+    });
+    if names.is_empty() {
+        return;
+    }
+    match is {
+        Is::Value(value) => syntax::keep_apart(&mut **value, place, &names),
+        Is::Table(query) => syntax::keep_apart(&mut **query, place, &names),
+    }
 }
 
 /// Says of the columns of `argument` that they are of `table`: within a query of the body they would be taken for columns of what that reads.

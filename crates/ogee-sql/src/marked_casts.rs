@@ -41,6 +41,11 @@ pub(crate) struct MarkedCasts {
     casts: Casts,
 }
 
+/// Whether the expressions of `plan` are conditions, and no outputs whose names count.
+pub(crate) fn is_condition(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(_) | LogicalPlan::Filter(_))
+}
+
 impl MarkedCasts {
     pub(crate) fn new(casts: Casts) -> Self {
         Self { casts }
@@ -57,6 +62,8 @@ impl MarkedCasts {
         if !may_concern(&plan) {
             return self.outputs(plan);
         }
+        let of_conditions = is_condition(&plan).then(|| self.casts.of_conditions());
+        let casts = of_conditions.as_ref().unwrap_or(&self.casts);
         let schema = input_schema(&plan)?;
         let rewritten = kept_names::map_expressions(plan, |expr| {
             // Lambdas were planned for the fields that arguments had.
@@ -66,7 +73,7 @@ impl MarkedCasts {
                     Expr::Cast(Cast { expr, field }) => (expr, field, false),
                     Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
                     Expr::Case(_) | Expr::ScalarFunction(_) if !has_lambdas => {
-                        return Ok(match self.casts.kept(&expr, &schema)? {
+                        return Ok(match casts.kept(&expr, &schema)? {
                             Some(kept) => Transformed::yes(kept),
                             None => Transformed::no(expr),
                         });
@@ -75,7 +82,7 @@ impl MarkedCasts {
                     _ => return self.beside(expr, &schema),
                 };
                 let Ok((_, from)) = of.to_field(&schema) else { return Ok(Transformed::no(expr)) };
-                Ok(match self.casts.cast(of, &from, to, tries)? {
+                Ok(match casts.cast(of, &from, to, tries)? {
                     Some(cast) => Transformed::yes(cast),
                     None => Transformed::no(expr),
                 })

@@ -212,7 +212,7 @@ impl AnalyzerRule for Recursions {
 }
 
 /// Whether `scan` reads the rows of an iteration.
-fn is_work_table(scan: &TableScan) -> bool {
+pub(crate) fn is_work_table(scan: &TableScan) -> bool {
     source_as_provider(&scan.source).is_ok_and(|table| table.is::<CteWorkTable>())
 }
 
@@ -229,6 +229,16 @@ fn mark_of(predicate: &Expr) -> Option<Vec<&str>> {
 /// Whether `predicate` marks `what`.
 fn marks(predicate: &Expr, what: &str) -> bool {
     mark_of(predicate).is_some_and(|texts| texts.first() == Some(&what))
+}
+
+/// Whether `plan` is the first rows of a query with keys, as its term has them.
+pub(crate) fn is_first(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Filter(filter) => marks(&filter.predicate, FIRST),
+        LogicalPlan::Projection(projection) => is_first(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_first(&alias.input),
+        _ => false,
+    }
 }
 
 /// `query` as a node of ours.

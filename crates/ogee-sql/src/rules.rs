@@ -52,6 +52,7 @@ use crate::{
     quotients::{Division, Quotients},
     range_offsets::RangeOffsets,
     recursions::{self, Recursions},
+    recursive_types::{RecursiveTypes, TermTypes},
     repeated_orders::{RepeatedOrders, with_single_keys},
     samples::{self, Samples},
     set_operations::CountCopies,
@@ -83,11 +84,13 @@ pub fn analyzer_rules(
         Arc::new(RangeOffsets),
         Arc::new(SortedRows),
         Arc::new(GroupingKeys),
+        Arc::new(RecursiveTypes(Arc::clone(division))),
         Arc::new(CommonTypes(Arc::clone(division))),
         Arc::new(times::IntervalWindows),
     ];
     rules.extend(Analyzer::new().rules);
-    let after: [Arc<dyn AnalyzerRule + Send + Sync>; 23] = [
+    let after: [Arc<dyn AnalyzerRule + Send + Sync>; 24] = [
+        Arc::new(TermTypes),
         Arc::new(LambdaTypes),
         Arc::new(OuterTypes(Arc::clone(division))),
         Arc::new(RepeatedOrders),

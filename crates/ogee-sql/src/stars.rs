@@ -292,7 +292,7 @@ impl Places<'_> {
             if fields.is_empty() {
                 return Ok(Some(Found::Left));
             }
-            syntax::write_out_fields(select, at, &of, fields);
+            syntax::write_out_fields(select, at, &of, fields)?;
             return Ok(Some(Found::Put));
         }
         Ok(None)

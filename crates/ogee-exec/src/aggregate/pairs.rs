@@ -96,7 +96,11 @@ impl Moments {
             F::Regression(R::Intercept) => (xx > 0.0).then(|| self.mean_y - xy / xx * self.mean_x),
             F::Regression(R::R2) if xx <= 0.0 => None,
             F::Regression(R::R2) if yy <= 0.0 => Some(1.0),
-            F::Regression(R::R2) => Some(xy * xy / (xx * yy)),
+            F::Regression(R::R2) => {
+                let squared = xy * xy / (xx * yy);
+                // Products have no room where roots have.
+                Some(if squared.is_finite() { squared } else { (xy / (xx.sqrt() * yy.sqrt())).powi(2) })
+            }
             _ => unreachable!("a function of two arguments"),
         }
     }

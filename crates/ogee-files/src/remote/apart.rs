@@ -27,6 +27,7 @@ use ogee_functions::Error;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot, watch},
+    task::unconstrained,
 };
 
 use crate::read_through::Batches;
@@ -87,7 +88,9 @@ fn spawn(job: impl Future<Output = ()> + Send + 'static) -> Result<watch::Sender
     let runtime = Handle::current();
     let thread = thread::Builder::new().name("ogee-url".to_owned()).spawn(move || {
         STOP.set(Some(stop));
-        runtime.block_on(job);
+        // A reader waits within one poll of its job for as many parts as there are. Tokio's channels give no more than
+        // 128 items a poll, and then ask for the next poll, which would never come.
+        runtime.block_on(unconstrained(job));
     });
     match thread {
         Ok(_) => Ok(wanted),
@@ -142,7 +145,9 @@ impl Read for Incoming {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
+
+    use datafusion::arrow::{array::RecordBatchOptions, datatypes::Schema};
 
     use super::*;
 
@@ -152,6 +157,36 @@ mod tests {
         let mut text = String::new();
         Incoming::new(stream::iter(parts).boxed()).read_to_string(&mut text).unwrap();
         assert_eq!(text, "abcde");
+    }
+
+    /// Reads all that comes before it gives anything.
+    struct Whole(Option<Incoming>);
+
+    impl Batches for Whole {
+        fn next(&mut self) -> Result<Option<RecordBatch>> {
+            let Some(mut incoming) = self.0.take() else { return Ok(None) };
+            let mut bytes = Vec::new();
+            incoming.read_to_end(&mut bytes).map_err(DataFusionError::IoError)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(bytes.len()));
+            Ok(Some(RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?))
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_batch_may_need_more_parts_than_tokio_gives_a_poll() {
+        let parts = 1000;
+        let (sender, receiver) = mpsc::channel(1);
+        let sent = tokio::spawn(async move {
+            for _ in 0..parts {
+                sender.send(Ok(Bytes::from_static(b"x"))).await.unwrap();
+            }
+        });
+        let incoming = stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+        let read = batches(async move { Ok(Some(Whole(Some(Incoming::new(incoming.boxed()))))) }).unwrap();
+        let read: Vec<_> = tokio::time::timeout(Duration::from_mins(1), read.collect()).await.unwrap();
+        let rows: Vec<_> = read.into_iter().map(|batch| batch.unwrap().num_rows()).collect();
+        assert_eq!(rows, [parts]);
+        sent.await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]

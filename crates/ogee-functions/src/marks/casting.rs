@@ -63,12 +63,20 @@ pub struct Casts {
     /// For JSON alone: to it, tried, and to text.
     json: [Arc<ScalarUDF>; 3],
     memory: Arc<BufferManager>,
+    shown: Shown,
 }
 
 impl Casts {
     /// Casts that are promised memory of `memory`.
     pub fn new(memory: &Arc<BufferManager>) -> Self {
-        Self { json: json::casts(memory).map(|function| Arc::new(function.registered())), memory: Arc::clone(memory) }
+        let json = json::casts(memory).map(|function| Arc::new(function.registered()));
+        Self { json, memory: Arc::clone(memory), shown: Shown::Argument }
+    }
+
+    /// Those of conditions, which have names of their own: a join computes a cast of a column beside the column.
+    #[must_use]
+    pub fn of_conditions(&self) -> Self {
+        Self { shown: Shown::Call, ..self.clone() }
     }
 
     /// `expr`, of field `from`, as values of `to`; `None` where Arrow does that. `tries`: what is none is NULL.
@@ -109,7 +117,7 @@ impl Casts {
         let null = Expr::Literal(ScalarValue::try_from(to.data_type())?, metadata);
         let [strict, lenient] = functions(&self.memory);
         let function = if tries { lenient } else { strict };
-        Ok(Some(function.in_zone(zone).call(vec![expr.clone(), null])))
+        Ok(Some(function.shown(self.shown).in_zone(zone).call(vec![expr.clone(), null])))
     }
 
     /// `expr`, of which `schema` has the columns, as the marked text that it keeps; `None` where that is known, or nothing.

@@ -13,7 +13,10 @@ use datafusion::sql::{
     sqlparser::ast::{AccessExpr, Expr, Ident, Select, SelectItem, VisitorMut},
 };
 
-use super::for_each_outside_queries;
+use super::{
+    for_each_outside_queries,
+    lambdas::{Bound, keep_apart},
+};
 use crate::{names::normal_name, visitors};
 
 /// What a query may select from, and the column of it that is asked for.
@@ -116,6 +119,10 @@ impl VisitorMut for Selects<'_> {
             (normal_name(&table), Expr::Nested(Box::new(qualified)))
         });
         let expr = Expr::Nested(Box::new(expr));
+        if self.write {
+            select.projection[at + 1..].iter_mut().for_each(|item| keep_apart(item, self.name, &names));
+            select.selection.iter_mut().for_each(|selection| keep_apart(selection, self.name, &names));
+        }
         let mut within = Within {
             qualified: qualified.as_ref(),
             tables: Vec::new(),
@@ -127,6 +134,7 @@ impl VisitorMut for Selects<'_> {
             sources: Vec::new(),
             named: 0,
             used: &mut self.used,
+            bound: Bound::default(),
         };
         for item in &mut select.projection[at + 1..] {
             let visited = visitors::visit_mut(item, &mut within);
@@ -175,6 +183,7 @@ struct Within<'a> {
     /// How many of them have an output of this name, which goes first.
     named: usize,
     used: &'a mut HashSet<Source>,
+    bound: Bound,
 }
 
 impl Within<'_> {
@@ -202,11 +211,15 @@ impl VisitorMut for Within<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.bound.enter(expr);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.sources.is_empty()
-            || self.named > 0
-            || !matches!(expr, Expr::Identifier(name) if normal_name(name) == self.name)
-        {
+        self.bound.leave(expr);
+        let is_it = |name: &Ident| normal_name(name) == self.name && !self.bound.has(name);
+        if self.sources.is_empty() || self.named > 0 || !matches!(expr, Expr::Identifier(name) if is_it(name)) {
             return ControlFlow::Continue(());
         }
         let names = std::iter::once(self.name).chain(self.names.iter().map(String::as_str));

@@ -6,8 +6,8 @@
 //! Not here: `EXCLUDE` of bare names, which the planner knows.
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableWithJoins, WildcardAdditionalOptions,
+    ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, RenameSelectItem, Select,
+    SelectItem, SelectItemQualifiedWildcardKind, TableWithJoins, WildcardAdditionalOptions,
 };
 use ogee_functions::{Error, Result};
 
@@ -22,6 +22,7 @@ pub(super) fn in_select(select: &mut Select) -> Result<()> {
     for item in &mut select.projection {
         if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item {
             fold(options);
+            once(options)?;
         }
         if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), options) = item {
             of_one_table(table, options);
@@ -69,6 +70,28 @@ fn fold(options: &mut WildcardAdditionalOptions) {
     for name in names {
         name.value = normal_name(name);
     }
+}
+
+/// # Errors
+/// A column is renamed that is left out or replaced.
+fn once(options: &WildcardAdditionalOptions) -> Result<()> {
+    let renamed = match &options.opt_rename {
+        Some(RenameSelectItem::Single(item)) => std::slice::from_ref(item),
+        Some(RenameSelectItem::Multiple(items)) => items,
+        None => return Ok(()),
+    };
+    let replaced = options.opt_replace.iter().flat_map(|replace| &replace.items);
+    let replaced: Vec<String> = replaced.map(|item| normal_name(&item.column_name)).collect();
+    let excluded = super::excluded(options);
+    for item in renamed {
+        let name = normal_name(&item.ident);
+        let others = [("EXCLUDE", &excluded), ("REPLACE", &replaced)];
+        if let Some((clause, _)) = others.iter().find(|(_, names)| names.contains(&name)) {
+            let hint = if *clause == "EXCLUDE" { "name it in one of them" } else { "select it by itself" };
+            return Err(Error::Plan(format!("column '{name}' is in both {clause} and RENAME; {hint}")));
+        }
+    }
+    Ok(())
 }
 
 /// Of the star of a table, its columns may be excluded by their whole names.

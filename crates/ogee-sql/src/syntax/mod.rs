@@ -102,6 +102,7 @@ use ogee_functions::{
 
 pub(crate) use self::{
     aliases::{alias_sources, write_out_alias},
+    lambdas::{Bound, keep_apart},
     laterals::{make_lateral, make_lateral_in_subqueries, name_queries},
     literals::in_tokens,
     neighbours::{Having, sources_beside, write_out_neighbours},
@@ -131,12 +132,14 @@ fn keyword(token: &Token) -> Keyword {
     }
 }
 
-/// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own.
+/// Calls `each` with the expressions of a clause, each after those within it; not with those of subqueries, where names and windows are their own, and not with parameters of lambdas,
+/// which are no columns.
 pub(crate) fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl FnMut(&mut Expr)) {
     struct Outside<F> {
         each: F,
         /// How many subqueries deep the visitor is.
         queries: usize,
+        bound: Bound,
     }
 
     impl<F: FnMut(&mut Expr)> VisitorMut for Outside<F> {
@@ -152,15 +155,21 @@ pub(crate) fn for_each_outside_queries(clause: &mut impl VisitMut, each: impl Fn
             ControlFlow::Continue(())
         }
 
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            self.bound.enter(expr);
+            ControlFlow::Continue(())
+        }
+
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            if self.queries == 0 {
+            self.bound.leave(expr);
+            if self.queries == 0 && !self.bound.begins(expr) {
                 (self.each)(expr);
             }
             ControlFlow::Continue(())
         }
     }
 
-    let visited = visitors::visit_mut(clause, &mut Outside { each, queries: 0 });
+    let visited = visitors::visit_mut(clause, &mut Outside { each, queries: 0, bound: Bound::default() });
     debug_assert!(visited.is_continue(), "the visitor never stops");
 }
 

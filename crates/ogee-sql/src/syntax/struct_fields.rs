@@ -10,13 +10,15 @@ use std::ops::ControlFlow;
 use datafusion::sql::{
     parser::Statement as Parsed,
     sqlparser::ast::{
-        AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem,
-        SelectItemQualifiedWildcardKind, Subscript, TableFactor, TableWithJoins, Value, VisitorMut,
+        AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, IdentWithAlias, RenameSelectItem,
+        Select, SelectItem, SelectItemQualifiedWildcardKind, Subscript, TableFactor, TableWithJoins, Value, VisitorMut,
         WildcardAdditionalOptions,
     },
 };
 
-use super::using::name_of;
+use super::using::{excluded, name_of};
+use ogee_functions::{Error, Result};
+
 use crate::names::{call, normal_name};
 
 /// What the output `item` of `select` gives the fields of, if it is a struct.
@@ -32,7 +34,7 @@ pub(crate) fn unnested(select: &Select, item: &SelectItem) -> Option<Expr> {
             (is_unnest && !matches!(arg, Expr::Array(_))).then(|| arg.clone())
         }
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
-            if *options == WildcardAdditionalOptions::default() =>
+            if options.opt_ilike.is_none() && options.opt_except.is_none() =>
         {
             let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
             match &parts[..] {
@@ -58,14 +60,48 @@ fn has_table(from: &TableWithJoins, name: &Ident) -> bool {
     })
 }
 
-/// Puts the fields of `of` in the place of the output at `at`.
-pub(crate) fn write_out_fields(select: &mut Select, at: usize, of: &Expr, fields: &[String]) {
-    let field = |name: &String| {
-        let text = Expr::value(Value::SingleQuotedString(name.clone()));
-        let alias = Ident::with_quote('"', name.clone());
-        SelectItem::ExprWithAlias { expr: call("get_field", vec![of.clone(), text]), alias }
+/// Puts the fields of `of` in the place of the output at `at`, as the options of its star say.
+///
+/// # Errors
+/// Options name a field that is not there, or none is left.
+pub(crate) fn write_out_fields(select: &mut Select, at: usize, of: &Expr, fields: &[String]) -> Result<()> {
+    let options = match &select.projection[at] {
+        SelectItem::QualifiedWildcard(_, options) => options.clone(),
+        _ => WildcardAdditionalOptions::default(),
     };
-    select.projection.splice(at..=at, fields.iter().map(field));
+    let excluded: Vec<String> = excluded(&options);
+    let replaced: Vec<_> = options.opt_replace.iter().flat_map(|replace| &replace.items).collect();
+    let renamed: &[IdentWithAlias] = match &options.opt_rename {
+        Some(RenameSelectItem::Single(item)) => std::slice::from_ref(item),
+        Some(RenameSelectItem::Multiple(items)) => items,
+        None => &[],
+    };
+    let is = |field: &str, name: &str| field.eq_ignore_ascii_case(name);
+    let named = excluded.iter().cloned();
+    let named = named.chain(replaced.iter().map(|item| normal_name(&item.column_name)));
+    for name in named.chain(renamed.iter().map(|item| normal_name(&item.ident))) {
+        if !fields.iter().any(|field| is(field, &name)) {
+            return Err(Error::Plan(format!("{of} has no field '{name}'; it has {}", fields.join(", "))));
+        }
+    }
+    let field = |name: &String| {
+        if excluded.iter().any(|excluded| is(name, excluded)) {
+            return None;
+        }
+        let replacement = replaced.iter().find(|item| is(name, &normal_name(&item.column_name)));
+        let expr = match replacement {
+            Some(item) => item.expr.clone(),
+            None => call("get_field", vec![of.clone(), Expr::value(Value::SingleQuotedString(name.clone()))]),
+        };
+        let new = renamed.iter().find(|item| is(name, &normal_name(&item.ident))).map(|item| item.alias.clone());
+        Some(SelectItem::ExprWithAlias { expr, alias: new.unwrap_or_else(|| Ident::with_quote('"', name.clone())) })
+    };
+    let items: Vec<SelectItem> = fields.iter().filter_map(field).collect();
+    if items.is_empty() {
+        return Err(Error::Plan(format!("EXCLUDE leaves no field of {of}")));
+    }
+    select.projection.splice(at..=at, items);
+    Ok(())
 }
 
 /// Takes the fields of the column `name` that are written with dots of the column as a value, which it may be of an outer query; false if there are none.

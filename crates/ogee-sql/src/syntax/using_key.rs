@@ -21,7 +21,7 @@ use datafusion::sql::{
         ast::{
             Cte, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
             Ident, ObjectName, OrderByExpr, OrderByOptions, Query, SelectItem, SetExpr, SetOperator, SetQuantifier,
-            TableAlias, TableFactor, Visitor, VisitorMut,
+            TableAlias, TableFactor, Value, Visitor, VisitorMut,
         },
         tokenizer::{Token, TokenWithSpan},
     },
@@ -33,7 +33,8 @@ use super::{
     query_of,
 };
 use crate::{
-    names::{base_name, normal_name},
+    casts::NAMED_CAST,
+    names::{base_name, call, normal_name},
     recursions::{FIRST, LAST, MARK, PLACE, RECURRING},
     visitors,
 };
@@ -163,6 +164,25 @@ fn recurring(cte: &mut Cte) {
     if let SetExpr::SetOperation { op: SetOperator::Union, right, .. } = &mut *cte.query.body {
         // It never stops.
         let _ = visitors::visit_mut(&mut **right, &mut reads);
+        keep_casts(right);
+    }
+}
+
+/// Puts the casts that are outputs of `body` into a function, which tells them from casts to the types of the first rows.
+fn keep_casts(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => {
+            for item in &mut select.projection {
+                let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+                if let Expr::Cast { data_type, .. } = expr {
+                    let name = Expr::value(Value::SingleQuotedString(data_type.to_string().to_uppercase()));
+                    let cast = std::mem::replace(expr, Expr::value(Value::Null));
+                    *expr = call(NAMED_CAST, vec![name, cast]);
+                }
+            }
+        }
+        SetExpr::Query(query) => keep_casts(&mut query.body),
+        _ => {}
     }
 }
 
@@ -216,17 +236,21 @@ fn keyed(cte: &mut Cte, keys: Vec<SelectItem>) -> Result<()> {
         let _ = visitors::visit_mut(&mut outer.from, &mut fill);
         Ok(*query.body)
     };
-    let rows = |marked: &str| {
+    let rows = |place: &str, marked: &str| {
         let names: Vec<String> = columns.iter().map(|column| quoted(column).to_string()).collect();
         let names = names.join(", ");
-        format!("SELECT *, 0 AS {PLACE} FROM (SELECT 0) AS {}({names}){marked}", quoted(&name))
+        format!("SELECT *, {place} AS {PLACE} FROM (SELECT 0) AS {}({names}){marked}", quoted(&name))
     };
     let from = |rows: String| format!("SELECT 0 FROM ({rows}) AS {}", quoted(&name));
     if !reads(right, &name) {
-        let both = from(format!("{} UNION ALL {}", rows(""), rows("")));
+        // Nothing runs that numbers rows as they are found.
+        let [before, behind] =
+            [i64::MIN.to_string(), "0".to_owned()].map(|begin| format!("row_number() OVER () + ({begin})"));
+        let both = from(format!("{} UNION ALL {}", rows(&before, ""), rows(&behind, "")));
         *cte.query.body = grouped(&both, &[left, right])?;
         return Ok(());
     }
+    let rows = |marked: &str| rows("0", marked);
     let first = grouped(&from(rows("")), &[left])?;
     let position = |key: &String| columns.iter().position(|column| column == key).unwrap_or_default().to_string();
     let positions: Vec<String> = keys.iter().map(position).collect();
