@@ -283,6 +283,7 @@ impl Session {
         pieces.serve(context.state_weak_ref());
         binder.serve(context.state_weak_ref());
         ogee_functions::register(&context, engine.memory())?;
+        times::keep_instants(&context);
         rules::register_markers(&context);
         let (sequences, variables) = (Arc::clone(&kept.sequences), Arc::clone(&kept.variables));
         let (attached, types, comments) =

@@ -15,15 +15,17 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, OffsetSizeTrait},
+        array::{Array, ArrayRef, AsArray, OffsetSizeTrait, PrimitiveArray},
         compute::cast,
         datatypes::{
-            DataType, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+            DataType, Date32Type, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+            TimeUnit,
         },
     },
     common::{Result, exec_err},
     config::ConfigOptions,
     execution::FunctionRegistry,
+    functions_nested::range::gen_series_udf,
     logical_expr::{
         ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
         ScalarUDFImpl, Signature,
@@ -620,9 +622,47 @@ impl ScalarUDFImpl for Growing {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let _promise = self.promise(&args.args, args.number_rows)?;
         let given = args.return_field.data_type().clone();
-        let value = self.function.inner().invoke_with_args(args)?;
+        let mut args = args;
+        if self.kind == Kind::Pad {
+            args.args[1] = not_negative(&args.args[1])?;
+        }
+        let excludes = self.kind == Kind::Series && self.name == "range";
+        let value = match &args.args[..] {
+            [start, stop, step] if excludes && start.data_type() == DataType::Date32 => {
+                args.args[1] = day_before(stop, step, args.number_rows)?;
+                gen_series_udf().inner().invoke_with_args(args)?
+            }
+            _ => self.function.inner().invoke_with_args(args)?,
+        };
         if self.kind != Kind::Series || value.data_type() == given { Ok(value) } else { value.cast_to(&given, None) }
     }
+}
+
+/// `lengths`, of which DataFusion takes negative ones of columns for very great ones.
+fn not_negative(lengths: &ColumnarValue) -> Result<ColumnarValue> {
+    Ok(match lengths {
+        ColumnarValue::Array(array) if *array.data_type() == DataType::Int64 => {
+            let lengths = array.as_primitive::<Int64Type>().unary::<_, Int64Type>(|length| length.max(0));
+            ColumnarValue::Array(Arc::new(lengths))
+        }
+        other => other.clone(),
+    })
+}
+
+/// The last day of a series that ends before `stop`: DataFusion ends it a whole step before.
+fn day_before(stop: &ColumnarValue, step: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
+    let (stops, steps) = (stop.to_array(rows)?, step.to_array(rows)?);
+    let (Some(stops), Some(steps)) =
+        (stops.as_primitive_opt::<Date32Type>(), steps.as_primitive_opt::<IntervalMonthDayNanoType>())
+    else {
+        return Ok(stop.clone());
+    };
+    let before = stops.iter().zip(steps).map(|(stop, step)| {
+        let (stop, step) = (stop?, step?);
+        let is_down = step.months < 0 || step.days < 0;
+        Some(if is_down { stop.saturating_add(1) } else { stop.saturating_sub(1) })
+    });
+    Ok(ColumnarValue::Array(Arc::new(before.collect::<PrimitiveArray<Date32Type>>())))
 }
 
 #[cfg(test)]

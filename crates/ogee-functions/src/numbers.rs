@@ -16,7 +16,7 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, PrimitiveArray, StringViewBuilder},
+        array::{Array, ArrayRef, AsArray, Datum, PrimitiveArray, StringViewBuilder},
         compute::{cast, kernels::numeric, unary},
         datatypes::{DataType, Decimal128Type, FieldRef, Float32Type, Float64Type},
         error::ArrowError,
@@ -35,6 +35,8 @@ use crate::{
     function::{Function, Shown},
     times::{far, infinite::Infinite},
 };
+
+const HUGEINT: DataType = DataType::Decimal128(38, 0);
 
 /// The function that `//` becomes.
 pub const INTEGER_DIVIDE: &str = "ogee_integer_divide";
@@ -62,6 +64,7 @@ impl ScalarUDFImpl for IntegerDivide {
         let [left, right] = arg_types else { return plan_err!("// takes two numbers") };
         let both = match comparison_coercion(left, right) {
             Some(both) if both.is_integer() => both,
+            _ if is_whole(left) && is_whole(right) => HUGEINT,
             _ => DataType::Float64,
         };
         Ok(vec![both.clone(), both])
@@ -80,8 +83,12 @@ impl ScalarUDFImpl for IntegerDivide {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if *args.return_field.data_type() != DataType::Float64 {
-            return apply(&args.args[0], &args.args[1], numeric::div);
+        match args.return_field.data_type() {
+            DataType::Float64 => {}
+            DataType::Decimal128(..) => {
+                return apply(&args.args[0], &args.args[1], |left, right| huge_quotients(left, right));
+            }
+            _ => return apply(&args.args[0], &args.args[1], numeric::div),
         }
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let [left, right] = [0, 1].map(|side: usize| arrays[side].as_primitive::<Float64Type>());
@@ -97,6 +104,28 @@ impl ScalarUDFImpl for IntegerDivide {
             false => ColumnarValue::Array(quotients),
         })
     }
+}
+
+fn is_whole(data_type: &DataType) -> bool {
+    data_type.is_integer() || matches!(data_type, DataType::Decimal128(_, 0))
+}
+
+/// Whole quotients of integers of 128 bits: Arrow's have the digits behind the point that decimals have.
+fn huge_quotients(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
+    let ((left, left_scalar), (right, right_scalar)) = (left.get(), right.get());
+    let rows = if left_scalar { right.len() } else { left.len() };
+    let (left, right) = (left.as_primitive::<Decimal128Type>(), right.as_primitive::<Decimal128Type>());
+    let value = |of: &PrimitiveArray<Decimal128Type>, row: usize| of.is_valid(row).then(|| of.value(row));
+    let quotients = (0..rows).map(|row| {
+        let sides = (value(left, if left_scalar { 0 } else { row }), value(right, if right_scalar { 0 } else { row }));
+        match sides {
+            (Some(_), Some(0)) => Err(ArrowError::DivideByZero),
+            (Some(left), Some(right)) => Ok(Some(left.wrapping_div(right))),
+            _ => Ok(None),
+        }
+    });
+    let quotients = quotients.collect::<Result<PrimitiveArray<Decimal128Type>, _>>()?;
+    Ok(Arc::new(quotients.with_data_type(HUGEINT)))
 }
 
 /// `of` for the values that a function is given, however many there are; NULL of no type, as which columns stand where a rule asks what a condition is of

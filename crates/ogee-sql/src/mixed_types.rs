@@ -68,6 +68,8 @@ pub(crate) fn common_beside(data_type: &DataType, beside: &[&DataType]) -> Optio
         // Truth values beside numbers are 0 and 1.
         DataType::Boolean if beside.iter().any(|other| other.is_numeric()) => common_type(beside.iter().copied()),
         DataType::Date32 => finest(beside),
+        // Not in nanoseconds, in which there is no year 2300.
+        text if text.is_string() => finest(beside),
         // Dates and timestamps that were cast when they were put together.
         DataType::Timestamp(TimeUnit::Nanosecond, _) if beside.contains(&&DataType::Date32) => {
             finest(beside).filter(|finest| finest != data_type)
@@ -128,7 +130,8 @@ fn is_decimal(data_type: &DataType) -> bool {
 fn may_be_mixed(types: &[DataType]) -> bool {
     let any = |wanted| types.iter().any(|of| has_within(of, wanted));
     let is_timestamp = |of: &DataType| matches!(of, DataType::Timestamp(..));
-    any(is_decimal) && any(DataType::is_floating) || any(|of| *of == DataType::Date32) && any(is_timestamp)
+    let is_other = |of: &DataType| *of == DataType::Date32 || of.is_string();
+    any(is_decimal) && any(DataType::is_floating) || any(is_other) && any(is_timestamp)
 }
 
 /// The decimals that whole numbers and decimals of `types` are. DataFusion finds them after quotients of decimals have become such of floats, and would cut others off.

@@ -130,7 +130,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = syntax::merges::in_tokens(syntax::inserts::in_tokens(syntax::created::in_tokens(tokens)?));
     let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
-    let tokens = syntax::using_key::in_tokens(syntax::exclusions::in_tokens(tokens));
+    let tokens = syntax::using_key::in_tokens(syntax::exclusions::in_tokens(syntax::frames::in_tokens(tokens)));
     let tokens = syntax::ordered_windows::in_tokens(tokens);
     let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));
     let tokens = syntax::json::in_tokens(tokens);

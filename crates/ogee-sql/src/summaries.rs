@@ -41,6 +41,9 @@ const QUARTILES: [&str; 3] = ["0.25", "0.5", "0.75"];
 
 const NULL: &str = "NULL";
 
+/// From so many columns on, what is known of them is computed before it is put into rows.
+const COLUMNS_MANY: usize = 24;
+
 /// Makes the summary of what `select` selects from.
 ///
 /// # Errors
@@ -61,7 +64,16 @@ pub(crate) async fn summarize(select: &mut Select, answers: &Answers<'_>) -> Res
     let from: Vec<String> = select.from.iter().map(ToString::to_string).collect();
     let rows = format!("SELECT {} FROM {}", aggregates.join(", "), from.join(", "));
     let outputs = SUMMARY.iter().zip(cells).map(|((name, data_type), cells)| rows_of(name, data_type, &cells));
-    *select = select_of(&format!("SELECT {} FROM ({rows}) AS ogee_facts", outputs.collect::<Vec<_>>().join(", ")))?;
+    let outputs = outputs.collect::<Vec<_>>().join(", ");
+    *select = select_of(&match columns.len() {
+        ..COLUMNS_MANY => format!("SELECT {outputs} FROM ({rows}) AS ogee_facts"),
+        // Read twice they are a table, of which it is not known that all columns are constants: for each constant that is not an output itself DataFusion goes through all outputs
+        // (`EquivalenceGroup::augment_projection_mapping`), which took minutes of 500 columns.
+        _ => format!(
+            "SELECT * FROM (WITH ogee_facts AS ({rows}) \
+             SELECT {outputs} FROM ogee_facts, (SELECT ogee_rows AS ogee_again FROM ogee_facts) AS ogee_twice) AS ogee_summary"
+        ),
+    })?;
     Ok(())
 }
 

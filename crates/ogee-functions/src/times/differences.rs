@@ -57,10 +57,20 @@ pub(super) fn moments_taken(given: &[DataType], takes_times: bool) -> Option<Dat
     }
 }
 
+/// The same where one of them may be a text, which is read as what the other is.
+fn two_taken(given: &[DataType], takes_times: bool) -> Option<DataType> {
+    let moments: Vec<DataType> = given.iter().filter(|given| !given.is_string()).cloned().collect();
+    let is_read = moments.len() < given.len();
+    if is_read && moments.iter().all(DataType::is_null) {
+        return None;
+    }
+    moments_taken(&moments, takes_times)
+}
+
 fn part_and_two(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     match given {
         [part, moments @ ..] if moments.len() == 2 && (part.is_string() || part.is_null()) => {
-            match moments_taken(moments, true) {
+            match two_taken(moments, true) {
                 Some(both) => Ok(vec![DataType::Utf8View, both.clone(), both]),
                 None => refused(name, given),
             }
@@ -70,7 +80,7 @@ fn part_and_two(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
 }
 
 fn two_moments(given: &[DataType]) -> Result<Vec<DataType>> {
-    match moments_taken(given, false).filter(|_| given.len() == 2) {
+    match two_taken(given, false).filter(|_| given.len() == 2) {
         Some(both) => Ok(vec![both.clone(), both]),
         None => refused("age", given),
     }

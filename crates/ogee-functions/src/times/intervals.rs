@@ -244,7 +244,8 @@ pub fn write_interval(interval: IntervalMonthDayNano, text: &mut String) -> Resu
     let (years, months) = (interval.months / 12, interval.months % 12);
     for (count, unit) in [(years, "year"), (months, "month"), (interval.days, "day")] {
         if count != 0 {
-            let (gap, many) = (if text.len() == begin { "" } else { " " }, if count.abs() == 1 { "" } else { "s" });
+            let (gap, many) =
+                (if text.len() == begin { "" } else { " " }, if count.unsigned_abs() == 1 { "" } else { "s" });
             write!(text, "{gap}{count} {unit}{many}")?;
         }
     }

@@ -44,6 +44,7 @@ pub fn functions() -> Vec<ScalarUDF> {
         |name: &'static str, taken: Taken, body: Body| Function::of(name, taken, |_| Ok(DataType::Int64), body);
     let functions = [
         Function::of("make_timestamp", timestamp_taken, |_| Ok(LOCAL), timestamps),
+        Function::of("to_timestamp", seconds_taken, |_| Ok(instant()), |args, _| of_seconds(&args[0])),
         Function::of("make_timestamptz", instant_taken, |_| Ok(instant()), zoned_timestamps).zoned(),
         Function::of(
             "make_timestamp_ms",
@@ -88,6 +89,24 @@ fn timestamp_taken(given: &[DataType]) -> Result<Vec<DataType>> {
         1 => taken("make_timestamp", &[Argument::Whole], 0, given),
         _ => taken("make_timestamp", &DATE_AND_TIME, 0, given),
     }
+}
+
+fn seconds_taken(given: &[DataType]) -> Result<Vec<DataType>> {
+    let is_whole = matches!(given, [seconds] if seconds.is_integer() && *seconds != DataType::UInt64);
+    taken("to_timestamp", &[if is_whole { Argument::Whole } else { Argument::Double }], 0, given)
+}
+
+/// The instants so many seconds after 1970.
+fn of_seconds(seconds: &ArrayRef) -> Result<ArrayRef> {
+    let out = || exec_datafusion_err!("timestamp out of range");
+    let micros: Micros = match seconds.data_type() {
+        DataType::Float64 => doubles(seconds)?.try_unary(|seconds| {
+            let micros = (seconds * 1e6).round();
+            if micros.abs() < i64::MAX as f64 { Ok(micros as i64) } else { Err(out()) }
+        })?,
+        _ => wholes(seconds)?.try_unary(|seconds| seconds.checked_mul(1_000_000).ok_or_else(out))?,
+    };
+    in_range(instants(micros))
 }
 
 fn instant_taken(given: &[DataType]) -> Result<Vec<DataType>> {

@@ -27,6 +27,7 @@ use crate::{arguments::texts, lists::coerced};
 use super::{
     far::{SECONDS_OF_DAY, date_of, days_of},
     infinite::{Infinite, in_range, is_infinite_value, units_of_second},
+    instants::instant,
     intervals::{INTERVAL, intervals},
     parts::{by_part, part_named},
 };
@@ -54,6 +55,50 @@ pub fn to_char() -> ScalarUDF {
 /// `function`, which makes moments, without infinite ones.
 pub fn in_range_only(function: Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::new_from_impl(InRange(function))
+}
+
+/// `now`, which is DataFusion's of nanoseconds, in microseconds, as all other instants are: beside it these would be ones in nanoseconds, in which there is no year 2300.
+pub fn in_micros(now: Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::new_from_impl(InMicros(now))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct InMicros(Arc<ScalarUDF>);
+
+impl ScalarUDFImpl for InMicros {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.0.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(instant())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::new(self.0.return_field_from_args(args)?.as_ref().clone().with_data_type(instant())))
+    }
+
+    /// When the statement began.
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        Ok(match self.0.simplify(args, info)? {
+            ExprSimplifyResult::Simplified(Expr::Literal(value, metadata)) => {
+                ExprSimplifyResult::Simplified(Expr::Literal(value.cast_to(&instant())?, metadata))
+            }
+            other => other,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        self.0.invoke_with_args(args)?.cast_to(&instant(), None)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -2,9 +2,14 @@
 //!
 //! Without `ESCAPE` nothing is taken so in DuckDB, and a backslash is a letter. What was written out says that a backslash escapes, so that it is not written out twice.
 //!
-//! Not here: patterns that are not written out, for which it knows no other character.
+//! In patterns that are computed backslashes are doubled when they are.
+//!
+//! Not here: patterns that are computed and have another character, for which the planner knows none.
 
 use datafusion::sql::sqlparser::ast::{Expr, Value};
+
+use super::text;
+use crate::names::call;
 
 /// Writes the escapes of `expr` as backslashes, if it is a comparison with a pattern that has others.
 pub(super) fn in_expr(expr: &mut Expr) {
@@ -21,7 +26,21 @@ pub(super) fn in_expr(expr: &mut Expr) {
         }
         Some(_) => return,
     };
-    let Expr::Value(value) = &mut **pattern else { return };
+    let mut written = &mut **pattern;
+    while let Expr::Nested(inner) = written {
+        written = inner;
+    }
+    let is_computed = match &*written {
+        Expr::Value(value) => matches!(value.value, Value::Placeholder(_)),
+        _ => true,
+    };
+    if is_computed && escape.is_none() {
+        let computed = std::mem::replace(&mut **pattern, Expr::value(Value::Null));
+        **pattern = call("replace", vec![computed, text("\\"), text("\\\\")]);
+        *escape = Some(Value::SingleQuotedString("\\".to_owned()).into());
+        return;
+    }
+    let Expr::Value(value) = written else { return };
     let Value::SingleQuotedString(text) = &mut value.value else { return };
     if escape.is_none() && !text.contains('\\') {
         return;

@@ -184,5 +184,5 @@ fn is_computed(bound: &WindowFrameBound) -> bool {
     let (WindowFrameBound::Preceding(Some(distance)) | WindowFrameBound::Following(Some(distance))) = bound else {
         return false;
     };
-    !matches!(**distance, Expr::Value(_) | Expr::Interval(_)) && !ordered_windows::is_value(distance)
+    !frames::is_plain(distance)
 }

@@ -6,13 +6,45 @@
 //!
 //! Not here: distances between values (`range_offsets`).
 
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, NamedWindowExpr, Select, UnaryOperator, Value, WindowFrameBound,
-    WindowFrameUnits, WindowSpec, WindowType,
+use datafusion::sql::sqlparser::{
+    ast::{
+        BinaryOperator, CastKind, DataType, Expr, NamedWindowExpr, Select, UnaryOperator, Value, WindowFrameBound,
+        WindowFrameUnits, WindowSpec, WindowType,
+    },
+    tokenizer::{Token, TokenWithSpan},
 };
+
+use super::parts::{Parts, space};
 
 /// Further than there are rows, and so that twice as much is still a number.
 const BEYOND: i64 = 1 << 61;
+
+/// `tokens` with brackets around distances that are the cast of a text, `'1 year'::INTERVAL PRECEDING`: the parser takes the text for the whole distance.
+pub(crate) fn in_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let ends = ["PRECEDING", "FOLLOWING"];
+    let is_end = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.quote_style.is_none() && ends.iter().any(|end| word.value.eq_ignore_ascii_case(end)));
+    if !tokens.iter().any(is_end) {
+        return tokens;
+    }
+    let parts = Parts::new(&tokens);
+    let mut replaced = Vec::new();
+    for nth in 1..parts.len() {
+        if !matches!(parts.token(nth), Some(Token::SingleQuotedString(_)))
+            || !parts.is(nth + 1, &Token::DoubleColon)
+            || !parts.is_word(nth - 1, &["ROWS", "RANGE", "GROUPS", "BETWEEN", "AND"])
+        {
+            continue;
+        }
+        let is_behind =
+            |nth: usize| parts.is_word(nth, &["PRECEDING", "FOLLOWING", "AND"]) || parts.is(nth, &Token::RParen);
+        let end = parts.find(nth + 2, is_behind);
+        if parts.is_word(end, &ends) {
+            replaced.push((nth..nth, vec![Token::LParen]));
+            replaced.push((end..end, vec![Token::RParen, space()]));
+        }
+    }
+    parts.replaced(replaced)
+}
 
 /// Writes out the frame of a window.
 pub(super) fn in_spec(spec: &mut WindowSpec) {
@@ -70,6 +102,17 @@ fn number(value: i64) -> Expr {
     Expr::value(Value::Number(value.to_string(), false))
 }
 
+/// Whether `distance` is written as DataFusion takes it.
+pub(super) fn is_plain(distance: &Expr) -> bool {
+    match distance {
+        Expr::Value(value) => !matches!(&value.value, Value::Number(digits, _) if digits.contains(['e', 'E'])),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_plain(expr),
+        Expr::Nested(inner) => is_plain(inner),
+        Expr::Interval(_) => true,
+        _ => false,
+    }
+}
+
 /// How far behind the row of a window `bound` is; `None` where that is not a number that is written.
 fn distance(bound: &WindowFrameBound) -> Option<i64> {
     match bound {
@@ -121,5 +164,19 @@ fn value(expr: &Expr) -> Option<i64> {
 
 fn is_whole(data_type: &DataType) -> bool {
     use DataType as T;
-    matches!(data_type, T::TinyInt(_) | T::SmallInt(_) | T::Int(_) | T::Integer(_) | T::BigInt(_) | T::HugeInt)
+    matches!(
+        data_type,
+        T::TinyInt(_)
+            | T::SmallInt(_)
+            | T::Int(_)
+            | T::Integer(_)
+            | T::BigInt(_)
+            | T::HugeInt
+            | T::Int2(_)
+            | T::Int4(_)
+            | T::Int8(_)
+            | T::UTinyInt
+            | T::USmallInt
+            | T::UBigInt
+    )
 }

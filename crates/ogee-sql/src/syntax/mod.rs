@@ -27,7 +27,7 @@ pub(crate) mod fields;
 pub(crate) mod filters;
 mod firsts;
 mod framed_rows;
-mod frames;
+pub(crate) mod frames;
 pub(crate) mod from_first;
 pub(crate) mod grouping;
 mod having;

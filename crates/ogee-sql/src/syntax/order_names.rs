@@ -95,6 +95,10 @@ fn branches(body: &SetExpr, names: &mut HashMap<String, usize>, exprs: &mut Hash
                 SelectItem::UnnamedExpr(expr) => (expr, base_name(expr)),
                 _ => return false,
             };
+            // It may be several.
+            if columns_of::has_star(expr) || super::unnested(select, item).is_some() {
+                return false;
+            }
             names.entry(name).or_insert(at + 1);
             exprs.entry(expr.to_string()).or_insert(at + 1);
             true

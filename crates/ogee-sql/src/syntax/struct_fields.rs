@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 use datafusion::sql::{
     parser::Statement as Parsed,
     sqlparser::ast::{
-        AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, IdentWithAlias, RenameSelectItem,
-        Select, SelectItem, SelectItemQualifiedWildcardKind, Subscript, TableFactor, TableWithJoins, Value, VisitorMut,
-        WildcardAdditionalOptions,
+        AccessExpr, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, IdentWithAlias,
+        RenameSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, Subscript, TableFactor, TableWithJoins,
+        Value, VisitorMut, WildcardAdditionalOptions,
     },
 };
 
@@ -30,8 +30,8 @@ pub(crate) fn unnested(select: &Select, item: &SelectItem) -> Option<Expr> {
             let [FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))] = &list.args[..] else { return None };
             let [name] = &function.name.0[..] else { return None };
             let is_unnest = name.as_ident().is_some_and(|name| normal_name(name) == "unnest");
-            // Of a list, for certain.
-            (is_unnest && !matches!(arg, Expr::Array(_))).then(|| arg.clone())
+            let is_list = matches!(arg, Expr::Array(_) | Expr::Cast { data_type: DataType::Array(_), .. });
+            (is_unnest && !is_list).then(|| arg.clone())
         }
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
             if options.opt_ilike.is_none() && options.opt_except.is_none() =>

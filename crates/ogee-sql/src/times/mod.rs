@@ -27,7 +27,10 @@ use datafusion::{
     sql::sqlparser::ast::{self, Set},
 };
 use futures::TryStreamExt;
-use ogee_functions::times::{Zone, extremum, truncated::in_range_only};
+use ogee_functions::times::{
+    Zone, extremum,
+    truncated::{in_micros, in_range_only},
+};
 
 use crate::visitors;
 
@@ -56,13 +59,10 @@ pub fn with_known_zone(statement: Statement) -> Result<Statement> {
 pub fn keep_instants(context: &SessionContext) {
     let mut options = ConfigOptions::default();
     options.execution.time_zone = Some("UTC".to_owned());
-    for name in ["now", "to_timestamp", "to_timestamp_seconds", "to_timestamp_millis", "to_timestamp_micros"]
-        .into_iter()
-        .chain(["to_timestamp_nanos"])
-    {
+    for name in ["now", "to_timestamp_seconds", "to_timestamp_millis", "to_timestamp_micros", "to_timestamp_nanos"] {
         let kept = context.udf(name).ok().and_then(|function| function.inner().with_updated_config(&options));
         match kept {
-            Some(now) if name == "now" => context.register_udf(now),
+            Some(now) if name == "now" => context.register_udf(in_micros(Arc::new(now))),
             Some(kept) => context.register_udf(in_range_only(Arc::new(kept))),
             None => {}
         }
