@@ -3,6 +3,7 @@
 //! * Truth values beside numbers are 0 and 1.
 //! * Structs with other fields have those of both, by their names, and lists of such, and maps. The fields of rows, which have no names, are those at their places.
 //! * A decimal beside a float is a float.
+//! * A text beside a date, a timestamp, a time of a day or an interval is one: DataFusion has no list of both, and otherwise makes timestamps in nanoseconds of them.
 //!
 //! Not here: who asks (`choices`, and `mixed_types` of `ogee-sql`).
 
@@ -32,6 +33,7 @@ pub fn is_known_here<'a>(types: impl IntoIterator<Item = &'a DataType>) -> bool 
 fn differ_here(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::Boolean, number) | (number, DataType::Boolean) => number.is_numeric(),
+        (text, moment) | (moment, text) if text.is_string() && is_read(moment) => true,
         (DataType::Struct(a), DataType::Struct(b)) => {
             a.len() != b.len()
                 || a.iter()
@@ -46,6 +48,12 @@ fn differ_here(a: &DataType, b: &DataType) -> bool {
     }
 }
 
+/// Whether a text beside values of the type is read as one.
+fn is_read(data_type: &DataType) -> bool {
+    use DataType as T;
+    matches!(data_type, T::Date32 | T::Timestamp(..) | T::Time32(_) | T::Time64(_) | T::Interval(_))
+}
+
 fn of_two(a: &DataType, b: &DataType) -> Option<DataType> {
     let is_decimal = |of: &DataType| matches!(of, DataType::Decimal128(..) | DataType::Decimal256(..));
     match (a, b) {
@@ -56,6 +64,7 @@ fn of_two(a: &DataType, b: &DataType) -> Option<DataType> {
         }
         (DataType::Boolean, number) | (number, DataType::Boolean) if number.is_numeric() => Some(number.clone()),
         (float, decimal) | (decimal, float) if float.is_floating() && is_decimal(decimal) => Some(float.clone()),
+        (text, moment) | (moment, text) if text.is_string() && is_read(moment) => Some(moment.clone()),
         (DataType::Struct(a), DataType::Struct(b)) if is_row(a) != is_row(b) => {
             let (named, row) = if is_row(a) { (b, a) } else { (a, b) };
             if named.len() != row.len() {
@@ -112,6 +121,8 @@ fn element(data_type: &DataType) -> Option<&FieldRef> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::datatypes::TimeUnit;
+
     use super::*;
 
     fn of(fields: &[(&str, DataType)]) -> DataType {
@@ -126,6 +137,13 @@ mod tests {
         let lists = [&a, &b, &both].map(|of| DataType::new_list(of.clone(), true));
         assert_eq!(common_type(&lists[..2]), Some(lists[2].clone()));
         assert!(is_known_here([&a, &b]) && !is_known_here([&a, &a, &DataType::Null]));
+    }
+
+    #[test]
+    fn texts_are_moments_beside_moments() {
+        let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+        assert_eq!(common_type([&DataType::Utf8, &micros, &DataType::Null]), Some(micros.clone()));
+        assert!(is_known_here([&micros, &DataType::Utf8View]) && !is_known_here([&micros, &micros]));
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub mod sessions;
 mod shapes;
 mod shown;
 mod similarity;
+mod slices;
 mod structs;
 pub mod substrings;
 pub mod text_casts;

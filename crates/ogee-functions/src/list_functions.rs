@@ -47,6 +47,8 @@ use datafusion::{
 use crate::{
     common::{common_type, is_known_here},
     lists::{coerced, is_list},
+    nested_text,
+    times::Zone,
 };
 
 /// The functions to register in a session, instead of those of the same names.
@@ -304,6 +306,7 @@ impl ScalarUDFImpl for Mended {
                 values = values.into_iter().rev().collect();
                 values[0] = each(values[0].clone(), |lists| Ok(without_nulls(lists)))?;
             }
+            Mend::NothingIsNull => values[0] = each(values[0].clone(), as_texts)?,
             Mend::Lengths => {
                 values[1] = lengths(&values[1], self.name(), args.number_rows)?;
             }
@@ -328,6 +331,19 @@ impl ScalarUDFImpl for Mended {
             }
         }
     }
+}
+
+/// `lists` of the texts of their elements, as casts give them: those of Arrow have a `T` in timestamps, and none of lists within.
+fn as_texts(lists: &ArrayRef) -> Result<ArrayRef> {
+    let Some(list) = lists.as_list_opt::<i32>() else { return Ok(Arc::clone(lists)) };
+    let items = list.value_type();
+    if items.is_string() || items.is_integer() || items.is_null() {
+        return Ok(Arc::clone(lists));
+    }
+    let texts: ArrayRef =
+        cast(&(Arc::new(nested_text::texts(list.values(), &Zone::UTC)?) as ArrayRef), &DataType::Utf8)?;
+    let field = Arc::new(Field::new_list_field(DataType::Utf8, true));
+    Ok(Arc::new(ListArray::try_new(field, list.offsets().clone(), texts, list.nulls().cloned())?))
 }
 
 /// The types of two lists with that of the other for a NULL.

@@ -2,7 +2,7 @@
 //!
 //! `array_slice` and `array_extract` of texts are the same, and a slice of bytes counts bytes.
 //!
-//! Not here: elements and slices of lists, which are DataFusion's; `substring`.
+//! Not here: elements and slices of lists, which are DataFusion's, or of unusual steps (`slices`); `substring`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -26,7 +26,8 @@ use crate::{
     arguments::{Argument, taken, texts, wholes},
     blobs::is_blob,
     function::{Function, Shown},
-    lists::coerced,
+    lists::{coerced, is_list},
+    slices,
     times::Zone,
 };
 
@@ -40,7 +41,16 @@ impl ExprPlanner for TextAccess {
         access: RawFieldAccessExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
-        if !access.expr.get_type(schema).is_ok_and(|data_type| data_type.is_string()) {
+        let Ok(data_type) = access.expr.get_type(schema) else { return Ok(PlannerResult::Original(access)) };
+        if let GetFieldAccess::ListRange { start, stop, stride } = &access.field_access
+            && is_list(&data_type)
+            && **stride != 1_i64.lit()
+        {
+            let bounds = [start, stop, stride].map(|bound| bound.as_ref().clone());
+            let args = std::iter::once(access.expr).chain(bounds).collect();
+            return Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&SLICE), args))));
+        }
+        if !data_type.is_string() {
             return Ok(PlannerResult::Original(access));
         }
         let (from, to) = match access.field_access {
@@ -57,6 +67,8 @@ impl ExprPlanner for TextAccess {
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&PART), args))))
     }
 }
+
+static SLICE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(functions().swap_remove(0)));
 
 /// `array_slice` and `array_extract`, which take texts and slices of bytes beside lists.
 pub fn functions() -> Vec<ScalarUDF> {
@@ -125,6 +137,12 @@ impl ScalarUDFImpl for PartOrElements {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
+        if let [list, _, _, step] = &args.args[..]
+            && is_list(&list.data_type())
+            && let Some(steps) = slices::unusual(step)?
+        {
+            return slices::stepped(&args, &steps);
+        }
         self.function(&types).unwrap_or(&self.list).invoke_with_args(args)
     }
 }

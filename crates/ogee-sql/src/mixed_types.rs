@@ -175,11 +175,11 @@ pub(crate) fn mix_alike<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schem
     Ok(mix_of(exprs, &types))
 }
 
-/// Casts those of `exprs` that have another type [beside](common_beside) the others; whether there are any.
+/// Casts those of `exprs`, the sides of an operator, that have another type [beside](common_beside) the others; whether there are any. A text is one there: `ts || '!'`.
 pub(crate) fn mix<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let exprs: Vec<&mut Expr> = exprs.into_iter().collect();
     let types = types_of(&exprs, schema);
-    mix_of(exprs, &types)
+    !types.iter().any(DataType::is_string) && mix_of(exprs, &types)
 }
 
 fn types_of(exprs: &[&mut Expr], schema: &DFSchema) -> Vec<DataType> {

@@ -131,7 +131,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = syntax::prefix_aliases::in_tokens(syntax::limits::in_tokens(tokens));
     let tokens = syntax::from_first::with_selects(syntax::in_tokens(syntax::without_hints(tokens)));
     let tokens = syntax::using_key::in_tokens(syntax::exclusions::in_tokens(syntax::frames::in_tokens(tokens)));
-    let tokens = syntax::ordered_windows::in_tokens(tokens);
+    let tokens = syntax::ordered_windows::in_tokens(syntax::arrays::in_tokens(tokens));
     let tokens = syntax::methods::in_tokens(syntax::filters::with_where(tokens));
     let tokens = syntax::json::in_tokens(tokens);
     let mut tokens = syntax::samples::in_usual_words(tokens)?;

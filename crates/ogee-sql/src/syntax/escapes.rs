@@ -6,13 +6,14 @@
 //!
 //! Not here: patterns that are computed and have another character, for which the planner knows none.
 
-use datafusion::sql::sqlparser::ast::{Expr, Value};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 
 use super::text;
 use crate::names::call;
 
 /// Writes the escapes of `expr` as backslashes, if it is a comparison with a pattern that has others.
 pub(super) fn in_expr(expr: &mut Expr) {
+    in_words(expr);
     let (Expr::Like { pattern, escape_char: escape, .. } | Expr::ILike { pattern, escape_char: escape, .. }) = expr
     else {
         return;
@@ -49,6 +50,30 @@ pub(super) fn in_expr(expr: &mut Expr) {
     let escapes = written.contains('\\');
     *text = written;
     *escape = escapes.then(|| Value::SingleQuotedString("\\".to_owned()).into());
+}
+
+/// Whether `op` compares with a pattern.
+pub(super) fn is_operator(op: &BinaryOperator) -> bool {
+    use BinaryOperator as Op;
+    matches!(op, Op::PGLikeMatch | Op::PGNotLikeMatch | Op::PGILikeMatch | Op::PGNotILikeMatch)
+}
+
+/// `s ~~ p` is `s LIKE p`.
+fn in_words(expr: &mut Expr) {
+    use BinaryOperator as Op;
+    let Expr::BinaryOp { left, op, right } = expr else { return };
+    if !is_operator(op) {
+        return;
+    }
+    let null = || Box::new(Expr::value(Value::Null));
+    let (value, pattern) = (std::mem::replace(left, null()), std::mem::replace(right, null()));
+    let negated = matches!(op, Op::PGNotLikeMatch | Op::PGNotILikeMatch);
+    *expr = match op {
+        Op::PGLikeMatch | Op::PGNotLikeMatch => {
+            Expr::Like { negated, any: false, expr: value, pattern, escape_char: None }
+        }
+        _ => Expr::ILike { negated, any: false, expr: value, pattern, escape_char: None },
+    };
 }
 
 /// `None` if the character stands at the end, where it escapes nothing.

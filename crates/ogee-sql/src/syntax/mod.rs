@@ -8,7 +8,7 @@
 
 mod aliases;
 pub(crate) mod altered;
-mod arrays;
+pub(crate) mod arrays;
 pub(crate) mod bare_calls;
 mod by_name;
 pub(crate) mod collations;
@@ -533,6 +533,7 @@ impl VisitorMut for Words {
                 *expr = to_double(Box::new(text(number)));
             }
             Expr::Like { .. } | Expr::ILike { .. } => escapes::in_expr(expr),
+            Expr::BinaryOp { op, .. } if escapes::is_operator(op) => escapes::in_expr(expr),
             Expr::Substring { expr: of, substring_from: Some(from), substring_for, .. }
                 if !is_place(from) || !substring_for.as_deref().is_none_or(is_place) =>
             {
@@ -656,10 +657,13 @@ fn in_accesses(accesses: &mut [AccessExpr], is_name: bool) {
             AccessExpr::Dot(_) => {}
             AccessExpr::Subscript(subscript) => {
                 is_name = false;
-                if let Subscript::Slice { lower_bound, upper_bound, .. } = subscript {
+                if let Subscript::Slice { lower_bound, upper_bound, stride } = subscript {
                     let bound = |number: &str| Expr::value(Value::Number(number.to_owned(), false));
-                    lower_bound.get_or_insert_with(|| bound("1"));
-                    upper_bound.get_or_insert_with(|| bound("-1"));
+                    // One that goes back begins with the last element, and ends with the first.
+                    let goes_back = matches!(stride, Some(Expr::UnaryOp { op: UnaryOperator::Minus, .. }));
+                    let (first, last) = if goes_back { ("2147483647", "1") } else { ("1", "-1") };
+                    lower_bound.get_or_insert_with(|| bound(first));
+                    upper_bound.get_or_insert_with(|| bound(last));
                 }
             }
         }
