@@ -54,42 +54,66 @@ pub fn to_char() -> ScalarUDF {
 
 /// `function`, which makes moments, without infinite ones.
 pub fn in_range_only(function: Arc<ScalarUDF>) -> ScalarUDF {
-    ScalarUDF::new_from_impl(InRange(function))
+    ScalarUDF::new_from_impl(Moments { function, are: Are::InRange })
 }
 
 /// `now`, which is DataFusion's of nanoseconds, in microseconds, as all other instants are: beside it these would be ones in nanoseconds, in which there is no year 2300.
 pub fn in_micros(now: Arc<ScalarUDF>) -> ScalarUDF {
-    ScalarUDF::new_from_impl(InMicros(now))
+    ScalarUDF::new_from_impl(Moments { function: now, are: Are::InMicros })
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct InMicros(Arc<ScalarUDF>);
+/// What the moments are that a function makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Are {
+    /// Finite.
+    InRange,
+    /// Instants of microseconds.
+    InMicros,
+}
 
-impl ScalarUDFImpl for InMicros {
+/// A function of DataFusion that makes moments, but for what they are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Moments {
+    function: Arc<ScalarUDF>,
+    are: Are,
+}
+
+impl ScalarUDFImpl for Moments {
     fn name(&self) -> &str {
-        self.0.name()
+        self.function.name()
     }
 
     fn aliases(&self) -> &[String] {
-        self.0.aliases()
+        self.function.aliases()
     }
 
     fn signature(&self) -> &Signature {
-        self.0.signature()
+        self.function.signature()
     }
 
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(instant())
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        match self.are {
+            Are::InRange => self.function.return_type(arg_types),
+            Are::InMicros => Ok(instant()),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(Arc::new(self.0.return_field_from_args(args)?.as_ref().clone().with_data_type(instant())))
+        let field = self.function.return_field_from_args(args)?;
+        Ok(match self.are {
+            Are::InRange => field,
+            Are::InMicros => Arc::new(field.as_ref().clone().with_data_type(instant())),
+        })
     }
 
-    /// When the statement began.
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.function.coerce_types(arg_types)
+    }
+
+    /// `now()` is when the statement began.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        Ok(match self.0.simplify(args, info)? {
-            ExprSimplifyResult::Simplified(Expr::Literal(value, metadata)) => {
+        Ok(match self.function.simplify(args, info)? {
+            ExprSimplifyResult::Simplified(Expr::Literal(value, metadata)) if self.are == Are::InMicros => {
                 ExprSimplifyResult::Simplified(Expr::Literal(value.cast_to(&instant())?, metadata))
             }
             other => other,
@@ -97,47 +121,13 @@ impl ScalarUDFImpl for InMicros {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        self.0.invoke_with_args(args)?.cast_to(&instant(), None)
-    }
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct InRange(Arc<ScalarUDF>);
-
-impl ScalarUDFImpl for InRange {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.0.return_type(arg_types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.0.return_field_from_args(args)
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.coerce_types(arg_types)
-    }
-
-    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        self.0.simplify(args, info)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match self.0.invoke_with_args(args)? {
-            ColumnarValue::Scalar(value) if is_infinite_value(&value) => exec_err!("timestamp out of range"),
-            ColumnarValue::Scalar(value) => Ok(ColumnarValue::Scalar(value)),
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(in_range(array)?)),
+        match (self.are, self.function.invoke_with_args(args)?) {
+            (Are::InMicros, value) => value.cast_to(&instant(), None),
+            (Are::InRange, ColumnarValue::Scalar(value)) if is_infinite_value(&value) => {
+                exec_err!("timestamp out of range")
+            }
+            (Are::InRange, ColumnarValue::Scalar(value)) => Ok(ColumnarValue::Scalar(value)),
+            (Are::InRange, ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(in_range(array)?)),
         }
     }
 }
