@@ -15,17 +15,16 @@ use std::{
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, OffsetSizeTrait, PrimitiveArray},
+        array::{Array, ArrayRef, AsArray, OffsetSizeTrait},
         compute::cast,
         datatypes::{
-            DataType, Date32Type, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+            DataType, Field, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
             TimeUnit,
         },
     },
-    common::{Result, exec_err},
+    common::{Result, ScalarValue, exec_err},
     config::ConfigOptions,
     execution::FunctionRegistry,
-    functions_nested::range::gen_series_udf,
     logical_expr::{
         ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
         ScalarUDFImpl, Signature,
@@ -44,7 +43,9 @@ use ogee_memory::{BufferManager, Reservation, format_bytes};
 use crate::{
     error::to_datafusion,
     function::Function,
+    lists::coerced,
     replacements::{self, Texts},
+    times::{instants::LOCAL, intervals::INTERVAL, series, session_zone},
 };
 
 /// Registers the functions of `context` that are concerned once more, each with a look at its arguments.
@@ -54,7 +55,12 @@ use crate::{
 pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> Result<()> {
     for (name, kind) in KINDS {
         let function = context.udf(name)?;
-        context.register_udf(ScalarUDF::new_from_impl(Growing { function, name, kind, memory: Arc::clone(memory) }));
+        let signature = match kind {
+            Kind::Series => Signature::user_defined(function.signature().volatility),
+            _ => function.signature().clone(),
+        };
+        let memory = Arc::clone(memory);
+        context.register_udf(ScalarUDF::new_from_impl(Growing { function, name, kind, signature, memory }));
     }
     Ok(())
 }
@@ -206,19 +212,15 @@ enum Kind {
 }
 
 impl Kind {
-    /// What the function gives for what DataFusion's gives: series of dates and moments are timestamps in microseconds, as in `FROM`.
-    fn given(self, made: DataType) -> DataType {
-        let DataType::List(element) = &made else { return made };
-        let zone = match element.data_type() {
-            DataType::Date32 => None,
-            DataType::Timestamp(TimeUnit::Nanosecond, zone) => zone.clone(),
-            _ => return made,
-        };
-        if self != Self::Series {
-            return made;
-        }
-        let moment = DataType::Timestamp(TimeUnit::Microsecond, zone);
-        DataType::List(Arc::new(element.as_ref().clone().with_data_type(moment)))
+    /// What series of moments are lists of, if arguments of these types make one.
+    fn moments(self, arg_types: &[DataType]) -> Option<DataType> {
+        let [start, stop, _] = arg_types else { return None };
+        let is_bound = |of: &DataType| of.is_null() || of.is_string() || series::is_moment(of);
+        let are = self == Self::Series
+            && is_bound(start)
+            && is_bound(stop)
+            && (series::is_moment(start) || series::is_moment(stop));
+        are.then(|| series::moments_between(start, stop))
     }
 }
 
@@ -477,6 +479,8 @@ struct Growing {
     /// For promises of memory.
     name: &'static str,
     kind: Kind,
+    /// The function's, but for series: those of moments are coerced here.
+    signature: Signature,
     memory: Arc<BufferManager>,
 }
 
@@ -556,21 +560,37 @@ impl ScalarUDFImpl for Growing {
     }
 
     fn signature(&self) -> &Signature {
-        self.function.signature()
+        &self.signature
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.function.inner().coerce_types(arg_types)
+        let Some(moments) = self.kind.moments(arg_types) else {
+            return match self.kind {
+                Kind::Series => coerced(arg_types, &self.function),
+                _ => self.function.inner().coerce_types(arg_types),
+            };
+        };
+        let bound = |of: &DataType| match of {
+            DataType::Timestamp(..) => of.clone(),
+            DataType::Null => moments.clone(),
+            _ => LOCAL,
+        };
+        Ok(vec![bound(&arg_types[0]), bound(&arg_types[1]), INTERVAL])
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(self.kind.given(self.function.inner().return_type(arg_types)?))
+        match self.kind.moments(arg_types) {
+            Some(moments) => Ok(DataType::List(Arc::new(Field::new_list_field(moments, true)))),
+            None => self.function.inner().return_type(arg_types),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let field = self.function.inner().return_field_from_args(args)?;
-        let given = self.kind.given(field.data_type().clone());
-        Ok(if given == *field.data_type() { field } else { Arc::new(field.as_ref().clone().with_data_type(given)) })
+        let types: Vec<_> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        match self.kind.moments(&types) {
+            Some(_) => Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, true))),
+            None => self.function.inner().return_field_from_args(args),
+        }
     }
 
     fn is_strict(&self) -> bool {
@@ -579,8 +599,9 @@ impl ScalarUDFImpl for Growing {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let function = Arc::new(self.function.inner().with_updated_config(config)?);
-        let Self { name, kind, memory, .. } = self;
-        Some(ScalarUDF::new_from_impl(Self { function, name, kind: *kind, memory: Arc::clone(memory) }))
+        let Self { name, kind, signature, memory, .. } = self;
+        let (signature, memory) = (signature.clone(), Arc::clone(memory));
+        Some(ScalarUDF::new_from_impl(Self { function, name, kind: *kind, signature, memory }))
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
@@ -621,20 +642,23 @@ impl ScalarUDFImpl for Growing {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let _promise = self.promise(&args.args, args.number_rows)?;
-        let given = args.return_field.data_type().clone();
         let mut args = args;
         if self.kind == Kind::Pad {
             args.args[1] = not_negative(&args.args[1])?;
         }
-        let excludes = self.kind == Kind::Series && self.name == "range";
-        let value = match &args.args[..] {
-            [start, stop, step] if excludes && start.data_type() == DataType::Date32 => {
-                args.args[1] = day_before(stop, step, args.number_rows)?;
-                gen_series_udf().inner().invoke_with_args(args)?
-            }
-            _ => self.function.inner().invoke_with_args(args)?,
-        };
-        if self.kind != Kind::Series || value.data_type() == given { Ok(value) } else { value.cast_to(&given, None) }
+        let types: Vec<_> = args.args.iter().map(ColumnarValue::data_type).collect();
+        if self.kind.moments(&types).is_some() {
+            let zone = session_zone(&args.config_options)?;
+            let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+            let rows = if is_constant { 1 } else { args.number_rows };
+            let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<_>>>()?;
+            let lists = series::lists(&arrays, self.name != "range", &zone)?;
+            return Ok(match is_constant {
+                true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lists, 0)?),
+                false => ColumnarValue::Array(lists),
+            });
+        }
+        self.function.inner().invoke_with_args(args)
     }
 }
 
@@ -647,22 +671,6 @@ fn not_negative(lengths: &ColumnarValue) -> Result<ColumnarValue> {
         }
         other => other.clone(),
     })
-}
-
-/// The last day of a series that ends before `stop`: DataFusion ends it a whole step before.
-fn day_before(stop: &ColumnarValue, step: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
-    let (stops, steps) = (stop.to_array(rows)?, step.to_array(rows)?);
-    let (Some(stops), Some(steps)) =
-        (stops.as_primitive_opt::<Date32Type>(), steps.as_primitive_opt::<IntervalMonthDayNanoType>())
-    else {
-        return Ok(stop.clone());
-    };
-    let before = stops.iter().zip(steps).map(|(stop, step)| {
-        let (stop, step) = (stop?, step?);
-        let is_down = step.months < 0 || step.days < 0;
-        Some(if is_down { stop.saturating_add(1) } else { stop.saturating_sub(1) })
-    });
-    Ok(ColumnarValue::Array(Arc::new(before.collect::<PrimitiveArray<Date32Type>>())))
 }
 
 #[cfg(test)]

@@ -36,7 +36,14 @@ pub fn functions() -> Vec<ScalarUDF> {
     let function = |inner, upper| {
         ScalarUDF::new_from_impl(Case { inner, upper, signature: Signature::user_defined(Volatility::Immutable) })
     };
-    vec![function(string::upper(), true), function(string::lower(), false), nfc_normalize(), strip_accents(), unicode()]
+    vec![
+        function(string::upper(), true),
+        function(string::lower(), false),
+        nfc_normalize(),
+        strip_accents(),
+        unicode(),
+        split_part(),
+    ]
 }
 
 /// `nfc_normalize(s)`: a text with letters and their accents as one character each, where there is such (Unicode's form NFC).
@@ -51,6 +58,32 @@ fn nfc_normalize() -> ScalarUDF {
     }
     let taken = |given: &[DataType]| arguments::taken("nfc_normalize", &[Argument::Text], 0, given);
     Function::of("nfc_normalize", taken, |_| Ok(DataType::Utf8View), body).registered()
+}
+
+/// `split_part(s, between, n)`: the part of that number, from 1 on or back from the end at -1. There is none of number 0, and where nothing is between them letters are the parts.
+fn split_part() -> ScalarUDF {
+    fn part<'t>(text: &'t str, between: &str, nth: i64) -> &'t str {
+        let count = usize::try_from(nth.unsigned_abs()).unwrap_or(usize::MAX);
+        let Some(before) = count.checked_sub(1) else { return "" };
+        let found = match (between.is_empty(), nth > 0) {
+            (false, true) => text.split(between).nth(before),
+            (false, false) => text.rsplit(between).nth(before),
+            (true, is_forward) => {
+                let letter = |(at, letter): (usize, char)| &text[at..at + letter.len_utf8()];
+                let mut letters = text.char_indices();
+                if is_forward { letters.nth(before) } else { letters.nth_back(before) }.map(letter)
+            }
+        };
+        found.unwrap_or_default()
+    }
+    fn body(args: &[ArrayRef], _zone: &Zone) -> Result<ArrayRef> {
+        let (texts, between, nth) = (args[0].as_string_view(), args[1].as_string_view(), arguments::wholes(&args[2])?);
+        let parts = texts.iter().zip(between).zip(&nth).map(|((text, between), nth)| Some(part(text?, between?, nth?)));
+        Ok(Arc::new(parts.collect::<StringViewArray>()))
+    }
+    const TAKES: [Argument; 3] = [Argument::Text, Argument::Text, Argument::Whole];
+    let taken = |given: &[DataType]| arguments::taken("split_part", &TAKES, 0, given);
+    Function::of("split_part", taken, |_| Ok(DataType::Utf8View), body).registered()
 }
 
 /// `text` without the marks on its letters.

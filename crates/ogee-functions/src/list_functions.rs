@@ -174,13 +174,14 @@ fn compared(arg_types: &[DataType]) -> Option<Vec<DataType>> {
     Some(types)
 }
 
-/// Whether an element of `list`, of which all are written out, may be NULL.
+/// Whether an element of `list`, of which all are written out, may be NULL, or there is none: to DataFusion nothing is in an empty list, and NULL is unknown to be.
 fn may_have_nulls(list: &Expr) -> bool {
     match list {
-        Expr::Literal(ScalarValue::List(list), _) => list.values().logical_null_count() > 0,
+        Expr::Literal(ScalarValue::List(list), _) => list.values().is_empty() || list.values().logical_null_count() > 0,
         Expr::Literal(ScalarValue::LargeList(list), _) => list.values().logical_null_count() > 0,
         Expr::ScalarFunction(call) if call.name() == make_array_udf().name() => {
-            !call.args.iter().all(|arg| matches!(arg, Expr::Literal(value, _) if !value.is_null()))
+            let is_known = |arg: &Expr| matches!(arg, Expr::Literal(value, _) if !value.is_null());
+            call.args.is_empty() || !call.args.iter().all(is_known)
         }
         _ => false,
     }

@@ -36,7 +36,8 @@ use crate::{
     times::{far, infinite::Infinite},
 };
 
-const HUGEINT: DataType = DataType::Decimal128(38, 0);
+/// The type of HUGEINT.
+pub const HUGEINT: DataType = DataType::Decimal128(38, 0);
 
 /// The function that `//` becomes.
 pub const INTEGER_DIVIDE: &str = "ogee_integer_divide";

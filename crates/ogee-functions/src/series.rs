@@ -6,30 +6,43 @@
 //! To DataFusion scans are the same if their tables have one name, which was `range()` for all series: of two subqueries over `range(3)` and `range(5)` one was computed, for both.
 //! Here the arguments are a part of the name of what is scanned, behind an alias that is called as before.
 //!
-//! Not here: how a series is counted (`ogee_planner::operators`).
+//! Not here: how a series of numbers is counted (`ogee_planner::operators`), and those of moments (`times::series`).
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::datatypes::{DataType, SchemaRef, TimeUnit},
+    arrow::{
+        array::StringViewArray,
+        datatypes::{DataType, SchemaRef},
+    },
     catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider},
-    common::{Column, DFSchema, TableReference, plan_err},
+    common::{
+        DFSchema, ScalarValue, TableReference,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
     error::Result,
     functions_table::generate_series::{GenerateSeriesFunc, RangeFunc},
     logical_expr::{
-        Expr, LogicalPlanBuilder, TableType, cast,
+        Expr, LogicalPlanBuilder, TableType,
         planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning},
     },
     physical_plan::{ExecutionPlan, memory::LazyMemoryExec},
     sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, TableFactor},
 };
 
-use crate::times::infinite::{infinite_text, is_infinite_value};
+use crate::{
+    text_casts::cast_texts,
+    times::{series::MomentTable, session_zone},
+};
 
 /// The functions, by name.
 pub fn functions() -> [(&'static str, Arc<dyn TableFunctionImpl>); 2] {
-    [("generate_series", Arc::new(Unordered(GenerateSeriesFunc {}))), ("range", Arc::new(Unordered(RangeFunc {})))]
+    let (series, range) = (GenerateSeriesFunc {}, RangeFunc {});
+    [
+        ("generate_series", Arc::new(Unordered { function: series, name: "generate_series" })),
+        ("range", Arc::new(Unordered { function: range, name: "range" })),
+    ]
 }
 
 /// Plans scans of series, each under a name that says which.
@@ -59,15 +72,13 @@ impl RelationPlanner for SeriesPlanner {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let schema = DFSchema::empty();
-        let args = args.into_iter().map(|arg| Ok(as_bigint(context.sql_expr_to_logical_expr(arg, &schema)?)));
+        let args =
+            args.into_iter().map(|arg| Ok(as_bigint(with_moments(context.sql_expr_to_logical_expr(arg, &schema)?)?)));
         let args = args.collect::<Result<Vec<_>>>()?;
-        if args.iter().any(is_infinite) {
-            return plan_err!("{function} with an infinite bound is not supported: it would have no end");
-        }
         let texts: Vec<String> = args.iter().map(ToString::to_string).collect();
         let scanned = TableReference::bare(format!("{function}({})", texts.join(", ")));
         let source = context.context_provider().get_table_function_source(&function, args)?;
-        let scan = in_micros(LogicalPlanBuilder::scan(scanned, source, None)?)?;
+        let scan = LogicalPlanBuilder::scan(scanned, source, None)?;
         let scan = match alias {
             Some(_) => scan,
             None => scan.alias(TableReference::bare(format!("{function}()")))?,
@@ -76,27 +87,19 @@ impl RelationPlanner for SeriesPlanner {
     }
 }
 
-/// The series `scan` with timestamps in microseconds for those in nanoseconds, of which DataFusion makes them.
-fn in_micros(scan: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
-    let (table, field) = scan.schema().qualified_field(0);
-    let zone = match field.data_type() {
-        DataType::Timestamp(TimeUnit::Nanosecond, zone) => zone.clone(),
-        _ => return Ok(scan),
+/// `expr` with the dates and timestamps that are written out in it as people write them.
+fn with_moments(expr: Expr) -> Result<Expr> {
+    let read = |expr: Expr| {
+        let Expr::Cast(cast) = &expr else { return Ok(Transformed::no(expr)) };
+        let (Expr::Literal(text, _), to) = (&*cast.expr, cast.field.data_type()) else {
+            return Ok(Transformed::no(expr));
+        };
+        let is_local = matches!(to, DataType::Date32 | DataType::Timestamp(_, None));
+        let Some(text) = text.try_as_str().flatten().filter(|_| is_local) else { return Ok(Transformed::no(expr)) };
+        let moments = cast_texts(&StringViewArray::from_iter_values([text]), to, false)?;
+        Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&moments, 0)?, None)))
     };
-    let name = field.name().clone();
-    let moment = cast(Expr::Column(Column::from((table, field))), DataType::Timestamp(TimeUnit::Microsecond, zone));
-    scan.project([moment.alias(name)])
-}
-
-/// Whether `expr` is a constant moment that is infinite.
-fn is_infinite(expr: &Expr) -> bool {
-    match expr {
-        Expr::Literal(value, _) => {
-            is_infinite_value(value) || value.try_as_str().flatten().is_some_and(|text| infinite_text(text).is_some())
-        }
-        Expr::Cast(cast) => is_infinite(&cast.expr),
-        _ => false,
-    }
+    expr.transform_up(read).data()
 }
 
 /// A whole number in the type that the functions take, if `expr` is one of another: the value of a parameter may be.
@@ -111,11 +114,18 @@ fn as_bigint(expr: Expr) -> Expr {
 
 /// A function whose rows are in no order.
 #[derive(Debug)]
-struct Unordered<F>(F);
+struct Unordered<F> {
+    function: F,
+    name: &'static str,
+}
 
 impl<F: TableFunctionImpl> TableFunctionImpl for Unordered<F> {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        Ok(Arc::new(UnorderedSeries(self.0.call_with_args(args)?)))
+        let zone = session_zone(args.session().config_options())?;
+        if let Some(moments) = MomentTable::of(self.name, args.exprs(), self.name != "range", zone)? {
+            return Ok(Arc::new(moments));
+        }
+        Ok(Arc::new(UnorderedSeries(self.function.call_with_args(args)?)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! How alike two texts are, byte by byte as in DuckDB: letters beyond ASCII count for as many bytes as they have in UTF-8.
 //!
-//! Not here: `levenshtein`, which DataFusion has.
+//! DataFusion's `levenshtein` counts letters.
 
 use std::sync::Arc;
 
@@ -41,6 +41,16 @@ pub fn functions() -> Vec<ScalarUDF> {
                 each_pair::<Int64Type>(args, |left, right| Ok(strsim::generic_damerau_levenshtein(left, right) as i64))
             },
         ),
+        count(
+            "levenshtein",
+            |given| two("levenshtein", given),
+            |args, _| {
+                each_pair::<Int64Type>(args, |left, right| {
+                    Ok(strsim::generic_levenshtein(&Bytes(left), &Bytes(right)) as i64)
+                })
+            },
+        )
+        .also(&["editdist3"]),
         share("jaccard", |given| two("jaccard", given), |args, _| each_pair::<Float64Type>(args, jaccard)),
         share(
             "jaro_similarity",

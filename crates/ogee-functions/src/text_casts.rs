@@ -9,18 +9,23 @@ use std::{borrow::Cow, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, StringViewBuilder},
+        array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringViewArray, StringViewBuilder},
         compute::{CastOptions, cast_with_options, is_not_null, kernels::zip::zip},
         datatypes::{DataType, TimeUnit},
     },
-    common::Result,
+    common::{Result, exec_err},
     logical_expr::Expr,
 };
 
 use crate::{
     arguments::texts,
     function::Function,
-    times::{far, infinite::Infinite, moments::split_zone, zone_in_text},
+    times::{
+        far,
+        infinite::{Infinite, cast_moments},
+        moments::split_zone,
+        zone_in_text,
+    },
 };
 
 /// What a text is read as.
@@ -73,7 +78,7 @@ impl Written {
             Self::Whole => !bytes.is_empty() && bytes[usize::from(bytes[0] == b'-')..].iter().all(u8::is_ascii_digit),
             Self::Decimal => bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.')),
             Self::Date => is_like(bytes, b"0000-00-00"),
-            Self::Time => is_like(bytes, b"00:00:00"),
+            Self::Time => is_like(bytes, b"00:00:00") && bytes[6] < b'6',
             Self::Moment => {
                 is_like(bytes, b"0000-00-00")
                     || bytes.len() >= 19
@@ -81,6 +86,7 @@ impl Written {
                         && matches!(bytes[10], b' ' | b'T')
                         && is_like(&bytes[11..19], b"00:00:00")
                         && !bytes[11..].starts_with(b"24")
+                        && bytes[17] < b'6'
                         && (bytes.len() == 19
                             || bytes[19] == b'.' && bytes.len() > 20 && bytes[20..].iter().all(u8::is_ascii_digit))
             }
@@ -246,7 +252,7 @@ fn hours(text: &str) -> Option<String> {
     let (minute, rest) = number(rest.strip_prefix(':')?, 2)?;
     let (second, fraction) = match rest.strip_prefix(':') {
         Some(rest) => {
-            let (second, rest) = number(rest, 2)?;
+            let (second, rest) = number(rest, 2).filter(|(second, _)| *second < 60)?;
             (second, rest.strip_prefix('.').map_or_else(|| rest.is_empty().then_some(""), Some)?)
         }
         None => (0, rest.is_empty().then_some("")?),
@@ -276,14 +282,20 @@ fn day_and_hours(text: &str) -> Option<(String, Option<String>)> {
 }
 
 fn date(text: &str) -> Option<String> {
-    day_and_hours(without_known_zone(text)).map(|(day, _)| day)
+    // Arrow takes eight digits for a day.
+    let number = || text.trim().bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{} ", text.trim()));
+    day_and_hours(without_known_zone(text)).map(|(day, _)| day).or_else(number)
 }
 
 fn time(text: &str) -> Option<String> {
     let text = text.trim();
-    // A number alone is no time; Arrow would count nanoseconds.
-    let number = || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{text} "));
-    hours(text).or_else(|| day_and_hours(without_known_zone(text))?.1).or_else(number)
+    // A number alone is no time; Arrow would count nanoseconds. And it takes leap seconds, whose times it has no text for.
+    let none = || match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Some(format!("{text} ")),
+        false => text.contains(":60").then(|| format!("{text} (seconds end at 59)")),
+    };
+    let local = without_known_zone(text);
+    hours(text).or_else(|| hours(local)).or_else(|| day_and_hours(local)?.1).or_else(none)
 }
 
 fn moment(text: &str) -> String {
@@ -297,6 +309,8 @@ fn moment(text: &str) -> String {
             next.map_or_else(|| text.to_owned(), |next| format!("{next} 00:00:00"))
         }
         Some((day, Some(hours))) => format!("{day} {hours}"),
+        // Arrow takes a leap second for the one behind it.
+        None if text.contains(":60") => format!("{text} (seconds end at 59)"),
         Some((day, None)) => day,
         None => text.to_owned(),
     }
@@ -307,6 +321,10 @@ fn moment(text: &str) -> String {
 /// # Errors
 /// If a text is no such value.
 pub fn cast_texts(texts: &StringViewArray, to: &DataType, tries: bool) -> Result<ArrayRef> {
+    if is_rounded(to) {
+        let micros = cast_texts(texts, &DataType::Timestamp(TimeUnit::Microsecond, None), tries)?;
+        return cast_moments(&micros, to, tries);
+    }
     let options = CastOptions { safe: tries, ..CastOptions::default() };
     let is_moment = matches!(to, DataType::Date32 | DataType::Timestamp(..));
     let infinite = Infinite::of_texts(texts).filter(|_| is_moment);
@@ -329,11 +347,35 @@ pub fn cast_texts(texts: &StringViewArray, to: &DataType, tries: bool) -> Result
     infinite.map_or_else(|| Ok(Arc::clone(&values)), |infinite| infinite.put_in(&values))
 }
 
+/// Whether texts are read with more digits than values of type `to` have, and rounded to those; Arrow cuts them.
+pub fn is_rounded(to: &DataType) -> bool {
+    matches!(to, DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, None))
+}
+
 /// The numbers of those of `texts`, in the usual words, that are moments of far years; `None` if there are none.
 fn far_counts(texts: &ArrayRef, to: &DataType) -> Option<Int64Array> {
     let texts = texts.as_string_view_opt().filter(|_| matches!(to, DataType::Date32 | DataType::Timestamp(_, None)))?;
     let counts: Int64Array = texts.iter().map(|text| far::count_of(text?, to)).collect();
     (counts.null_count() < counts.len()).then_some(counts)
+}
+
+/// The truth value that `text` is: DuckDB's words, fewer than Arrow's. `tries`: what is none is NULL.
+pub fn truth_of_text(text: Expr, tries: bool) -> Expr {
+    fn truths(args: &[ArrayRef], tries: bool) -> Result<ArrayRef> {
+        let of = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "true" | "t" | "yes" | "y" | "1" => Ok(Some(true)),
+            "false" | "f" | "no" | "n" | "0" => Ok(Some(false)),
+            _ if tries => Ok(None),
+            _ => exec_err!("'{text}' is no BOOLEAN; TRY_CAST gives NULL in its place"),
+        };
+        let truths = texts(&args[0])?.iter().map(|text| text.map_or(Ok(None), of)).collect::<Result<BooleanArray>>()?;
+        Ok(Arc::new(truths))
+    }
+    let function = match tries {
+        true => Function::new("ogee_try_truth_of", 1, |_| Ok(DataType::Boolean), |args, _| truths(args, true)),
+        false => Function::new("ogee_truth_of", 1, |_| Ok(DataType::Boolean), |args, _| truths(args, false)),
+    };
+    function.call(vec![text])
 }
 
 /// The cast of `text` to `to`, dates or timestamps without a zone, where infinite moments are words. `tries`: what is no such value is NULL.

@@ -31,7 +31,9 @@ use ogee_functions::{
     letters::float_text,
     marks::Casts,
     nested_text::{is_written, nested_text},
-    numbers::{as_double, fit_for_cast, is_beyond_quotients, is_narrowing, moment_text, opaque_cast, round_for_cast},
+    numbers::{
+        HUGEINT, as_double, fit_for_cast, is_beyond_quotients, is_narrowing, moment_text, opaque_cast, round_for_cast,
+    },
     times::{
         Zone,
         infinite::{infinite_text, is_coarser, is_infinite_value},
@@ -249,11 +251,11 @@ fn varies(expr: &Expr) -> bool {
 fn rewrite_number_cast(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         // Casts cut off fractions.
-        Expr::Cast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+        Expr::Cast(mut cast) if is_rounded(&cast.expr, cast.field.data_type(), schema) => {
             *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
             Transformed::yes(Expr::Cast(cast))
         }
-        Expr::TryCast(mut cast) if cast.field.data_type().is_integer() && has_fraction(&cast.expr, schema) => {
+        Expr::TryCast(mut cast) if is_rounded(&cast.expr, cast.field.data_type(), schema) => {
             *cast.expr = round_for_cast(std::mem::take(&mut *cast.expr));
             Transformed::yes(Expr::TryCast(cast))
         }
@@ -393,6 +395,12 @@ fn is_decimal(expr: &Expr, schema: &DFSchema) -> bool {
 
 fn is_double(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Float64))
+}
+
+/// Whether `expr` is to be rounded before it is cast to `to`: casts to integers cut fractions off, and those of floats to HUGEINT, which is a decimal, round halves away from zero.
+fn is_rounded(expr: &Expr, to: &DataType, schema: &DFSchema) -> bool {
+    let is_float = || expr.get_type(schema).is_ok_and(|from| from.is_floating());
+    to.is_integer() && has_fraction(expr, schema) || *to == HUGEINT && is_float()
 }
 
 fn has_fraction(expr: &Expr, schema: &DFSchema) -> bool {

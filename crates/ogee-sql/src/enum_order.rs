@@ -1,4 +1,4 @@
-//! `ENUM` in the order of its type: comparisons of two values of one, orders, `min` and `max`, `greatest` and `least` are of their places.
+//! `ENUM` in the order of its type: comparisons of two values of one, orders, `min`, `max` and `mode`, `greatest` and `least` are of their places.
 //!
 //! Values of an `ENUM` are texts, of which DataFusion knows the order of texts. That is right where one stands beside a text, or beside values of another `ENUM`.
 //!
@@ -19,7 +19,11 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::marks::{Casts, Mark, has_enum_within, is_same};
+use ogee_functions::{
+    lists::is_list,
+    marks::{Casts, Mark, has_enum_within, is_same},
+    ordered_mode::ORDERED_MODE,
+};
 
 use crate::{
     kept_names,
@@ -36,7 +40,8 @@ impl AnalyzerRule for EnumOrder {
         if !has_enum(&plan)? {
             return Ok(plan);
         }
-        plan.nodes_up(|plan| self.rewrite_plan(plan)).data()
+        // What an aggregate below gives is a value of an `ENUM` only since it was rewritten.
+        plan.nodes_up(|plan| self.rewrite_plan(plan.recompute_schema()?)).data()
     }
 
     fn name(&self) -> &str {
@@ -83,9 +88,14 @@ fn orders_elements(name: &str) -> bool {
 /// Whether an aggregate looks at which of two values is the greater one.
 fn compares_elements(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    matches!(name.as_str(), "max" | "min" | "median" | "mode")
+    matches!(name.as_str(), "max" | "min" | "median" | "mode" | ORDERED_MODE)
         || name.contains("quantile")
         || name.contains("percentile")
+}
+
+/// Whether an aggregate's value is one of those that it compares.
+fn chooses_value(name: &str) -> bool {
+    matches!(name, "max" | "min" | "mode" | ORDERED_MODE | "quantile_disc")
 }
 
 /// By which of `args` the aggregate `name` chooses among its first, if it does.
@@ -124,12 +134,6 @@ impl EnumOrder {
             kept_names::map_expressions(plan, |expr| expr.up(|expr| self.rewrite(expr, &schema)))
         })?
         .transform_data(|plan| self.extremes(plan, &schema))
-    }
-
-    /// The type of `expr`, if it is a value of an `ENUM`.
-    fn field_of(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
-        let (_, field) = expr.to_field(schema).ok()?;
-        (Mark::of(&field) == Some(Mark::Enum)).then_some(field)
     }
 
     /// Makes `expr` its place, if it is a value of an `ENUM`; whether it is.
@@ -234,7 +238,7 @@ impl EnumOrder {
         })
     }
 
-    /// `plan` with `min` and `max` of places, of which the values are made above it.
+    /// `plan` with `min`, `max`, `mode` and `quantile_disc` of places, of which the values are made above it.
     fn extremes(&self, plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
         let exprs = match &plan {
             LogicalPlan::Aggregate(aggregate) => &aggregate.aggr_expr,
@@ -248,13 +252,21 @@ impl EnumOrder {
             let (qualifier, field) = plan.schema().qualified_field(first + at);
             let (qualifier, name) = (qualifier.cloned(), field.name().clone());
             let mut bare = expr.clone().unalias();
-            let arg = match &mut bare {
-                Expr::AggregateFunction(call) if matches!(call.func.name(), "min" | "max") => &mut call.params.args[0],
-                Expr::WindowFunction(call) if matches!(call.fun.name(), "min" | "max") => &mut call.params.args[0],
+            let (name_of_call, args) = match &mut bare {
+                Expr::AggregateFunction(call) => (call.func.name().to_owned(), &mut call.params.args),
+                Expr::WindowFunction(call) => (call.fun.name().to_owned(), &mut call.params.args),
                 _ => continue,
             };
-            let Some(of) = Self::field_of(arg, schema) else { continue };
-            self.in_place(arg, schema)?;
+            let Some(arg) = args.first_mut().filter(|_| compares_elements(&name_of_call)) else { continue };
+            let (_, of) = arg.to_field(schema)?;
+            if !self.in_place(arg, schema)? {
+                continue;
+            }
+            if !chooses_value(&name_of_call) || is_list(field.data_type()) {
+                return not_impl_err!(
+                    "{name_of_call} of values of an ENUM is not supported; use quantile_disc with one fraction, or cast them to VARCHAR"
+                );
+            }
             *expr = bare.alias_qualified(qualifier, name);
             extremes.push((first + at, of));
         }

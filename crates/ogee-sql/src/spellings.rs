@@ -91,12 +91,21 @@ pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
         }
         let before = nth.checked_sub(1).map(|before| &tokens[significant[before]].token);
         let behind = significant.get(nth + 1).map(|&behind| &tokens[behind].token);
-        let is_key = match behind {
-            Some(Token::Colon) => in_braces(tokens, &significant[..nth]),
-            Some(Token::Assignment) => true,
-            _ => false,
-        };
         let Token::Word(word) = &tokens[at].token else { continue };
+        let is_key = word.quote_style.is_some()
+            && match behind {
+                Some(Token::Colon) => open_bracket(tokens, &significant[..nth]).is_some_and(|(_, is_brace)| is_brace),
+                Some(Token::Assignment) => true,
+                Some(Token::Word(_)) if matches!(before, Some(Token::LParen | Token::Comma)) => {
+                    let opened = open_bracket(tokens, &significant[..nth]);
+                    let word =
+                        opened.and_then(|(place, _)| place.checked_sub(1)).map(|word| &tokens[significant[word]]);
+                    word.is_some_and(|word| {
+                        matches!(&word.token, Token::Word(word) if word.quote_style.is_none() && word.keyword == Keyword::STRUCT)
+                    })
+                }
+                _ => false,
+            };
         let is_value = names_rows
             && matches!(before, Some(Token::Word(before)) if before.quote_style.is_none() && before.keyword == Keyword::AS)
             && matches!(behind, Some(Token::Comma | Token::RParen | Token::SemiColon | Token::EOF) | None);
@@ -120,20 +129,20 @@ pub(crate) fn fold(tokens: &mut [TokenWithSpan]) -> Quoted {
     quoted
 }
 
-/// Whether the last of the brackets that are open behind `before` is that of a struct.
-fn in_braces(tokens: &[TokenWithSpan], before: &[usize]) -> bool {
+/// Where the last of the brackets that are open behind `before` is in it, and whether that is a brace, as of a struct.
+fn open_bracket(tokens: &[TokenWithSpan], before: &[usize]) -> Option<(usize, bool)> {
     let mut closed = 0_usize;
-    for &at in before.iter().rev() {
+    for (place, &at) in before.iter().enumerate().rev() {
         match &tokens[at].token {
             Token::RBrace | Token::RParen | Token::RBracket => closed += 1,
             token @ (Token::LBrace | Token::LParen | Token::LBracket) => match closed.checked_sub(1) {
                 Some(left) => closed = left,
-                None => return *token == Token::LBrace,
+                None => return Some((place, *token == Token::LBrace)),
             },
             _ => {}
         }
     }
-    false
+    None
 }
 
 /// Whether the word `value` in quotes behind `before` names files.
@@ -161,6 +170,8 @@ enum Output {
     Named,
     /// What was written for it.
     Written(String),
+    /// One with a name or with what was written, or, of a struct, one for each field: `unnest(..)`.
+    Unnested(Option<String>),
     /// As many as there are.
     Many,
 }
@@ -168,7 +179,7 @@ enum Output {
 impl Output {
     fn text(&self) -> Option<&str> {
         match self {
-            Self::Written(text) => Some(text),
+            Self::Written(text) | Self::Unnested(Some(text)) => Some(text),
             _ => None,
         }
     }
@@ -248,12 +259,15 @@ impl Spellings {
     /// What the columns of `schema` are called, which the statement gives.
     fn names(&self, schema: &Schema) -> Vec<String> {
         let mut written: Vec<Option<&str>> = vec![None; schema.fields().len()];
-        let many = self.outputs.iter().position(|output| *output == Output::Many);
+        // As many columns as outputs: each is one.
+        let is_one = self.outputs.len() == written.len() && !self.outputs.contains(&Output::Many);
+        let is_many = |output: &Output| !is_one && matches!(output, Output::Many | Output::Unnested(_));
+        let many = self.outputs.iter().position(is_many);
         if many.is_some() || self.outputs.len() == written.len() {
             let text = Output::text;
             let first = &self.outputs[..many.unwrap_or(self.outputs.len())];
             written.iter_mut().zip(first).for_each(|(name, output)| *name = text(output));
-            let last = self.outputs.iter().rev().take_while(|output| **output != Output::Many);
+            let last = self.outputs.iter().rev().take_while(|output| !is_many(output));
             // Those before the first of many are not those behind the last.
             let last = last.take(if many.is_some() { written.len().saturating_sub(first.len()) } else { 0 });
             written.iter_mut().rev().zip(last).for_each(|(name, output)| *name = text(output));
@@ -420,8 +434,14 @@ fn first_select(body: &SetExpr) -> Option<&Select> {
 fn output(item: &SelectItem, quoted: &Quoted) -> Output {
     match item {
         SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => Output::Named,
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if may_be_many(expr) => Output::Many,
-        SelectItem::UnnamedExpr(expr) => Output::Written(without_quotes(&syntax::exclusions::as_written(expr), quoted)),
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if columns_of::has_star(expr) => {
+            Output::Many
+        }
+        SelectItem::ExprWithAlias { expr, .. } if is_unnest(expr) => Output::Unnested(None),
+        SelectItem::UnnamedExpr(expr) => {
+            let written = without_quotes(&syntax::exclusions::as_written(expr), quoted);
+            if is_unnest(expr) { Output::Unnested(Some(written)) } else { Output::Written(written) }
+        }
         SelectItem::ExprWithAlias { .. } => Output::Named,
         _ => Output::Many,
     }
@@ -452,10 +472,8 @@ fn without_quotes(text: &str, quoted: &Quoted) -> String {
     bare
 }
 
-/// Whether one output may become several.
-fn may_be_many(expr: &Expr) -> bool {
-    let is_unnest = matches!(expr, Expr::Function(function) if is_called(function, "unnest"));
-    is_unnest || columns_of::has_star(expr)
+fn is_unnest(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(function) if is_called(function, "unnest"))
 }
 
 fn is_called(function: &Function, name: &str) -> bool {

@@ -14,9 +14,12 @@ use datafusion::{
         ArrayElemTypeDef, DataType as SqlType, EnumMember, ExactNumberInfo, ObjectName, StructField, TimezoneInfo,
     },
 };
-use ogee_functions::marks::{Mark, enum_field};
+use ogee_functions::{
+    marks::{Mark, enum_field},
+    numbers::HUGEINT,
+};
 
-use crate::{names::normal_name, syntax::created::UNTYPED};
+use crate::syntax::created::UNTYPED;
 
 /// Plans types before DataFusion does.
 #[derive(Debug, Default)]
@@ -115,9 +118,6 @@ fn field_of(sql_type: &SqlType) -> Result<Field> {
     Ok(Field::new("", plain, true))
 }
 
-/// How `HUGEINT` is kept.
-const HUGEINT: DataType = DataType::Decimal128(38, 0);
-
 /// Types that the parser does not know.
 fn named(name: &ObjectName, arguments: &[String]) -> Result<Field> {
     let upper = name.to_string().to_ascii_uppercase();
@@ -155,7 +155,7 @@ fn structure(fields: &[StructField]) -> Result<DataType> {
     let mut names: Vec<String> = Vec::with_capacity(fields.len());
     let mut typed = Vec::with_capacity(fields.len());
     for (nth, field) in fields.iter().enumerate() {
-        let name = field.field_name.as_ref().map_or_else(|| format!("c{nth}"), normal_name);
+        let name = field.field_name.as_ref().map_or_else(|| format!("c{nth}"), |name| name.value.clone());
         if names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
             return plan_err!("a STRUCT has two fields \"{name}\"");
         }

@@ -496,18 +496,24 @@ fn read_moment(items: &[Item], text: &str, in_nanos: bool) -> Result<i64> {
 fn date(read: &Read) -> Option<NaiveDate> {
     let year = i32::try_from(read.year.unwrap_or(1900)).ok()?;
     let first = NaiveDate::from_ymd_opt(year, 1, 1)?;
+    let part = |part: Option<i64>| u32::try_from(part.unwrap_or(1)).ok();
+    // A month or a day of it tells all, whatever week is said beside it.
+    if read.month.is_some() || read.day.is_some() {
+        return NaiveDate::from_ymd_opt(year, part(read.month)?, part(read.day)?);
+    }
+    let weeks = [read.ordinal, read.week_from_sunday, read.week_from_monday, read.iso_week];
+    if weeks.iter().flatten().count() > 1 || read.iso_year.is_some() && read.year.is_some() {
+        return None;
+    }
     let later = |days: i64| u64::try_from(days).ok().and_then(|days| first.checked_add_days(Days::new(days)));
-    if let Some(week) = read.iso_week {
-        let year = i32::try_from(read.iso_year.or(read.year)?).ok()?;
+    if read.iso_week.is_some() || read.iso_year.is_some() {
+        let (week, year) = (read.iso_week.unwrap_or(1), i32::try_from(read.iso_year?).ok()?);
         // Sunday is the last day of a week of ISO 8601.
         let weekday = read.weekday.map_or(Weekday::Mon, |day| {
             [Weekday::Sun, Weekday::Mon, Weekday::Tue, Weekday::Wed, Weekday::Thu, Weekday::Fri, Weekday::Sat]
                 [day as usize]
         });
         return NaiveDate::from_isoywd_opt(year, u32::try_from(week).ok()?, weekday);
-    }
-    if read.iso_year.is_some() {
-        return None;
     }
     if let Some(ordinal) = read.ordinal {
         return later(ordinal - 1);
@@ -521,8 +527,7 @@ fn date(read: &Read) -> Option<NaiveDate> {
         let weekday = read.weekday.map_or(0, |day| (day + 6) % 7);
         return at(first, first_monday + (week - 1) * 7 + weekday);
     }
-    let part = |part: Option<i64>| u32::try_from(part.unwrap_or(1)).ok();
-    NaiveDate::from_ymd_opt(year, part(read.month)?, part(read.day)?)
+    Some(first)
 }
 
 fn at(first: NaiveDate, days: i64) -> Option<NaiveDate> {
@@ -635,6 +640,9 @@ mod tests {
             ("%Y %W %w", "2024 19 2", "2024-05-07 00:00:00"),
             ("%Y %U %w", "2024 19 2", "2024-05-14 00:00:00"),
             ("%Y %j", "2023 366", "2024-01-01 00:00:00"),
+            ("%Y-%m-%d %U", "2021-05-12 19", "2021-05-12 00:00:00"),
+            ("%j %m %Y", "132 7 2021", "2021-07-01 00:00:00"),
+            ("%G", "2021", "2021-01-04 00:00:00"),
             ("%Y%m%d%H%M%S", "20240507101112", "2024-05-07 10:11:12"),
             ("%c", "2024-05-07 10:11:12", "2024-05-07 10:11:12"),
         ] {
@@ -649,6 +657,9 @@ mod tests {
             ("%B", "Mayo"),
             ("%H", "24"),
             ("%Y", ""),
+            ("%Y %U %W", "2021 19 20"),
+            ("%Y %j %U", "2021 132 19"),
+            ("%Y %V", "2021 19"),
         ] {
             assert_eq!(moment(format, text), None, "{format} {text}");
         }

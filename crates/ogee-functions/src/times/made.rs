@@ -63,6 +63,9 @@ pub fn functions() -> Vec<ScalarUDF> {
         Function::of("last_day", last_day_taken, |_| Ok(DataType::Date32), last_days).zoned(),
         Function::of("epoch_ms", epoch_ms_taken, epoch_ms_type, |args, _| match args[0].data_type() {
             DataType::Int64 => of_millis(&args[0]),
+            DataType::Interval(_) | DataType::Time32(_) | DataType::Time64(_) => {
+                each_epoch(&args[0], |nanos| nanos / 1_000_000)
+            }
             // To the nearest.
             _ => each_epoch(&args[0], |nanos| (nanos + nanos.signum() * 500_000) / 1_000_000),
         }),

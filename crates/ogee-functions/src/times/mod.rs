@@ -18,6 +18,7 @@ mod made;
 pub mod moments;
 pub mod moved;
 pub mod parts;
+pub(crate) mod series;
 pub mod truncated;
 mod zones;
 

@@ -13,7 +13,9 @@ use datafusion::{
 use crate::text_casts::Written;
 
 use super::{
+    far::{self, count_of},
     infinite::{infinite_count, is_infinite, text_of},
+    instants::LOCAL,
     zones::{Zone, naive, offset_text, zone_in_text},
 };
 
@@ -26,6 +28,9 @@ pub fn split_zone(text: &str) -> (&str, &str) {
         .skip(1)
         .find(|(_, char)| !char.is_ascii_digit() && !matches!(char, '-' | '/'))
         .map_or(text.len(), |(at, _)| at);
+    let era = text[date_end..].trim_start();
+    let is_before = era.get(..4).is_some_and(|era| era.eq_ignore_ascii_case("(bc)"));
+    let date_end = if is_before { text.len() - era.len() + 4 } else { date_end };
     let rest = &text[date_end..];
     let gap = match rest.bytes().next() {
         Some(b'T' | b't') => 1,
@@ -51,7 +56,11 @@ pub fn instant_of(text: &str, zone: &Zone) -> Result<i64> {
     }
     let (moment, suffix) = split_zone(text);
     let zone = if suffix.is_empty() { *zone } else { zone_in_text(suffix)? };
-    let local = string_to_datetime(&Utc, &Written::Moment.usual(moment))
+    let moment = Written::Moment.usual(moment);
+    if let Some(far) = count_of(&moment, &LOCAL) {
+        return zone.to_instant(far);
+    }
+    let local = string_to_datetime(&Utc, &moment)
         .map_err(|_| exec_datafusion_err!("Error parsing timestamp from '{text}': it is not YYYY-MM-DD HH:MM:SS"))?;
     zone.to_instant(local.timestamp_micros())
 }
@@ -75,6 +84,10 @@ pub fn write_moment(local: i64, text: &mut String) -> Result<()> {
         return Ok(());
     }
     let time = naive(local)?;
+    if !(1..=9999).contains(&time.year()) {
+        far::write(local, &LOCAL, text);
+        return Ok(());
+    }
     write!(
         text,
         "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",

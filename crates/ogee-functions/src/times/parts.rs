@@ -47,6 +47,10 @@ struct DatePart {
     aliases: Vec<String>,
 }
 
+fn in_nanos(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(TimeUnit::Nanosecond, _))
+}
+
 /// The part of this name, in the one spelling that the rest of the module knows.
 pub fn part_named(name: &str) -> String {
     let lower = name.trim_matches(['\'', '"']).to_ascii_lowercase();
@@ -195,7 +199,8 @@ impl ScalarUDFImpl for DatePart {
             DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)
         );
         match by(name, &data_type)? {
-            By::Plain(part) if value_is_known && info.nullable(value)? => {
+            // To DataFusion the last nanosecond is in 2262.
+            By::Plain(part) if value_is_known && !in_nanos(&data_type) && info.nullable(value)? => {
                 let args = vec![Expr::Literal(ScalarValue::Utf8(Some(part)), None), value.clone()];
                 let plain = ScalarFunction::new_udf(plain_date_part(), args);
                 Ok(ExprSimplifyResult::Simplified(Expr::ScalarFunction(plain)))
@@ -218,6 +223,14 @@ impl ScalarUDFImpl for DatePart {
         let by = by(constant(name)?, &args.args[1].data_type())?;
         if let By::Plain(part) = by {
             args.args[0] = ColumnarValue::Scalar(ScalarValue::Utf8(Some(part)));
+            if in_nanos(&args.args[1].data_type()) {
+                args.args[1] = match &args.args[1] {
+                    ColumnarValue::Scalar(value) => {
+                        ColumnarValue::Scalar(ScalarValue::try_from_array(&finite(&value.to_array()?)?, 0)?)
+                    }
+                    ColumnarValue::Array(values) => ColumnarValue::Array(finite(values)?),
+                };
+            }
             return plain_date_part().invoke_with_args(args);
         }
         let constant = matches!(args.args[1], ColumnarValue::Scalar(_));

@@ -185,6 +185,10 @@ enum Step {
     Week,
     /// To the first of so many months of a year.
     Months(i64),
+    /// To the first of so many years.
+    Years(i64),
+    /// To the Monday of the first week, most of whose days are in the year.
+    WeekYear,
 }
 
 impl Step {
@@ -193,14 +197,18 @@ impl Step {
         Some(match part_named(part).as_str() {
             "microsecond" => Self::Units((units / 1_000_000).max(1)),
             "millisecond" => Self::Units((units / 1000).max(1)),
-            "second" => Self::Units(units),
+            "second" | "epoch" => Self::Units(units),
             "minute" => Self::Units(60 * units),
             "hour" => Self::Units(3600 * units),
-            "day" => Self::Units(SECONDS_OF_DAY * units),
-            "week" => Self::Week,
+            "day" | "dow" | "isodow" | "doy" | "julian" => Self::Units(SECONDS_OF_DAY * units),
+            "week" | "yearweek" => Self::Week,
             "month" => Self::Months(1),
             "quarter" => Self::Months(3),
             "year" => Self::Months(12),
+            "decade" => Self::Years(10),
+            "century" => Self::Years(100),
+            "millennium" => Self::Years(1000),
+            "isoyear" => Self::WeekYear,
             _ => return None,
         })
     }
@@ -218,6 +226,22 @@ impl Step {
                 let first = (month - 1) / months * months;
                 let start = |month: i64| days_of(year + month / 12, (month % 12 + 1) as u32, 1).unwrap_or(day);
                 (start(first), start(first + months))
+            }
+            Self::Years(years) => {
+                // As in DuckDB: towards the year 0, and the first century that has its end begins there.
+                let first = date_of(day).0 / years * years;
+                let start = |year: i64| days_of(year, 1, 1).unwrap_or(day);
+                (start(first), start(first + years).max(day + 1))
+            }
+            Self::WeekYear => {
+                // The year of the week's Thursday.
+                let year = date_of(day - (day + 3).rem_euclid(7) + 3).0;
+                // The first week has the 4th of January.
+                let start = |year: i64| {
+                    let fourth = days_of(year, 1, 4).unwrap_or(day);
+                    fourth - (fourth + 3).rem_euclid(7)
+                };
+                (start(year), start(year + 1))
             }
         }
     }
@@ -405,6 +429,11 @@ mod tests {
             ("quarter", "+12000-12-31 23:59:59", "12000-10-01 00:00:00"),
             ("year", "-0043-03-15 10:20:30", "0044-01-01 (BC) 00:00:00"),
             ("week", "-0043-03-15 10:20:30", "0044-03-11 (BC) 00:00:00"),
+            ("decade", "2024-03-15 10:20:30", "2020-01-01 00:00:00"),
+            ("century", "-0143-03-15 10:20:30", "0101-01-01 (BC) 00:00:00"),
+            ("millennium", "-0143-03-15 10:20:30", "0001-01-01 (BC) 00:00:00"),
+            ("isoyear", "2027-01-03 10:20:30", "2025-12-29 00:00:00"),
+            ("isoyear", "2024-12-30 10:20:30", "2024-12-30 00:00:00"),
             ("hour", "-0043-03-15 10:20:30.5", "0044-03-15 (BC) 10:00:00"),
         ] {
             let count = far::count_of(text, &micros).unwrap();

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{Ident, Query, Select, SelectItem, SetExpr, SetQuantifier};
 
-use crate::names::base_name;
+use crate::{columns_of::has_star, names::base_name};
 
 /// Names the outputs of the set operation that `query` is, if it is `BY NAME`.
 pub(super) fn in_query(query: &mut Query) {
@@ -70,6 +70,8 @@ fn naming<'q>(body: &'q mut SetExpr, found: &mut Vec<&'q mut Select>) {
 
 fn name(item: &SelectItem) -> Option<Ident> {
     match item {
+        // As those of a star, these columns bring names of their own.
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if has_star(expr) => None,
         SelectItem::UnnamedExpr(expr) => Some(Ident::with_quote('"', base_name(expr))),
         SelectItem::ExprWithAlias { alias, .. } => Some(Ident::with_quote('"', crate::names::normal_name(alias))),
         _ => None,

@@ -501,12 +501,6 @@ impl VisitorMut for Words {
                     name_others(subquery, alias);
                 }
             }
-            // Series of moments are in nanoseconds.
-            TableFactor::Table { args: Some(args), .. } => args.args.iter_mut().for_each(|arg| {
-                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg {
-                    series::write_moment(arg);
-                }
-            }),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -885,7 +879,6 @@ const RENAMED: &[(&str, &str)] = &[
     ("arbitrary", "first_value"),
     ("array_apply", "array_transform"),
     ("array_value", "make_array"),
-    ("editdist3", "levenshtein"),
     ("favg", "avg"),
     ("filter", "list_filter"),
     ("first", "first_value"),

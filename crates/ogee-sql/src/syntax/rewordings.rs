@@ -6,13 +6,11 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::{
     ast::{
-        DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-        ObjectName, Value, VisitorMut,
+        Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+        Value, VisitorMut,
     },
     parser::Parser,
 };
-
-use ogee_functions::numbers::INTEGER_DIVIDE;
 
 use super::{escapes, text};
 use crate::{
@@ -175,20 +173,6 @@ pub(super) fn in_function(name: &str, function: &Function) -> Option<Expr> {
             let group = Expr::value(Value::Number("0".to_owned(), false));
             Some(call("regexp_extract", vec![of.clone(), pattern.clone(), group, flags.clone()]))
         }
-        ("date_trunc" | "datetrunc", [_, of]) if is_interval(of) => None,
-        ("date_trunc" | "datetrunc", [unit, of]) => {
-            let unit = string(unit)?.to_ascii_lowercase();
-            let years = match unit.trim_end_matches('s') {
-                "decade" => 10,
-                "century" | "centurie" => 100,
-                "millennium" | "millennia" => 1000,
-                _ => return None,
-            };
-            let first = format!("{INTEGER_DIVIDE}(date_part('year', $1), {years}) * {years}");
-            // What is infinite has no year, and stays.
-            let made = format!("coalesce(make_timestamp({first}, 1, 1, 0, 0, 0), CAST($1 AS TIMESTAMP))");
-            filled(&made, std::slice::from_ref(of))
-        }
         ("date_part" | "datepart", [Expr::Array(parts), of]) => date_parts(&parts.elem, of),
         ("regexp_extract", [of, pattern, Expr::Array(names), flags @ ..]) => groups(of, pattern, &names.elem, flags),
         ("regexp_extract_all", [of, pattern, Expr::Array(names), flags @ ..]) => {
@@ -292,16 +276,6 @@ fn date_parts(parts: &[Expr], of: &Expr) -> Option<Expr> {
     }
     let args = [of.clone(), call("named_struct", fields)];
     filled("CASE WHEN ($1) IS NOT NULL THEN $2 END", &args).filter(|_| !parts.is_empty())
-}
-
-/// Whether `expr` is written as an interval.
-fn is_interval(expr: &Expr) -> bool {
-    match expr {
-        Expr::Interval(_) => true,
-        Expr::Cast { data_type, .. } => matches!(data_type, DataType::Interval { .. }),
-        Expr::Nested(inner) => is_interval(inner),
-        _ => false,
-    }
 }
 
 /// A list of structs of the groups of all matches, called by `names`.

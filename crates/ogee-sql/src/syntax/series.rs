@@ -7,9 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, Ident, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, TypedString, Value,
-    Visitor, VisitorMut,
+    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr,
+    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, Visitor, VisitorMut,
 };
 
 use crate::{
@@ -45,30 +44,6 @@ pub(super) fn in_select(select: &mut Select) -> Vec<Renamed> {
         rename(select, &renamed);
     }
     renamed
-}
-
-/// Has a moment that is written out be one of nanoseconds, as the planner takes them: `TIMESTAMP '2024-01-01 10:00'`, `'2024-01-01'::TIMESTAMP`.
-pub(super) fn write_moment(arg: &mut Expr) {
-    if let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None, .. } = arg
-        && matches!(data_type, DataType::Timestamp(None, _) | DataType::Date)
-        && let Expr::Value(value) = &**expr
-        && let Value::SingleQuotedString(_) = &value.value
-    {
-        *arg = Expr::TypedString(TypedString {
-            data_type: data_type.clone(),
-            value: value.clone(),
-            uses_odbc_syntax: false,
-        });
-    }
-    let Expr::TypedString(typed) = arg else { return };
-    let DataType::Timestamp(precision @ None, _) = &mut typed.data_type else { return };
-    *precision = Some(9);
-    if let Value::SingleQuotedString(text) = &mut typed.value.value
-        && text.matches(':').count() == 1
-        && text.ends_with(|last: char| last.is_ascii_digit())
-    {
-        text.push_str(":00");
-    }
 }
 
 /// A table's column that has another name now.
@@ -108,7 +83,7 @@ fn in_factor(factor: &mut TableFactor, lateral: bool) -> Option<Renamed> {
     if !is_lateral && !args.iter().any(|arg| has_column(arg) || is_instant(arg)) {
         return name_column(alias, &function);
     }
-    let mut value = call(&function, as_moments(super::unnamed(args)?));
+    let mut value = call(&function, super::unnamed(args)?);
     if function != "unnest" {
         value = call("unnest", vec![value]);
     }
@@ -131,28 +106,6 @@ fn is_instant(arg: &FunctionArg) -> bool {
         _ => return false,
     };
     matches!(data_type, DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz))
-}
-
-/// The bounds of a series of moments, one of which is a date, as the timestamps that it is made of.
-fn as_moments(mut args: Vec<Expr>) -> Vec<Expr> {
-    let is_date = |expr: &Expr| match expr {
-        Expr::TypedString(typed) => typed.data_type == DataType::Date,
-        Expr::Cast { data_type, .. } => *data_type == DataType::Date,
-        _ => false,
-    };
-    let [from, to, _] = &mut args[..] else { return args };
-    if is_date(from) || is_date(to) {
-        for bound in [from, to] {
-            *bound = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(Expr::Nested(Box::new(bound.clone()))),
-                data_type: DataType::Timestamp(None, TimezoneInfo::None),
-                array: false,
-                format: None,
-            };
-        }
-    }
-    args
 }
 
 /// Which of the functions `name` is.

@@ -1,18 +1,14 @@
-//! Functions of times in other words: `date_trunc` to parts that DataFusion has by another name or not at all, `date_part` with a list of parts, and the local time.
+//! Functions of times in other words: `date_trunc` to parts by other names, `date_part` with a list of parts, and the local time.
 //!
 //! Not here: parts that are functions by themselves, as in `year(d)`.
 
-use datafusion::sql::sqlparser::{
-    ast::{
-        BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-        TimezoneInfo, Value,
-    },
-    parser::Parser,
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, TimezoneInfo, Value,
 };
 
-use ogee_functions::times::INTERVAL_UNITS;
+use ogee_functions::times::parts::part_named;
 
-use crate::{dialect::OgeeDialect, names::call};
+use crate::names::call;
 
 use super::text;
 
@@ -73,51 +69,8 @@ fn text_of(expr: &Expr) -> Option<String> {
     }
 }
 
-fn number(number: u32) -> Expr {
-    Expr::value(Value::Number(number.to_string(), false))
-}
-
-fn interval(unit: &str) -> Option<Expr> {
-    Parser::new(&OgeeDialect).try_with_sql(&format!("INTERVAL '{unit}'")).ok()?.parse_expr().ok()
-}
-
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
-}
-
-/// `of` without what is smaller than `part`, where DataFusion does not do that.
+/// `of` without what is smaller than `part`, by the name that the function has for it.
 fn truncated(part: &str, of: &Expr) -> Option<Expr> {
-    let truncated = |part: &str| call("date_trunc", vec![text(part), of.clone()]);
-    let part_of = |part: &str| call("date_part", vec![text(part), of.clone()]);
-    let back = |part: &str, unit: &str, count: Expr| {
-        let units = call(INTERVAL_UNITS, vec![interval(unit)?, count]);
-        Some(binary(truncated(part), BinaryOperator::Minus, units))
-    };
-    // Infinite moments have no parts, and stay where they are.
-    let or_none = |count: Expr| call("coalesce", vec![count, number(0)]);
-    let years =
-        |count: u32| back("year", "1 year", or_none(binary(part_of("year"), BinaryOperator::Modulo, number(count))));
-    let known = match part.to_ascii_lowercase().as_str() {
-        "decade" | "decades" | "dec" | "decs" => return years(10),
-        "century" | "centuries" | "cent" | "c" => return years(100),
-        "millennium" | "millennia" | "millenium" | "mil" | "mils" => return years(1000),
-        "isoyear" => {
-            let weeks = binary(part_of("week"), BinaryOperator::Minus, number(1));
-            return back("week", "7 days", or_none(weeks));
-        }
-        "milliseconds" | "ms" | "msec" | "msecs" => "millisecond",
-        "microseconds" | "us" | "usec" | "usecs" => "microsecond",
-        "seconds" | "sec" | "secs" | "s" | "epoch" => "second",
-        "minutes" | "min" | "mins" | "m" => "minute",
-        "hours" | "hr" | "hrs" | "h" => "hour",
-        "days" | "d" | "dayofmonth" | "dow" | "dayofweek" | "weekday" | "isodow" | "doy" | "dayofyear" | "julian" => {
-            "day"
-        }
-        "weeks" | "w" | "weekofyear" | "yearweek" => "week",
-        "months" | "mon" | "mons" => "month",
-        "quarters" => "quarter",
-        "years" | "yr" | "yrs" | "y" => "year",
-        _ => return None,
-    };
-    Some(truncated(known))
+    let known = part_named(part);
+    (known != part).then(|| call("date_trunc", vec![text(&known), of.clone()]))
 }

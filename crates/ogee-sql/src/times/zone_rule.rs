@@ -21,7 +21,7 @@ use datafusion::{
 };
 use ogee_functions::{
     function::Function,
-    text_casts::{Written, moment_of_text},
+    text_casts::{Written, is_rounded, moment_of_text, truth_of_text},
     times::{
         TIMEZONE, Zone, far, formats,
         infinite::infinite_value,
@@ -101,10 +101,20 @@ fn is_rewritten(expr: &Expr, to: &DataType, node: &LogicalPlan, schema: &mut Opt
         };
         return Ok(expr.get_type(schema).is_ok_and(|from| is_time(&from)));
     }
-    let Some(written) = Written::of(to) else { return Ok(false) };
     if let Expr::Literal(value, _) = expr {
-        let is_other = |text| matches!(written.usual(text), Cow::Owned(_)) || infinite_value(text, to).is_some();
+        if *to == DataType::Boolean {
+            return Ok(value.data_type().is_string());
+        }
+        let Some(written) = Written::of(to) else { return Ok(false) };
+        let is_other = |text: &str| {
+            is_rounded(to) && text.contains('.')
+                || matches!(written.usual(text), Cow::Owned(_))
+                || infinite_value(text, to).is_some()
+        };
         return Ok(value.try_as_str().flatten().is_some_and(is_other));
+    }
+    if *to != DataType::Boolean && Written::of(to).is_none() {
+        return Ok(false);
     }
     let schema = match schema {
         Some(schema) => schema,
@@ -221,12 +231,16 @@ fn converted(expr: &Expr, from: &DataType, to: &DataType, zone: &Zone, try_it: b
         (from, Timestamp(_, Some(_))) if from.is_string() => instant_of_text(expr.clone(), zone, try_it),
         (Interval(_), to) if to.is_string() => text_of_interval(expr.clone()),
         (from, Interval(_)) if from.is_string() => interval_of_text(expr.clone(), try_it),
+        (from, DataType::Boolean) if from.is_string() => truth_of_text(expr.clone(), try_it),
         (from, to) if from.is_string() => {
             let written = Written::of(to)?;
             match expr {
                 // What is a constant stays one where it is written the usual way.
                 Expr::Literal(value, _) => {
                     let text = value.try_as_str().flatten()?;
+                    if is_rounded(to) {
+                        return moment_of_text(expr.clone(), to, try_it);
+                    }
                     if let Some(infinite) = infinite_value(text, to) {
                         return Some(Expr::Literal(infinite, None));
                     }
