@@ -31,6 +31,7 @@ use ogee_exec::ExecError;
 use crate::{
     error::to_datafusion,
     function::{Function, Shown},
+    numbers::HUGEINT,
     times::Zone,
     type_names::sql_name,
 };
@@ -38,9 +39,6 @@ use crate::{
 /// Plans operators on bits.
 #[derive(Debug)]
 pub struct Bits;
-
-/// How `HUGEINT` is kept.
-const HUGEINT: DataType = DataType::Decimal128(38, 0);
 
 impl ExprPlanner for Bits {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {

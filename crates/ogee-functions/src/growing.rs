@@ -646,8 +646,8 @@ impl ScalarUDFImpl for Growing {
         if self.kind == Kind::Pad {
             args.args[1] = not_negative(&args.args[1])?;
         }
-        let types: Vec<_> = args.args.iter().map(ColumnarValue::data_type).collect();
-        if self.kind.moments(&types).is_some() {
+        let types = || args.args.iter().map(ColumnarValue::data_type).collect::<Vec<_>>();
+        if self.kind == Kind::Series && self.kind.moments(&types()).is_some() {
             let zone = session_zone(&args.config_options)?;
             let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
             let rows = if is_constant { 1 } else { args.number_rows };

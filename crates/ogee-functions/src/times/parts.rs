@@ -55,7 +55,7 @@ fn in_nanos(data_type: &DataType) -> bool {
 pub fn part_named(name: &str) -> String {
     let lower = name.trim_matches(['\'', '"']).to_ascii_lowercase();
     let known = match lower.as_str() {
-        "millennia" | "millenniums" | "mil" | "mils" => "millennium",
+        "millennia" | "millenniums" | "millenium" | "mil" | "mils" => "millennium",
         "centuries" | "cent" | "c" => "century",
         "decades" | "dec" | "decs" => "decade",
         "years" | "yr" | "yrs" | "y" => "year",
