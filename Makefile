@@ -135,6 +135,7 @@ differential-long: $(VENV)/.done ## 200,000 random queries of a release build, a
 		--keep-going --check --never $(SMALL)
 	$(VENV)/bin/python tests/differential/grids.py --shell target/release/ogee --queries 2000
 	OGEE_ROUNDS=50000 $(CARGO) test --release -p ogee --test engine mutations::
+	OGEE_ROUNDS=40 $(CARGO) test --release -p ogee --test engine differential
 	OGEE_ROUNDS=1000 $(CARGO) test --release -p ogee --test engine oracles::
 
 .PHONY: release

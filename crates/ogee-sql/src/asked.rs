@@ -216,7 +216,8 @@ impl Visitor for Any {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        if select.projection.iter().any(|item| columns_of::renames(select, item)) || short_aliases::is_in(select) {
+        if select.projection.iter().any(|item| columns_of::is_written_out(select, item)) || short_aliases::is_in(select)
+        {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())

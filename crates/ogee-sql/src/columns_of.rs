@@ -45,12 +45,18 @@ pub(crate) fn has_star(expr: &Expr) -> bool {
     syntax::has_call(expr, is_star)
 }
 
-/// Whether `item`, an output of `select`, is a star whose columns have other names. Those of structs are written out by themselves.
-pub(crate) fn renames(select: &Select, item: &SelectItem) -> bool {
-    matches!(
-        item,
-        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) if options.opt_rename.is_some()
-    ) && syntax::unnested(select, item).is_none()
+/// Whether `item`, an output of `select`, is a star whose columns have other names, or one of several tables that leaves columns out: the planner would take a name that two of them have for
+/// one of a column. Those of structs are written out by themselves.
+pub(crate) fn is_written_out(select: &Select, item: &SelectItem) -> bool {
+    let is_of_several = || select.from.len() > 1 || select.from.iter().any(|table| !table.joins.is_empty());
+    let is_here = match item {
+        SelectItem::Wildcard(options) => {
+            options.opt_rename.is_some() || options.opt_exclude.is_some() && is_of_several()
+        }
+        SelectItem::QualifiedWildcard(_, options) => options.opt_rename.is_some(),
+        _ => false,
+    };
+    is_here && syntax::unnested(select, item).is_none()
 }
 
 /// What is selected by itself; `None` for stars.
@@ -68,12 +74,14 @@ pub(crate) fn is_in(select: &Select) -> bool {
         GroupByExpr::All(_) => &[],
     };
     let others = [&select.selection, &select.having, &select.qualify].into_iter().flatten();
-    let is_renamed = !select.from.is_empty() && select.projection.iter().any(|item| renames(select, item));
+    let has_star_of_its_own =
+        !select.from.is_empty() && select.projection.iter().any(|item| is_written_out(select, item));
     let distinct = match &select.distinct {
         Some(Distinct::On(keys)) => &keys[..],
         _ => &[],
     };
-    is_renamed || select.projection.iter().filter_map(output).chain(others).chain(keys).chain(distinct).any(has_star)
+    has_star_of_its_own
+        || select.projection.iter().filter_map(output).chain(others).chain(keys).chain(distinct).any(has_star)
 }
 
 /// Whether the order of `query` has a star.
@@ -216,7 +224,7 @@ fn with_options(columns: Vec<Column>, options: &WildcardAdditionalOptions, is_of
     let known: HashSet<String> = columns.iter().map(|column| column.name.to_lowercase()).collect();
     let named = excluded.iter().map(|(_, name)| name).chain(replaced.keys());
     if let Some(name) = named.into_iter().find(|name| !known.contains(*name)) {
-        return Err(Error::Plan(format!("there is no column '{name}' to EXCLUDE or REPLACE in COLUMNS(..)")));
+        return Err(Error::Plan(format!("there is no column '{name}' to EXCLUDE or REPLACE")));
     }
     let is_excluded = |column: &&Column| {
         let name = column.name.to_lowercase();
@@ -520,7 +528,7 @@ pub(crate) async fn in_select(select: &mut Select, answers: &Answers<'_>) -> Res
     let mut outputs = Vec::with_capacity(select.projection.len());
     let mut taken: HashSet<String> = HashSet::new();
     for item in std::mem::take(&mut select.projection) {
-        if renames(select, &item) {
+        if is_written_out(select, &item) {
             outputs.extend(renamed(item, &select.from, answers).await?);
             continue;
         }

@@ -227,8 +227,19 @@ const OF_JOINS: [&str; 7] = ["asof", "join", "key_filters", "laterals", "range_j
 const OF_GROUPS: [&str; 9] =
     ["aggregate_", "grouping_", "pivots", "quantile", "recursive", "sliding", "sort", "subquery_edges", "windows"];
 
-/// Profiles that concern more than strategies. A file that is not [`OF_ROWS`] is run under the default and one or two of these; `OGEE_SLT=` runs all under all.
+/// Profiles that concern more than strategies.
 const HOSTILE: [&str; 5] = ["spill_everything", "tiny_memory", "tiny_chunks", "one_thread", "eight_threads"];
+
+/// Whether the sample that `make test` runs has this file, the `number`th of all, under the profile. Under the default it has all; of the
+/// [`HOSTILE`] ones two for files [`OF_ROWS`] and one for others; of the [`STRATEGIES`] every second one for files that they have anything to do with.
+fn is_sampled(profile: &str, number: usize, is_of_rows: bool) -> bool {
+    let nth_of = |profiles: &[&str]| profiles.iter().position(|of| *of == profile);
+    if let Some(nth) = nth_of(&HOSTILE) {
+        let turn = (nth + number) % HOSTILE.len();
+        return turn == 0 || (is_of_rows && turn == 2);
+    }
+    nth_of(&STRATEGIES).is_none_or(|nth| is_of_rows && (nth + number) % 2 == 0)
+}
 
 /// Runs the files under one profile and reports every failure, not only the first.
 fn run_suite(profile: &str, config: impl Fn(&str) -> Config) {
@@ -244,23 +255,17 @@ fn run_suite(profile: &str, config: impl Fn(&str) -> Config) {
         let name = path.file_name().unwrap().to_string_lossy();
         names.iter().any(|begin| name.starts_with(begin))
     };
-    if let Some(nth) = HOSTILE.iter().position(|hostile| *hostile == profile).filter(|_| !is_whole) {
-        let mut number = nth;
+    if !is_whole {
+        // Of strategies of the one those files are left out that take long and are of the other.
+        let others: &[&str] = match profile {
+            "combine_early" | "partition_only" | "pre_aggregate" => &OF_JOINS,
+            "join_hybrid" | "join_partitioned" => &OF_GROUPS,
+            _ => &[],
+        };
+        let mut number = 0;
         files.retain(|path| {
             number += 1;
-            begins(path, &OF_ROWS) || number % 3 == 0
-        });
-    }
-    if STRATEGIES.contains(&profile) && !is_whole {
-        files.retain(|path| {
-            let begins = |names: &[&str]| begins(path, names);
-            // Of strategies of the one those files are left out that take long and are of the other.
-            let is_other = match profile {
-                "combine_early" | "partition_only" | "pre_aggregate" => begins(&OF_JOINS),
-                "join_hybrid" | "join_partitioned" => begins(&OF_GROUPS),
-                _ => false,
-            };
-            begins(&OF_ROWS) && !is_other
+            is_sampled(profile, number, begins(path, &OF_ROWS)) && !begins(path, others)
         });
     }
     assert!(!files.is_empty(), "no files to run");
@@ -271,6 +276,10 @@ fn run_suite(profile: &str, config: impl Fn(&str) -> Config) {
             let connection = database.connect();
             async move { Ok(Suite { connection }) }
         });
+        if !is_whole {
+            // `skipif` names a profile under which a record takes minutes.
+            runner.add_label(profile);
+        }
         for record in sqllogictest::parse_file::<DefaultColumnType>(file).unwrap() {
             if let Err(error) = runner.run(record) {
                 failures.push(error.display(false).to_string());

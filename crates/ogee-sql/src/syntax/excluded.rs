@@ -3,7 +3,7 @@
 //! The star becomes one of each table, without the columns that are its own. Where `USING` or `NATURAL` makes one column of several, it is refused: DataFusion would leave out the columns of that
 //! name of all tables.
 //!
-//! Not here: `EXCLUDE` of bare names, which the planner knows.
+//! Not here: `EXCLUDE` of bare names, which the planner knows of one table, and `columns_of` of several.
 
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, RenameSelectItem, Select,
