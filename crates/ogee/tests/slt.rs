@@ -238,7 +238,7 @@ fn is_sampled(profile: &str, number: usize, is_of_rows: bool) -> bool {
         let turn = (nth + number) % HOSTILE.len();
         return turn == 0 || (is_of_rows && turn == 2);
     }
-    nth_of(&STRATEGIES).is_none_or(|nth| is_of_rows && (nth + number) % 2 == 0)
+    nth_of(&STRATEGIES).is_none_or(|nth| is_of_rows && (nth + number).is_multiple_of(2))
 }
 
 /// Runs the files under one profile and reports every failure, not only the first.
