@@ -525,6 +525,7 @@ pub(crate) async fn in_select(select: &mut Select, answers: &Answers<'_>) -> Res
         }
         *keys = written;
     }
+    let is_without_outputs = select.projection.is_empty();
     let mut outputs = Vec::with_capacity(select.projection.len());
     let mut taken: HashSet<String> = HashSet::new();
     for item in std::mem::take(&mut select.projection) {
@@ -562,6 +563,9 @@ pub(crate) async fn in_select(select: &mut Select, answers: &Answers<'_>) -> Res
             }
             outputs.push(SelectItem::ExprWithAlias { expr, alias: free(&name, &mut taken) });
         }
+    }
+    if outputs.is_empty() && !is_without_outputs {
+        return Err(Error::Plan("EXCLUDE leaves no column to select".to_owned()));
     }
     select.projection = outputs;
     for condition in [&mut select.selection, &mut select.having, &mut select.qualify] {

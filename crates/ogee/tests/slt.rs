@@ -277,8 +277,9 @@ fn run_suite(profile: &str, config: impl Fn(&str) -> Config) {
             async move { Ok(Suite { connection }) }
         });
         if !is_whole {
-            // `skipif` names a profile under which a record takes minutes.
+            // `skipif` names a profile under which a record takes minutes, or `sampled` where it does under each.
             runner.add_label(profile);
+            runner.add_label("sampled");
         }
         for record in sqllogictest::parse_file::<DefaultColumnType>(file).unwrap() {
             if let Err(error) = runner.run(record) {
