@@ -1,5 +1,6 @@
 # The one place that people and CI call. `make test` needs cargo (rustup brings the toolchain of rust-toolchain.toml) and
-# python3; everything else it fetches itself. On two idle cores it takes about 10 minutes from nothing, and `make demo` about 12.
+# python3; everything else it fetches itself. On two idle cores it takes 40 to 50 minutes from nothing, half of it building,
+# and `make demo` about 20.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

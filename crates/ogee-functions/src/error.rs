@@ -177,7 +177,7 @@ impl From<&DataFusionError> for Error {
                     "'{url}': files of {scheme} are not supported; copy it to this machine first"
                 ))
             }
-            DataFusionError::Internal(message) => match unmatched_signatures(message) {
+            DataFusionError::Internal(message) => match mistake_of(message) {
                 Some(message) => Self::Plan(message),
                 None => Self::Internal(without_trace(message)),
             },
@@ -221,6 +221,11 @@ const LISTED: usize = 10;
 /// What is wrong with a name. Of many columns that there are some are listed; that names are told apart by their case is not true here.
 fn schema_message(error: &SchemaError) -> String {
     let message = without_trace(&error.to_string());
+    if let SchemaError::DuplicateUnqualifiedField { name } = error {
+        return format!(
+            "two columns are called \"{name}\"; name one of them with AS, and group by nothing that is an aggregate"
+        );
+    }
     let SchemaError::FieldNotFound { valid_fields, .. } = error else { return message };
     let mut message = message.lines().next().unwrap_or_default().to_owned();
     if !valid_fields.is_empty() {
@@ -256,9 +261,14 @@ fn plan_message(message: &str) -> String {
     if let Some(said) = in_words(message) {
         return said;
     }
-    let Some(at) = message.find("No function matches") else { return message.to_owned() };
+    let Some(at) = message.find("No function matches") else {
+        return unmatched_signatures(message).unwrap_or_else(|| message.to_owned());
+    };
     // Functions of ours say it in their own words.
     if let Some((_, own)) = message[..at].split_once("user-defined coercion failed with: ") {
+        if let Some(said) = unmatched_signatures(own) {
+            return said;
+        }
         let own = own.trim_end().trim_end_matches('.');
         return own.strip_prefix("Error during planning: ").unwrap_or(own).to_owned();
     }
@@ -274,6 +284,12 @@ fn in_words(message: &str) -> Option<String> {
     }
     if message.starts_with("Column in ") && message.contains("must appear in the GROUP BY clause") {
         let column = message.split("column \"").nth(1)?.split('"').next()?;
+        // A statement that changes rows reads their numbers beside what is assigned.
+        if column.ends_with(".ogee_row") {
+            return Some(
+                "aggregates are not allowed in what is assigned to rows; compute them in a subquery".to_owned(),
+            );
+        }
         return Some(format!(
             "column {column} must be in GROUP BY, or within an aggregate such as any_value({column})"
         ));
@@ -346,9 +362,28 @@ fn cast_message(message: &str) -> Option<String> {
 fn unmatched_signatures(message: &str) -> Option<String> {
     let message = without_trace(message);
     let (function, errors) = message.split_once(" failed to match any signature, errors: ")?;
-    // Each error ends with a point; they stand in a list without a blank.
-    let errors = errors.replace("Error during planning: ", "").replace(".,", "; or: ");
-    Some(format!("{function} does not take these arguments: {}", errors.trim_end_matches(['.', ','])))
+    let function = function.strip_prefix("Internal error: ").unwrap_or(function);
+    // They stand in a list without a blank, and several signatures may say the same.
+    let mut said: Vec<&str> = Vec::new();
+    for error in errors.lines().next().unwrap_or_default().split("Error during planning: ") {
+        let error = error.trim_end_matches(['.', ',']);
+        if !error.is_empty() && !said.contains(&error) {
+            said.push(error);
+        }
+    }
+    Some(format!("{function} does not take these arguments: {}", said.join("; or: ")))
+}
+
+/// What DataFusion takes for internal errors, and is a mistake in the statement.
+fn mistake_of(message: &str) -> Option<String> {
+    if let Some(rest) = message.strip_prefix("Failed to coerce types ") {
+        let (types, _) = rest.split_once(" in BETWEEN expression")?;
+        return Some(format!("there is no BETWEEN of {}; cast one of them", with_sql_types(types)));
+    }
+    if message.contains("unnest on struct can only be applied at the root level") {
+        return Some("unnest of a struct gives several columns, and is an output of SELECT by itself".to_owned());
+    }
+    unmatched_signatures(message)
 }
 
 /// Messages without the stack trace that DataFusion may append.
@@ -407,6 +442,15 @@ mod tests {
         let expected = "Function 'f' does not take these arguments: Function 'f' requires A, but received B; or: Function 'f' requires C, but \
                         received B";
         assert_eq!((error.code(), error.to_string().as_str()), ("OGEE_Q002", expected));
+        let number = "Internal error: Function 'f' failed to match any signature, errors: Error during planning: Function 'f' expects 2 \
+                      arguments but received 1,Error during planning: Function 'f' expects 2 arguments but received 1.";
+        let expected = "Function 'f' does not take these arguments: Function 'f' expects 2 arguments but received 1";
+        assert_eq!(of(number), expected);
+        let within = format!(
+            "Execution error: Function 'f' user-defined coercion failed with: {number}\nThis issue was likely caused by a bug. No function \
+             matches the given name and argument types 'f(Utf8)'."
+        );
+        assert_eq!(of(&within), expected);
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::{
     short_aliases,
     spellings::spelling_of,
     statement::parse,
-    syntax,
+    syntax, visitors,
 };
 
 /// Runs queries whose rows a plan depends on.
@@ -69,7 +69,20 @@ pub(crate) struct Column {
 /// Answers questions at a place of a statement, where the queries of each `WITH` around are known.
 pub(crate) struct Answers<'a> {
     state: &'a SessionState,
-    known: Vec<With>,
+    known: Known,
+}
+
+/// What is known at a place.
+struct Known {
+    with: Vec<With>,
+    /// Names of recursive queries around, whose columns are known and whose rows are not.
+    recursive: Vec<String>,
+}
+
+impl Known {
+    fn at(scopes: &Scopes) -> Self {
+        Self { with: scopes.known(), recursive: scopes.recursive() }
+    }
 }
 
 impl Answers<'_> {
@@ -77,7 +90,7 @@ impl Answers<'_> {
     pub(crate) fn is_with(&self, name: &ObjectName) -> bool {
         let [part] = &name.0[..] else { return false };
         let Some(name) = part.as_ident().map(normal_name) else { return false };
-        self.known.iter().flat_map(|with| &with.cte_tables).any(|cte| normal_name(&cte.alias.name) == name)
+        self.known.with.iter().flat_map(|with| &with.cte_tables).any(|cte| normal_name(&cte.alias.name) == name)
     }
 
     /// How many columns a pivot may make.
@@ -111,6 +124,14 @@ impl Answers<'_> {
                 "what depends on the rows of a table is not supported in this session".to_owned(),
             ));
         };
+        if !self.known.recursive.is_empty() {
+            let whole = knowing(query.clone(), &self.known.with);
+            if let ControlFlow::Break(name) = visitors::visit(&*whole, &mut Reads(&self.known.recursive)) {
+                return Err(Error::Unsupported(format!(
+                    "the rows of '{name}' are not known within it; in a recursive query list the values of PIVOT with IN, and limit by numbers"
+                )));
+            }
+        }
         let plan = self.plan(query).await?;
         let mut rows = Vec::new();
         for batch in asked.0.rows(self.state, plan).await? {
@@ -127,7 +148,7 @@ impl Answers<'_> {
     }
 
     async fn plan(&self, query: Box<Query>) -> Result<LogicalPlan> {
-        let query = knowing(query, &self.known);
+        let query = knowing(query, &self.known.with);
         let mut asked = Parsed::Statement(Box::new(Statement::Query(query)));
         Box::pin(in_full::write_out(self.state, &mut asked)).await?;
         plan(self.state, asked).await
@@ -195,7 +216,7 @@ pub(crate) async fn write_out(state: &SessionState, statement: &mut Parsed) -> R
 }
 
 /// The first place of `statement`, and what is known there.
-fn find(statement: &mut Parsed) -> Option<(Place, Vec<With>)> {
+fn find(statement: &mut Parsed) -> Option<(Place, Known)> {
     syntax::visit(statement, &mut Places { scopes: Scopes::default(), written: None }).break_value().flatten()
 }
 
@@ -203,6 +224,28 @@ fn find(statement: &mut Parsed) -> Option<(Place, Vec<With>)> {
 fn put(statement: &mut Parsed, written: Place) {
     let visited = syntax::visit(statement, &mut Places { scopes: Scopes::default(), written: Some(written) });
     debug_assert!(visited.is_break(), "it ends at the place that was found");
+}
+
+/// Whether a place in `query` is to be written out.
+pub(crate) fn is_place_in(query: &Query) -> bool {
+    visitors::visit(query, &mut Any).is_break()
+}
+
+/// Finds a table of one of the names.
+struct Reads<'a>(&'a [String]);
+
+impl Visitor for Reads<'_> {
+    type Break = String;
+
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<String> {
+        match &name.0[..] {
+            [part] => match part.as_ident().map(normal_name).filter(|name| self.0.contains(name)) {
+                Some(name) => ControlFlow::Break(name),
+                None => ControlFlow::Continue(()),
+            },
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }
 
 /// Whether there is any place.
@@ -241,7 +284,7 @@ struct Places {
 }
 
 impl VisitorMut for Places {
-    type Break = Option<(Place, Vec<With>)>;
+    type Break = Option<(Place, Known)>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         self.scopes.enter(query);
@@ -250,9 +293,9 @@ impl VisitorMut for Places {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         // Its own `WITH` comes with the query, which does not know itself.
-        let mut known = self.scopes.known();
+        let mut known = Known::at(&self.scopes);
         if query.with.as_ref().is_some_and(|with| !with.cte_tables.is_empty()) {
-            known.remove(0);
+            known.with.remove(0);
         }
         self.scopes.leave(query);
         if !columns_of::in_order(query) && !limits::is_asked(query) {
@@ -278,7 +321,7 @@ impl VisitorMut for Places {
                 *select = *written;
                 None
             }
-            _ => Some((Place::Select(Box::new(select.clone())), self.scopes.known())),
+            _ => Some((Place::Select(Box::new(select.clone())), Known::at(&self.scopes))),
         })
     }
 }

@@ -54,6 +54,7 @@ pub mod macros;
 mod marked_casts;
 mod markers;
 pub mod meant_names;
+mod misplaced_calls;
 mod mixed_types;
 pub mod named_types;
 mod names;

@@ -45,6 +45,7 @@ use crate::{
     joined_texts::TextOrders,
     lambda_types::LambdaTypes,
     marked_casts::MarkedCasts,
+    misplaced_calls::MisplacedCalls,
     nested_order::NestedOrder,
     null_equality,
     parameters::ParameterPlanner,
@@ -74,6 +75,7 @@ pub fn analyzer_rules(
 ) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     // Before types are coerced.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(MisplacedCalls),
         Arc::new(Samples),
         Arc::new(MarkedCasts::new(casts.clone())),
         Arc::new(EnumOrder(casts.clone())),
