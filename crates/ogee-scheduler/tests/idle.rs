@@ -74,15 +74,18 @@ fn workers() -> (Vec<String>, u64) {
     (names, switches)
 }
 
-/// A parked thread is never switched to, so that any polling shows, however cheap. Tried some times, since the last
-/// workers may still be on their way to park.
-fn assert_parked() {
-    let parked = (0..50).any(|_| {
-        let before = workers().1;
+/// Whether `holds` of the workers before and after a wait, tried some times: threads may still be on their way.
+fn soon(holds: impl Fn(&(Vec<String>, u64), &(Vec<String>, u64)) -> bool) -> bool {
+    (0..50).any(|_| {
+        let before = workers();
         std::thread::sleep(Duration::from_millis(200));
-        workers().1 == before
-    });
-    assert!(parked, "workers run while there is nothing to do");
+        holds(&before, &workers())
+    })
+}
+
+/// A parked thread is never switched to, so that any polling shows, however cheap.
+fn assert_parked() {
+    assert!(soon(|before, after| before.1 == after.1), "workers run while there is nothing to do");
 }
 
 #[test]
@@ -109,12 +112,5 @@ fn idle_and_blocked_workers_are_parked() {
 
     drop(scheduler);
     // A thread that was joined is listed until the kernel has taken it away.
-    let gone = (0..50).any(|_| {
-        let none = workers().0.is_empty();
-        if !none {
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        none
-    });
-    assert!(gone, "workers after the drop");
+    assert!(soon(|_, after| after.0.is_empty()), "workers after the drop");
 }
