@@ -1,5 +1,5 @@
 # The one place that people and CI call. `make test` needs cargo (rustup brings the toolchain of rust-toolchain.toml) and
-# python3; everything else it fetches itself. On two idle cores it takes 40 to 50 minutes from nothing, half of it building,
+# python3; everything else it fetches itself. On two idle cores it takes 40 to 45 minutes from nothing, half of it building,
 # and `make demo` about 20.
 
 SHELL := /bin/bash
@@ -71,6 +71,10 @@ test-python: ## Which results of the standard suites agree
 .PHONY: slt
 slt: ## The SQL suite alone, all of it under every profile (`test` leaves a part out)
 	OGEE_SLT= $(CARGO) test -p ogee --test slt
+
+.PHONY: test-long
+test-long: slt ## What `test` runs a part of, whole: the SQL suite, operators under every setup
+	OGEE_WHOLE= $(CARGO) test -p ogee-exec
 
 VALGRIND := valgrind --quiet --error-exitcode=99
 

@@ -11,6 +11,8 @@ mod hinted;
 mod packed;
 #[path = "support/random.rs"]
 mod random;
+#[path = "support/sampled.rs"]
+mod sampled;
 #[path = "sort/strings.rs"]
 mod strings;
 #[path = "sort/window.rs"]
@@ -33,7 +35,7 @@ use ogee_exec::{
 use ogee_memory::{BufferManager, MemoryConfig};
 use ogee_vector::Chunk;
 
-use self::{drain::drain, hinted::Hinted, random::Random};
+use self::{drain::drain, hinted::Hinted, random::Random, sampled::is_sampled};
 
 impl Random {
     fn some<T>(&mut self, rows: usize, mut value: impl FnMut(&mut Self) -> T) -> Vec<Option<T>> {

@@ -109,6 +109,7 @@ pub fn register(context: &SessionContext, memory: &Arc<BufferManager>) -> datafu
     ];
     let scalars = scalars
         .into_iter()
+        .chain(maps::map_parts())
         .chain(choices::functions())
         .chain(numbers::functions())
         .chain(rounding::functions())

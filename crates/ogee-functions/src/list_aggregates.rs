@@ -16,7 +16,7 @@ use datafusion::{
         compute::{SortOptions, cast, take},
         datatypes::{DataType, Field, FieldRef, Schema},
     },
-    common::{Result, ScalarValue, exec_err, internal_err, plan_err},
+    common::{Result, ScalarValue, exec_err, internal_err, not_impl_err, plan_err},
     execution::FunctionRegistry,
     logical_expr::{
         AggregateUDF, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -30,7 +30,11 @@ use datafusion::{
 };
 use ogee_vector::canonical_floats;
 
-use crate::lists::is_list;
+use crate::{
+    lists::is_list,
+    marks::{CHOOSING_AGGREGATES, has_mark},
+    times::extremum::interval_extremum,
+};
 
 /// What comes behind `list_`, and the aggregate of the session.
 const AGGREGATES: [(&str, &str); 29] = [
@@ -210,7 +214,19 @@ impl ScalarUDFImpl for ListAggregate {
         let mut types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         types.extend((types.len() == before).then(|| implied(aggregate)).flatten().map(|value| value.data_type()));
         let fields = fields(aggregate, &types[0], types.get(before..).unwrap_or_default())?;
+        if counts_values(aggregate.name()) && matches!(fields[0].data_type(), DataType::Interval(_)) {
+            return not_impl_err!("{} of intervals is not supported; take it of their epochs", self.name);
+        }
         let result = aggregate.return_field(&fields)?;
+        let element = match args.arg_fields[0].data_type() {
+            DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of),
+            _ => None,
+        };
+        // An element is marked text where those of the list are.
+        let chosen = element.filter(|of| CHOOSING_AGGREGATES.contains(&aggregate.name()) && has_mark(of));
+        if let Some(of) = chosen.filter(|of| of.data_type() == result.data_type()) {
+            return Ok(Arc::new(of.as_ref().clone().with_name(&self.name).with_nullable(true)));
+        }
         Ok(Arc::new(Field::new(&self.name, result.data_type().clone(), true)))
     }
 
@@ -276,6 +292,11 @@ impl Extreme {
     }
 }
 
+/// Whether the aggregate counts how often each value is there.
+fn counts_values(aggregate: &str) -> bool {
+    matches!(aggregate, "mode" | "histogram" | "entropy")
+}
+
 fn aggregated(
     aggregate: &AggregateUDF,
     lists: &ArrayRef,
@@ -290,12 +311,22 @@ fn aggregated(
     let expr_fields = fields(aggregate, lists.data_type(), &types)?;
     let lists =
         cast(lists, &DataType::List(Arc::new(Field::new_list_field(expr_fields[0].data_type().clone(), true))))?;
-    let lists = lists.as_list::<i32>();
-    if lists.value_type().is_nested()
-        && let Some(extreme) = Extreme::of(aggregate.name())
-    {
-        return extreme.of_lists(lists, result);
+    let mut lists = lists.as_list::<i32>().clone();
+    if counts_values(aggregate.name()) {
+        // -0.0 is 0.0, and there is one NaN.
+        let field = Arc::new(Field::new_list_field(lists.value_type(), true));
+        let values = canonical_floats(lists.values());
+        lists = ListArray::try_new(field, lists.offsets().clone(), values, lists.nulls().cloned())?;
     }
+    let by_length;
+    let aggregate = match (lists.value_type(), Extreme::of(aggregate.name())) {
+        (nested, Some(extreme)) if nested.is_nested() => return extreme.of_lists(&lists, result),
+        (DataType::Interval(_), Some(extreme)) => {
+            by_length = interval_extremum(matches!(extreme, Extreme::Greatest));
+            &*by_length
+        }
+        _ => aggregate,
+    };
     let schema = Schema::new(vec![Arc::clone(&expr_fields[0])]);
     let mut exprs: Vec<Arc<dyn PhysicalExpr>> = vec![Arc::new(Column::new("x", 0))];
     let mut others = Vec::with_capacity(constants.len());

@@ -9,6 +9,7 @@
 //! * `list_distinct` and `list_intersect` leave NULL out. DataFusion keeps one. A list that is NULL has nothing in common with another, which leaves an empty one.
 //! * `list_has_all` and `list_has_any` look for no NULL, and are NULL where one of the lists is.
 //! * `list_resize` to NULL elements leaves none; a negative length is an error, which DataFusion takes for one of its own.
+//! * `flatten` of a list of NULL alone is empty. DataFusion leaves it as it is.
 //! * `array_to_string` of a list whose elements are all NULL is NULL, as `string_agg` of them is. DataFusion makes it empty.
 //!
 //! Not here: `length`, `concat` and `||`, which take text too (`lists`), and comparisons with `ANY` and `ALL` of a list (`ogee_sql`, `quantified`).
@@ -28,6 +29,7 @@ use datafusion::{
         cardinality::cardinality_udf,
         concat::{array_append_udf, array_concat_udf, array_prepend_udf},
         dimension::array_ndims_udf,
+        flatten::flatten_udf,
         length::array_length_udf,
         make_array::make_array_udf,
         position::{array_position_udf, array_positions_udf},
@@ -74,6 +76,7 @@ pub fn functions() -> Vec<ScalarUDF> {
         (array_has_any_udf(), Mend::NullsAside),
         (array_intersect_udf(), Mend::InCommon),
         (array_resize_udf(), Mend::Lengths),
+        (flatten_udf(), Mend::NullsAreLists),
     ];
     mended.chain(others).map(|(function, mend)| ScalarUDF::new_from_impl(Mended::new(function, mend))).collect()
 }
@@ -95,6 +98,8 @@ enum Mend {
     InCommon,
     /// Lengths are not negative, and 0 where they are NULL.
     Lengths,
+    /// Elements of no type are lists that are NULL.
+    NullsAreLists,
 }
 
 /// A function of DataFusion but for one thing.
@@ -257,7 +262,7 @@ impl ScalarUDFImpl for Mended {
                 let common = compared(arg_types).or_else(|| with_common_elements(arg_types));
                 coerced(&common.unwrap_or_else(|| arg_types.to_vec()), &self.function)
             }
-            Mend::NothingIsNull | Mend::WithoutNull | Mend::InCommon | Mend::Lengths => {
+            Mend::NothingIsNull | Mend::WithoutNull | Mend::InCommon | Mend::Lengths | Mend::NullsAreLists => {
                 coerced(arg_types, &self.function)
             }
         }
@@ -321,7 +326,10 @@ impl ScalarUDFImpl for Mended {
             Mend::WithoutNull => each(result, without_null_elements),
             Mend::InCommon => each(result, |lists| Ok(cast(&without_null_elements(lists)?, &returned)?)),
             Mend::NullsAside => null_where_given(result, &given),
-            Mend::Lengths => Ok(result),
+            Mend::NullsAreLists if matches!(given[0].data_type(), DataType::List(of) if of.data_type().is_null()) => {
+                each(result, without_null_elements)
+            }
+            Mend::Lengths | Mend::NullsAreLists => Ok(result),
             Mend::NothingIsNull if given.len() > 2 => Ok(result),
             Mend::NothingIsNull => {
                 let ColumnarValue::Array(texts) = &result else {

@@ -18,8 +18,8 @@ use datafusion::{
     common::{DFSchema, Result, ScalarValue, exec_err, internal_err, plan_err},
     functions_nested::map_extract::map_extract_udf,
     logical_expr::{
-        ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, Volatility,
+        ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ReturnFieldArgs, ScalarFunctionArgs,
+        ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         expr::ScalarFunction,
         planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr},
         type_coercion::binary::{comparison_coercion, type_union_resolution},
@@ -100,6 +100,12 @@ impl ScalarUDFImpl for ValueOf {
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(key_and_value(&arg_types[0])?.1.data_type().clone())
+    }
+
+    /// As the values of the map are, which may be marked text.
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let (_, value) = key_and_value(args.arg_fields[0].data_type())?;
+        Ok(Arc::new(value.as_ref().clone().with_name("").with_nullable(true)))
     }
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {
@@ -193,6 +199,53 @@ pub fn map_from_entries() -> ScalarUDF {
     }
     let taken = |given: &[DataType]| entries("map_from_entries", given);
     Function::of("map_from_entries", taken, returns, body).registered()
+}
+
+/// `map_entries(m)` and `map_keys(m)`: lists of what is in a map, whose fields say what DataFusion's forget, or what makes them panic: that texts are marked.
+pub fn map_parts() -> [ScalarUDF; 2] {
+    fn taken(given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [DataType::Map(..) | DataType::Null] => Ok(given.to_vec()),
+            _ => refused("map_entries and map_keys", given),
+        }
+    }
+    fn entry(given: &[DataType]) -> Option<&FieldRef> {
+        match given {
+            [DataType::Map(entry, _)] => Some(entry),
+            _ => None,
+        }
+    }
+    fn list_of(of: &Field) -> FieldRef {
+        Arc::new(of.clone().with_name(Field::LIST_FIELD_DEFAULT_NAME).with_nullable(true))
+    }
+    fn key(entry: &FieldRef) -> Option<FieldRef> {
+        match entry.data_type() {
+            DataType::Struct(sides) => Some(list_of(&sides[0])),
+            _ => None,
+        }
+    }
+    fn list(maps: &MapArray, of: FieldRef, elements: ArrayRef) -> Result<ArrayRef> {
+        Ok(Arc::new(ListArray::try_new(of, maps.offsets().clone(), elements, maps.nulls().cloned())?))
+    }
+    let entries = Function::of(
+        "map_entries",
+        taken,
+        |given| Ok(entry(given).map_or(DataType::Null, |entry| DataType::List(list_of(entry)))),
+        |args, _| match (args[0].as_map_opt(), entry(&[args[0].data_type().clone()])) {
+            (Some(maps), Some(entry)) => list(maps, list_of(entry), Arc::new(maps.entries().clone())),
+            _ => Ok(Arc::clone(&args[0])),
+        },
+    );
+    let keys = Function::of(
+        "map_keys",
+        taken,
+        |given| Ok(entry(given).and_then(key).map_or(DataType::Null, DataType::List)),
+        |args, _| match (args[0].as_map_opt(), entry(&[args[0].data_type().clone()]).and_then(key)) {
+            (Some(maps), Some(key)) => list(maps, key, Arc::clone(maps.keys())),
+            _ => Ok(Arc::clone(&args[0])),
+        },
+    );
+    [entries.registered(), keys.registered()]
 }
 
 /// `map_concat(m, n)`: the entries of maps in one; of entries with one key the last counts, where the first is.

@@ -25,6 +25,7 @@ use crate::{
     arithmetic::as_nullable_as_args,
     blobs::{blob_texts, is_blob},
     letters::float_texts,
+    marks::Mark,
     numbers::moment_texts,
     times::{self, Zone},
 };
@@ -137,6 +138,8 @@ pub(crate) fn written(array: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
 enum Values {
     /// Those with none in them, as their texts.
     Single(StringViewArray),
+    /// Documents in a list, which are written as they are.
+    Json(StringViewArray),
     List {
         offsets: OffsetBuffer<i32>,
         elements: Box<Self>,
@@ -176,7 +179,11 @@ impl Values {
                     let lists = cast_with_options(array, &DataType::List(Arc::clone(field)), &strict())?;
                     let lists = lists.as_list::<i32>();
                     let (offsets, from, len) = visible(lists.offsets());
-                    let elements = Box::new(Self::of(&lists.values().slice(from, len), zone)?);
+                    let elements = lists.values().slice(from, len);
+                    let elements = match Mark::of(field) {
+                        Some(Mark::Json) => Box::new(Self::Json(singles(&elements, zone)?)),
+                        _ => Box::new(Self::of(&elements, zone)?),
+                    };
                     Self::List { offsets, elements, nulls: lists.nulls().cloned() }
                 }
                 None if is_blob(array.data_type()) => Self::Single(blob_texts(array)?),
@@ -187,7 +194,7 @@ impl Values {
 
     fn is_null(&self, row: usize) -> bool {
         match self {
-            Self::Single(texts) => texts.is_null(row),
+            Self::Single(texts) | Self::Json(texts) => texts.is_null(row),
             Self::List { nulls, .. } | Self::Struct { nulls, .. } | Self::Map { nulls, .. } => {
                 nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
             }
@@ -202,6 +209,7 @@ impl Values {
         }
         match self {
             Self::Single(texts) => write_single(texts.value(row), text),
+            Self::Json(texts) => text.push_str(texts.value(row)),
             Self::List { offsets, elements, .. } => {
                 text.push('[');
                 for (nth, element) in within(offsets, row).enumerate() {

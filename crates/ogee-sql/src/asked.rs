@@ -6,7 +6,7 @@
 //!
 //! Not here: what is written at a place (`pivots`, `columns_of`, `limits`).
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{convert::Infallible, ops::ControlFlow, sync::Arc};
 
 use async_trait::async_trait;
 use datafusion::{
@@ -21,7 +21,7 @@ use datafusion::{
     sql::{
         parser::Statement as Parsed,
         sqlparser::ast::{
-            Expr, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableWithJoins, Visitor, VisitorMut, With,
+            Expr, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableWithJoins, Visitor, VisitorMut,
         },
     },
 };
@@ -33,7 +33,7 @@ use crate::{
     options::{Options, PIVOT_COLUMNS_MAX},
     pivots,
     plan::plan,
-    scopes::{Scopes, knowing},
+    scopes::{Known, Scopes, knowing},
     short_aliases,
     spellings::spelling_of,
     statement::parse,
@@ -72,25 +72,11 @@ pub(crate) struct Answers<'a> {
     known: Known,
 }
 
-/// What is known at a place.
-struct Known {
-    with: Vec<With>,
-    /// Names of recursive queries around, whose columns are known and whose rows are not.
-    recursive: Vec<String>,
-}
-
-impl Known {
-    fn at(scopes: &Scopes) -> Self {
-        Self { with: scopes.known(), recursive: scopes.recursive() }
-    }
-}
-
 impl Answers<'_> {
     /// Whether `name` is that of a query of a `WITH` around.
     pub(crate) fn is_with(&self, name: &ObjectName) -> bool {
         let [part] = &name.0[..] else { return false };
-        let Some(name) = part.as_ident().map(normal_name) else { return false };
-        self.known.with.iter().flat_map(|with| &with.cte_tables).any(|cte| normal_name(&cte.alias.name) == name)
+        part.as_ident().is_some_and(|name| self.known.query(&normal_name(name)).is_some())
     }
 
     /// How many columns a pivot may make.
@@ -124,13 +110,10 @@ impl Answers<'_> {
                 "what depends on the rows of a table is not supported in this session".to_owned(),
             ));
         };
-        if !self.known.recursive.is_empty() {
-            let whole = knowing(query.clone(), &self.known.with);
-            if let ControlFlow::Break(name) = visitors::visit(&*whole, &mut Reads(&self.known.recursive)) {
-                return Err(Error::Unsupported(format!(
-                    "the rows of '{name}' are not known within it; in a recursive query list the values of PIVOT with IN, and limit by numbers"
-                )));
-            }
+        if let Some(name) = recursive_of(&query, &self.known) {
+            return Err(Error::Unsupported(format!(
+                "the rows of '{name}' are not known within it; in a recursive query list the values of PIVOT with IN, and limit by numbers"
+            )));
         }
         let plan = self.plan(query).await?;
         let mut rows = Vec::new();
@@ -231,20 +214,41 @@ pub(crate) fn is_place_in(query: &Query) -> bool {
     visitors::visit(query, &mut Any).is_break()
 }
 
-/// Finds a table of one of the names.
-struct Reads<'a>(&'a [String]);
-
-impl Visitor for Reads<'_> {
-    type Break = String;
-
-    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<String> {
-        match &name.0[..] {
-            [part] => match part.as_ident().map(normal_name).filter(|name| self.0.contains(name)) {
-                Some(name) => ControlFlow::Break(name),
-                None => ControlFlow::Continue(()),
-            },
-            _ => ControlFlow::Continue(()),
+/// The name of a recursive query around the place of `query` whose rows `query` reads, itself or by what it selects from.
+fn recursive_of(query: &Query, known: &Known) -> Option<String> {
+    if known.recursive.is_empty() {
+        return None;
+    }
+    let mut names = TableNames::default();
+    let _ = visitors::visit(query, &mut names);
+    let mut at = 0;
+    while let Some(name) = names.0.get(at) {
+        if known.recursive.contains(name) {
+            return Some(name.clone());
         }
+        if let Some(read) = known.query(name) {
+            let _ = visitors::visit(read, &mut names);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The names of tables that are not of a schema, each once.
+#[derive(Default)]
+struct TableNames(Vec<String>);
+
+impl Visitor for TableNames {
+    type Break = Infallible;
+
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<Infallible> {
+        if let [part] = &name.0[..]
+            && let Some(name) = part.as_ident().map(normal_name)
+            && !self.0.contains(&name)
+        {
+            self.0.push(name);
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -293,7 +297,7 @@ impl VisitorMut for Places {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         // Its own `WITH` comes with the query, which does not know itself.
-        let mut known = Known::at(&self.scopes);
+        let mut known = self.scopes.known();
         if query.with.as_ref().is_some_and(|with| !with.cte_tables.is_empty()) {
             known.with.remove(0);
         }
@@ -321,7 +325,7 @@ impl VisitorMut for Places {
                 *select = *written;
                 None
             }
-            _ => Some((Place::Select(Box::new(select.clone())), Known::at(&self.scopes))),
+            _ => Some((Place::Select(Box::new(select.clone())), self.scopes.known())),
         })
     }
 }

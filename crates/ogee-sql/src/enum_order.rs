@@ -1,4 +1,4 @@
-//! `ENUM` in the order of its type: comparisons of two values of one, orders, `min`, `max` and `mode`, `greatest` and `least` are of their places.
+//! `ENUM` in the order of its type: comparisons of two values of one, also with `ANY` and `ALL` of a query, orders, `min`, `max` and `mode`, `greatest` and `least` are of their places, as the keys of `histogram` are.
 //!
 //! Values of an `ENUM` are texts, of which DataFusion knows the order of texts. That is right where one stands beside a text, or beside values of another `ENUM`.
 //!
@@ -27,6 +27,7 @@ use ogee_functions::{
 
 use crate::{
     kept_names,
+    quantified::QUANTIFIED,
     times::zone_rule::input_schema,
     trees::{Nodes, Tree},
 };
@@ -41,7 +42,7 @@ impl AnalyzerRule for EnumOrder {
             return Ok(plan);
         }
         // What an aggregate below gives is a value of an `ENUM` only since it was rewritten.
-        plan.nodes_up(|plan| self.rewrite_plan(plan.recompute_schema()?)).data()
+        plan.nodes_up(|plan| self.rewrite_plan(with_marks_below(plan)?)).data()
     }
 
     fn name(&self) -> &str {
@@ -49,8 +50,54 @@ impl AnalyzerRule for EnumOrder {
     }
 }
 
+/// `plan` with columns of the types of those below, which for a union are those that all of its inputs have but for NULL.
+pub(crate) fn with_marks_below(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Union(mut union) = plan else { return plan.recompute_schema() };
+    let mut fields = Vec::with_capacity(union.schema.fields().len());
+    for (column, (qualifier, field)) in union.schema.iter().enumerate() {
+        let typed = union.inputs.iter().filter(|input| !is_null_at(input, column));
+        let mut below = typed.map(|input| input.schema().field(column));
+        let first = below.next().filter(|first| Mark::of(first).is_some());
+        let field = match first.filter(|first| below.all(|other| is_same(first, other))) {
+            Some(first) => Arc::new(field.as_ref().clone().with_metadata(first.metadata().clone())),
+            None => Arc::clone(field),
+        };
+        fields.push((qualifier.cloned(), field));
+    }
+    union.schema = Arc::new(DFSchema::new_with_metadata(fields, union.schema.as_arrow().metadata().clone())?);
+    Ok(LogicalPlan::Union(union))
+}
+
+/// Whether all values of this column of `plan` are NULL as it is written.
+fn is_null_at(plan: &LogicalPlan, column: usize) -> bool {
+    fn is_null(expr: &Expr) -> bool {
+        match expr {
+            Expr::Literal(value, _) => value.is_null(),
+            Expr::Alias(alias) => is_null(&alias.expr),
+            Expr::Cast(cast) => is_null(&cast.expr),
+            _ => false,
+        }
+    }
+    match plan {
+        LogicalPlan::Projection(projection) => is_null(&projection.expr[column]),
+        LogicalPlan::SubqueryAlias(alias) => is_null_at(&alias.input, column),
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_null_at(input, column)),
+        _ => false,
+    }
+}
+
 fn is_any(field: &Field) -> bool {
     Mark::of(field) == Some(Mark::Enum) || has_enum_within(field)
+}
+
+/// Refuses to order what has values of an `ENUM` within: it would be ordered by their texts.
+fn refuse_nested(field: &Field) -> Result<()> {
+    if has_enum_within(field) {
+        return not_impl_err!(
+            "lists, structs and maps with values of an ENUM have no order here; cast them to VARCHAR within"
+        );
+    }
+    Ok(())
 }
 
 /// Whether `plan` has values of an `ENUM` anywhere. Most statements have none.
@@ -77,11 +124,20 @@ fn has_enum(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Functions that order the elements of a list.
+/// Functions whose answer depends on the order of a list's elements.
 fn orders_elements(name: &str) -> bool {
     matches!(
         name,
-        "array_sort" | "list_sort" | "array_max" | "list_max" | "array_min" | "list_min" | "list_reverse_sort"
+        "array_sort"
+            | "list_sort"
+            | "list_reverse_sort"
+            | "array_max"
+            | "list_max"
+            | "array_min"
+            | "list_min"
+            | "list_histogram"
+            | "list_median"
+            | "list_mode"
     )
 }
 
@@ -96,6 +152,11 @@ fn compares_elements(name: &str) -> bool {
 /// Whether an aggregate's value is one of those that it compares.
 fn chooses_value(name: &str) -> bool {
     matches!(name, "max" | "min" | "mode" | ORDERED_MODE | "quantile_disc")
+}
+
+/// Whether an aggregate's value is a map that has the values in their order.
+fn has_ordered_keys(name: &str) -> bool {
+    name == "histogram"
 }
 
 /// By which of `args` the aggregate `name` chooses among its first, if it does.
@@ -139,11 +200,7 @@ impl EnumOrder {
     /// Makes `expr` its place, if it is a value of an `ENUM`; whether it is.
     fn in_place(&self, expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
         let Ok((_, field)) = expr.to_field(schema) else { return Ok(false) };
-        if has_enum_within(&field) {
-            return not_impl_err!(
-                "lists, structs and maps with values of an ENUM have no order here; cast them to VARCHAR within"
-            );
-        }
+        refuse_nested(&field)?;
         if Mark::of(&field) != Some(Mark::Enum) {
             return Ok(false);
         }
@@ -163,10 +220,8 @@ impl EnumOrder {
     fn all_in_place(&self, sides: &mut [&mut Expr], schema: &DFSchema) -> Result<Option<FieldRef>> {
         let fields: Vec<FieldRef> =
             sides.iter().filter_map(|side| side.to_field(schema).ok().map(|(_, field)| field)).collect();
-        if fields.len() == sides.len() && fields.iter().any(|field| has_enum_within(field)) {
-            return not_impl_err!(
-                "lists, structs and maps with values of an ENUM have no order here; cast them to VARCHAR within"
-            );
+        if fields.len() == sides.len() {
+            fields.iter().try_for_each(|field| refuse_nested(field))?;
         }
         let Some(first) = fields.iter().find(|field| Mark::of(field) == Some(Mark::Enum)).cloned() else {
             return Ok(None);
@@ -211,14 +266,44 @@ impl EnumOrder {
             }
             Expr::ScalarFunction(call) if call.func.name() == "list_aggregate" => {
                 let of = call.args.first().and_then(|list| list.to_field(schema).ok());
+                let compares = |name: &str| compares_elements(name) || has_ordered_keys(name);
                 let is_ordered = matches!(call.args.get(1), Some(Expr::Literal(value, _))
-                    if value.try_as_str().flatten().is_some_and(compares_elements));
+                    if value.try_as_str().flatten().is_some_and(compares));
                 if is_ordered && of.is_some_and(|(_, field)| has_enum_within(&field)) {
                     return not_impl_err!(
                         "an aggregate that compares values of an ENUM in lists is not supported; cast them to VARCHAR[]"
                     );
                 }
                 Transformed::no(Expr::ScalarFunction(call))
+            }
+            Expr::ScalarFunction(call) if call.func.name() == QUANTIFIED => {
+                let of_order = |sign: &str| matches!(sign.chars().next(), Some('<' | '>')) && !sign.starts_with("<>");
+                let is_ordered = matches!(call.args.first(), Some(Expr::Literal(sign, _))
+                    if sign.try_as_str().flatten().is_some_and(of_order));
+                let list = call.args.get(2).filter(|_| is_ordered).and_then(|list| list.to_field(schema).ok());
+                if list.is_some_and(|(_, field)| has_enum_within(&field)) {
+                    return not_impl_err!(
+                        "whether values of an ENUM are greater or less than those of a list is not supported; cast them to VARCHAR, or compare with a subquery"
+                    );
+                }
+                Transformed::no(Expr::ScalarFunction(call))
+            }
+            Expr::SetComparison(mut comparison) if is_order(comparison.op) => {
+                let rows = &comparison.subquery.subquery;
+                let column = Expr::Column(rows.schema().columns().swap_remove(0));
+                let (_, of) = column.to_field(rows.schema())?;
+                let Ok((_, field)) = comparison.expr.to_field(schema) else {
+                    return Ok(Transformed::no(Expr::SetComparison(comparison)));
+                };
+                refuse_nested(&of)?;
+                let is_one = Mark::of(&of) == Some(Mark::Enum) && is_same(&of, &field);
+                if is_one {
+                    let place = self.0.place(column, &of)?.alias(of.name());
+                    let rows = Projection::try_new(vec![place], Arc::clone(rows))?;
+                    comparison.subquery.subquery = Arc::new(LogicalPlan::Projection(rows));
+                    *comparison.expr = self.0.place(std::mem::take(&mut *comparison.expr), &of)?;
+                }
+                done(Expr::SetComparison(comparison), is_one)
             }
             Expr::AggregateFunction(mut call) => {
                 let mut any = self.order(&mut call.params.order_by, schema)?;
@@ -238,7 +323,7 @@ impl EnumOrder {
         })
     }
 
-    /// `plan` with `min`, `max`, `mode` and `quantile_disc` of places, of which the values are made above it.
+    /// `plan` with `min`, `max`, `mode` and `quantile_disc` of places, of which the values are made above it, as the keys of `histogram` are brought into order there.
     fn extremes(&self, plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
         let exprs = match &plan {
             LogicalPlan::Aggregate(aggregate) => &aggregate.aggr_expr,
@@ -246,7 +331,7 @@ impl EnumOrder {
             _ => return Ok(Transformed::no(plan)),
         };
         let first = plan.schema().fields().len() - exprs.len();
-        let mut extremes = Vec::new();
+        let (mut extremes, mut ordered) = (Vec::new(), Vec::new());
         let mut rewritten = exprs.clone();
         for (at, expr) in rewritten.iter_mut().enumerate() {
             let (qualifier, field) = plan.schema().qualified_field(first + at);
@@ -257,6 +342,15 @@ impl EnumOrder {
                 Expr::WindowFunction(call) => (call.fun.name().to_owned(), &mut call.params.args),
                 _ => continue,
             };
+            if let [arg] = &args[..]
+                && has_ordered_keys(&name_of_call)
+                && let Ok((_, of)) = arg.to_field(schema)
+                && is_any(&of)
+            {
+                refuse_nested(&of)?;
+                ordered.push((first + at, of));
+                continue;
+            }
             let Some(arg) = args.first_mut().filter(|_| compares_elements(&name_of_call)) else { continue };
             let (_, of) = arg.to_field(schema)?;
             if !self.in_place(arg, schema)? {
@@ -270,10 +364,11 @@ impl EnumOrder {
             *expr = bare.alias_qualified(qualifier, name);
             extremes.push((first + at, of));
         }
-        if extremes.is_empty() {
+        if extremes.is_empty() && ordered.is_empty() {
             return Ok(Transformed::no(plan));
         }
         let plan = match plan {
+            plan if extremes.is_empty() => plan,
             LogicalPlan::Aggregate(aggregate) => {
                 LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input, aggregate.group_expr, rewritten)?)
             }
@@ -283,10 +378,16 @@ impl EnumOrder {
         let mut columns = Vec::with_capacity(plan.schema().fields().len());
         for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
             let column = Expr::Column(Column::from((qualifier, field)));
-            columns.push(match extremes.iter().find(|(extreme, _)| *extreme == at) {
-                Some((_, of)) => self.0.value_at(column, of)?.alias_qualified(qualifier.cloned(), field.name()),
-                None => column,
-            });
+            let at_place = |(place, _): &&(usize, FieldRef)| *place == at;
+            let made = match (extremes.iter().find(at_place), ordered.iter().find(at_place)) {
+                (Some((_, of)), _) => self.0.value_at(column, of)?,
+                (None, Some((_, of))) => self.0.by_place(column, of)?,
+                (None, None) => {
+                    columns.push(column);
+                    continue;
+                }
+            };
+            columns.push(made.alias_qualified(qualifier.cloned(), field.name()));
         }
         Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?)))
     }

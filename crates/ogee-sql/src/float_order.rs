@@ -2,8 +2,8 @@
 //!
 //! Arrow's kernels compare bits, and `inf - inf` is a negative NaN on most processors. So values that are compared are brought into one form first: columns where an
 //! expression is handed to the engine (`ogee_functions::floats`), constants by an analyzer rule, since they are compared while the statement is planned. Functions that compare their
-//! arguments, and keys that aggregates choose or order values by, have them in that form from the rule, too, and so have values of which windows take the least or greatest. Others
-//! that come out are as they were.
+//! arguments, and keys that aggregates choose or order values by, have them in that form from the rule, too, and so have values that aggregates count each of, and those of which windows
+//! take the least or greatest. Others that come out are as they were.
 //!
 //! Not here: keys of groups, joins, sorts and windows, and comparisons of columns with constants, which the engine does in this order.
 
@@ -19,7 +19,10 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::floats::{canonical, is_comparison};
+use ogee_functions::{
+    floats::{canonical, is_comparison},
+    ordered_mode::ORDERED_MODE,
+};
 use ogee_vector::has_floats;
 
 use crate::{
@@ -89,9 +92,10 @@ fn may_compare(expr: &Expr) -> bool {
         Expr::ScalarFunction(call) => call.func.name() == "nullif" || COMPARING.contains(&call.func.name()),
         Expr::AggregateFunction(call) => {
             let params = &call.params;
-            params.distinct || !params.order_by.is_empty() || chooses(call.func.name())
+            let name = call.func.name();
+            params.distinct || !params.order_by.is_empty() || chooses(name) || counts_values(name)
         }
-        Expr::WindowFunction(call) => is_extremum(call),
+        Expr::WindowFunction(call) => is_extremum(call) || counts_values(call.fun.name()),
         Expr::Literal(value, _) => is_nan(value),
         _ => false,
     }
@@ -115,6 +119,11 @@ fn is_of_values(binary: &BinaryExpr) -> bool {
 fn is_of_columns(expr: &Expr) -> bool {
     let is_column = |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..));
     matches!(expr, Expr::BinaryExpr(binary) if is_column(&binary.left) && is_column(&binary.right))
+}
+
+/// Whether the aggregate counts how often each value is there.
+fn counts_values(name: &str) -> bool {
+    matches!(name, "mode" | ORDERED_MODE | "histogram" | "entropy")
 }
 
 /// Whether the aggregate takes the value where another is least or greatest.
@@ -192,13 +201,13 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if chooses(call.func.name()) {
                 changed |= in_place(call.params.args.iter_mut().skip(1), floats);
             }
-            if call.params.distinct {
+            if call.params.distinct || counts_values(call.func.name()) {
                 changed |= in_place(call.params.args.iter_mut(), floats);
             }
             let call = Expr::AggregateFunction(call);
             if changed { Transformed::yes(call) } else { Transformed::no(call) }
         }
-        Expr::WindowFunction(mut call) if is_extremum(&call) => {
+        Expr::WindowFunction(mut call) if is_extremum(&call) || counts_values(call.fun.name()) => {
             let changed = in_place(call.params.args.iter_mut(), floats);
             let call = Expr::WindowFunction(call);
             if changed { Transformed::yes(call) } else { Transformed::no(call) }

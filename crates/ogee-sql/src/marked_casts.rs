@@ -1,7 +1,7 @@
 //! Casts to marked text and from it, and of lists, structs and maps, put in the place of DataFusion's, which know text without marks: JSON, `UUID`, `BIT` and `ENUM`.
 //!
 //! What chooses among marked text, or puts it into lists and structs, is marked as what it gives; so are the outputs of aggregates and windows that give a value of their
-//! argument. A text that is compared with a UUID or with bits is one. What a statement writes into a column of a table is cast to what that has, whatever the planner made of it before.
+//! argument, and what `unnest` makes of a list of marked text, of which DataFusion keeps the type alone. A text that is compared with a UUID or with bits is one. What a statement writes into a column of a table is cast to what that has, whatever the planner made of it before.
 //!
 //! States of aggregates stand beside states of the same aggregate only, in unions and in columns of tables: their types may be the same where they mean something else.
 //!
@@ -10,14 +10,14 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::{DataType, Field, FieldRef},
+    arrow::datatypes::{DataType, Field, FieldRef, Fields},
     common::{
         Column, DFSchema, Result, plan_err,
         tree_node::{Transformed, TransformedResult},
     },
     config::ConfigOptions,
     logical_expr::{
-        DmlStatement, Expr, ExprSchemable, LogicalPlan, Projection, Union, WriteOp,
+        DmlStatement, Expr, ExprSchemable, LogicalPlan, Projection, Union, Unnest, WriteOp,
         expr::{Cast, TryCast},
     },
     optimizer::AnalyzerRule,
@@ -30,6 +30,7 @@ use ogee_functions::{
 };
 
 use crate::{
+    enum_order::with_marks_below,
     kept_names,
     times::zone_rule::input_schema,
     trees::{Nodes, Tree},
@@ -57,6 +58,7 @@ impl MarkedCasts {
                 return self.written(dml);
             }
             LogicalPlan::Union(union) => return self.united(union),
+            LogicalPlan::Unnest(unnest) => return self.unnested(unnest),
             plan => plan,
         };
         if !may_concern(&plan) {
@@ -157,11 +159,40 @@ impl MarkedCasts {
         let schema = input_schema(&plan)?;
         let mut marked = Vec::new();
         for (at, expr) in exprs.iter().enumerate() {
+            let given = plan.schema().field(first + at);
             let Some(to) = given_by(expr, &schema) else { continue };
-            if has_mark(&to) && !is_alike(plan.schema().field(first + at), &to) {
+            if has_mark(&to) && !is_alike(given, &to) {
                 marked.push((first + at, to));
             }
         }
+        self.marked_above(plan, &marked)
+    }
+
+    /// What comes of `unnest`, marked as the elements of its lists are.
+    fn unnested(&self, unnest: Unnest) -> Result<Transformed<LogicalPlan>> {
+        let mut marked = Vec::new();
+        for (at, field) in unnest.schema.fields().iter().enumerate() {
+            let Some(&from) = unnest.dependency_indices.get(at) else { continue };
+            let lists = unnest.list_type_columns.iter().filter(|(list, _)| *list == from);
+            let Some((_, list)) = lists.into_iter().find(|(_, list)| list.output_column.name == *field.name()) else {
+                continue;
+            };
+            let mut element = Some(&unnest.input.schema().fields()[from]);
+            for _ in 0..list.depth {
+                element = element.and_then(|list| match list.data_type() {
+                    DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of),
+                    _ => None,
+                });
+            }
+            if let Some(to) = element.filter(|to| has_mark(to) && !is_alike(field, to)) {
+                marked.push((at, Arc::clone(to)));
+            }
+        }
+        self.marked_above(LogicalPlan::Unnest(unnest), &marked)
+    }
+
+    /// `plan` with the columns at these places marked above it.
+    fn marked_above(&self, plan: LogicalPlan, marked: &[(usize, FieldRef)]) -> Result<Transformed<LogicalPlan>> {
         if marked.is_empty() {
             return Ok(Transformed::no(plan));
         }
@@ -297,17 +328,22 @@ pub(crate) fn given_by(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
         Expr::WindowFunction(call) => (call.fun.name(), &call.params.args),
         _ => return None,
     };
-    let is_list = name == "array_agg";
-    if !is_list && !CHOOSING_AGGREGATES.contains(&name) {
+    if !matches!(name, "array_agg" | "histogram") && !CHOOSING_AGGREGATES.contains(&name) {
         return None;
     }
     let (_, of) = args.first()?.to_field(schema).ok()?;
-    Some(match is_list {
-        true => {
+    Some(match name {
+        "array_agg" => {
             let element = of.as_ref().clone().with_name(Field::LIST_FIELD_DEFAULT_NAME).with_nullable(true);
             Arc::new(Field::new("", DataType::List(Arc::new(element)), true))
         }
-        false => of,
+        "histogram" => {
+            let key = of.as_ref().clone().with_name("key").with_nullable(false);
+            let entries = Fields::from(vec![key, Field::new("value", DataType::UInt64, true)]);
+            let entries = Field::new("entries", DataType::Struct(entries), false);
+            Arc::new(Field::new("", DataType::Map(Arc::new(entries), false), true))
+        }
+        _ => of,
     })
 }
 
@@ -341,7 +377,17 @@ fn may_concern(plan: &LogicalPlan) -> bool {
 
 impl AnalyzerRule for MarkedCasts {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.nodes_up(|plan| self.rewrite_plan(plan)).data()
+        let mut is_marked = false;
+        plan.nodes_up(|plan| {
+            // What is above was planned for columns without marks.
+            let plan = if is_marked { with_marks_below(plan)? } else { plan };
+            let makes_values =
+                matches!(plan, LogicalPlan::Unnest(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_));
+            let rewritten = self.rewrite_plan(plan)?;
+            is_marked |= makes_values && rewritten.transformed;
+            Ok(rewritten)
+        })
+        .data()
     }
 
     fn name(&self) -> &str {

@@ -62,6 +62,9 @@ fn place(node: &LogicalPlan) -> &'static str {
         LogicalPlan::Join(_) => "the condition of a join",
         LogicalPlan::Aggregate(_) => "GROUP BY",
         LogicalPlan::Values(_) => "VALUES",
+        LogicalPlan::Sort(_) => "ORDER BY",
+        LogicalPlan::Limit(_) => "LIMIT",
+        LogicalPlan::Projection(_) => "what is selected here",
         _ => "this place",
     }
 }

@@ -15,8 +15,31 @@ struct Frame {
     queries: Vec<*const Query>,
     /// How many of them are known here.
     known: usize,
-    /// The recursive one that this place is within, as its first rows.
-    own: Option<Cte>,
+    /// The one that this place is within.
+    within: Option<usize>,
+}
+
+impl Frame {
+    /// The recursive query that this place is within, as its first rows.
+    fn own(&self) -> Option<Cte> {
+        self.within.filter(|_| self.with.recursive).and_then(|at| first_rows(&self.with.cte_tables[at]))
+    }
+}
+
+/// What is known at a place.
+pub(crate) struct Known {
+    /// Queries by their names, the innermost `WITH` first.
+    pub(crate) with: Vec<With>,
+    /// Names of those among them that the place is within: their columns are known, and their rows are not.
+    pub(crate) recursive: Vec<String>,
+}
+
+impl Known {
+    /// The query of a `WITH` that is called `name`.
+    pub(crate) fn query(&self, name: &str) -> Option<&Query> {
+        let mut queries = self.with.iter().flat_map(|with| &with.cte_tables);
+        queries.find(|cte| normal_name(&cte.alias.name) == name).map(|cte| &*cte.query)
+    }
 }
 
 /// Those around a place.
@@ -32,12 +55,11 @@ impl Scopes {
         if let Some(frame) = self.frames.last_mut()
             && let Some(at) = frame.queries.iter().position(|query| *query == here)
         {
-            frame.known = at;
-            frame.own = if frame.with.recursive { first_rows(&frame.with.cte_tables[at], query) } else { None };
+            (frame.known, frame.within) = (at, Some(at));
         }
         if let Some(with) = &query.with {
             let queries: Vec<_> = with.cte_tables.iter().map(|cte| std::ptr::from_ref::<Query>(&cte.query)).collect();
-            self.frames.push(Frame { with: with.clone(), known: queries.len(), queries, own: None });
+            self.frames.push(Frame { with: with.clone(), known: queries.len(), queries, within: None });
         }
     }
 
@@ -50,38 +72,36 @@ impl Scopes {
         if let Some(frame) = self.frames.last_mut()
             && frame.queries.contains(&here)
         {
-            frame.known = frame.queries.len();
-            frame.own = None;
+            (frame.known, frame.within) = (frame.queries.len(), None);
         }
     }
 
-    /// What is known here, the innermost `WITH` first.
-    pub(crate) fn known(&self) -> Vec<With> {
-        let with = |frame: &Frame| {
-            let known = frame.with.cte_tables[..frame.known].iter().chain(&frame.own);
-            With { cte_tables: known.cloned().collect(), ..frame.with.clone() }
-        };
-        self.frames.iter().rev().map(with).filter(|with| !with.cte_tables.is_empty()).collect()
-    }
-
-    /// The names of recursive queries that this place is within, whose rows are not known.
-    pub(crate) fn recursive(&self) -> Vec<String> {
-        self.frames.iter().filter_map(|frame| frame.own.as_ref()).map(|own| normal_name(&own.alias.name)).collect()
+    /// What is known here.
+    pub(crate) fn known(&self) -> Known {
+        let mut known = Known { with: Vec::new(), recursive: Vec::new() };
+        for frame in self.frames.iter().rev() {
+            let own = frame.own();
+            known.recursive.extend(own.iter().map(|own| normal_name(&own.alias.name)));
+            let cte_tables: Vec<_> = frame.with.cte_tables[..frame.known].iter().cloned().chain(own).collect();
+            if !cte_tables.is_empty() {
+                known.with.push(With { cte_tables, ..frame.with.clone() });
+            }
+        }
+        known
     }
 }
 
-/// `cte`, whose query is now `query`, with its first rows alone. There are none as long as a place among them is to be written out, so that it is not asked of itself.
-fn first_rows(cte: &Cte, query: &Query) -> Option<Cte> {
+/// `cte` with its first rows alone. There are none as long as a place among them is to be written out, so that it is not asked of itself.
+fn first_rows(cte: &Cte) -> Option<Cte> {
     fn first(query: &Query) -> Option<Query> {
         let body = match &*query.body {
             SetExpr::SetOperation { op: SetOperator::Union, left, .. } => left.clone(),
             SetExpr::Query(inner) => Box::new(SetExpr::Query(Box::new(first(inner)?))),
             _ => return None,
         };
-        let with = query.with.clone();
-        Some(Query { with, body, order_by: None, limit_clause: None, fetch: None, ..query.clone() })
+        Some(Query { body, order_by: None, limit_clause: None, fetch: None, ..query.clone() })
     }
-    let rows = first(query)?;
+    let rows = first(&cte.query)?;
     (!asked::is_place_in(&rows)).then(|| Cte { query: Box::new(rows), ..cte.clone() })
 }
 

@@ -212,7 +212,7 @@ impl Places<'_> {
         let Statement::Query(query) = *statement else {
             return Err(Error::Internal(format!("'{text}' is no query")));
         };
-        Ok(*knowing(query, &self.scopes.known()))
+        Ok(*knowing(query, &self.scopes.known().with))
     }
 
     fn in_select(&mut self, select: &mut Select) -> Result<Option<Found>> {

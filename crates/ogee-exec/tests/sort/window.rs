@@ -12,7 +12,7 @@ use ogee_exec::{
     },
 };
 
-use crate::{Random, SETUPS, Setup, keys, schema};
+use crate::{Random, SETUPS, Setup, is_sampled, keys, schema};
 
 /// Rows with a partition, an order with ties, a value with NULLs, a string, and their number.
 fn rows(seed: u64, rows: usize, partitions: u64) -> Vec<ArrayRef> {
@@ -338,11 +338,14 @@ fn a_partition_larger_than_memory_is_read_twice() {
 #[test]
 fn rows_beyond_the_first_of_a_partition_may_be_left_out() {
     let call = |function| WindowCall { function, arg: None, key: None, order_keys: 1, output: DataType::Int64 };
-    for setup in SETUPS.iter().filter(|setup| setup.chunk > 100) {
+    for (turn, setup) in SETUPS.iter().filter(|setup| setup.chunk > 100).enumerate() {
         // Few partitions with many rows, many with few, and strings that rows are kept with or not.
         for (partitions, most, columns) in [(50, 100, 5), (50, 3, 3), (40_000, 2, 3), (40_000, 1, 5), (3000, 7, 5)] {
             let columns = &rows(3 + partitions as u64, 80_000, partitions as u64)[..columns];
-            for wanted in [Wanted::Rows, Wanted::Peers, Wanted::Groups] {
+            for (nth, wanted) in [Wanted::Rows, Wanted::Peers, Wanted::Groups].into_iter().enumerate() {
+                if !is_sampled(turn + nth, 3) {
+                    continue;
+                }
                 let mut fields: Vec<Field> =
                     schema(columns).fields().iter().map(|field| field.as_ref().clone()).collect();
                 fields.push(Field::new("n", DataType::Int64, true));

@@ -149,6 +149,14 @@ impl Casts {
     pub fn value_at(&self, expr: Expr, field: &Field) -> Result<Expr> {
         enums::value_at(expr, field, &self.memory)
     }
+
+    /// The map `expr`, whose keys are values of the `ENUM` that `field` is of, with its entries in the order of the type.
+    ///
+    /// # Errors
+    /// If there is no NULL of the type.
+    pub fn by_place(&self, expr: Expr, field: &Field) -> Result<Expr> {
+        enums::by_place(expr, field, &self.memory)
+    }
 }
 
 fn element(data_type: &DataType) -> Option<&FieldRef> {

@@ -6,8 +6,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, ListArray, StringViewArray, StringViewBuilder, UInt8Array, UInt16Array, UInt32Array},
+        array::{
+            Array, ArrayRef, AsArray, ListArray, MapArray, StringViewArray, StringViewBuilder, UInt8Array, UInt16Array,
+            UInt32Array,
+        },
         buffer::{NullBuffer, OffsetBuffer},
+        compute::take,
         datatypes::{DataType, Field, FieldRef},
     },
     common::{Result, ScalarValue, exec_err, metadata::FieldMetadata, plan_err},
@@ -28,6 +32,9 @@ const PLACE: &str = "ogee_enum_place";
 /// The function that gives the value at a place.
 const VALUE: &str = "ogee_enum_value";
 
+/// The function that brings the entries of a map into the order of its keys.
+const BY_PLACE: &str = "ogee_enum_by_place";
+
 /// The functions that statements may name, and the one of orders.
 pub(super) fn functions(memory: &Arc<BufferManager>) -> Vec<Function> {
     let any = |given: &[DataType]| Ok(given.to_vec());
@@ -39,6 +46,7 @@ pub(super) fn functions(memory: &Arc<BufferManager>) -> Vec<Function> {
     vec![
         place_function(memory),
         value_function(memory),
+        by_place_function(memory),
         Function::of_fields(CODE, any, code_field, places, memory),
         Function::of_fields("enum_first", any, text, |call| same(call, |values| values.first().copied()), memory),
         Function::of_fields("enum_last", any, text, |call| same(call, |values| values.last().copied()), memory),
@@ -78,6 +86,14 @@ pub(super) fn value_at(expr: Expr, field: &Field, memory: &Arc<BufferManager>) -
     Ok(value_function(memory).call(vec![expr, null(field)?]))
 }
 
+/// The map `expr`, whose keys are values of the `ENUM` that `field` is of, with its entries in the order of the type.
+///
+/// # Errors
+/// If there is no NULL of the type.
+pub(super) fn by_place(expr: Expr, field: &Field, memory: &Arc<BufferManager>) -> Result<Expr> {
+    Ok(by_place_function(memory).call(vec![expr, null(field)?]))
+}
+
 /// NULL of the type of `field`, with its values.
 fn null(field: &Field) -> Result<Expr> {
     let metadata = FieldMetadata::from(field.metadata().clone());
@@ -95,6 +111,31 @@ fn value_function(memory: &Arc<BufferManager>) -> Function {
         Ok(Arc::new(found) as ArrayRef)
     };
     Function::of_fields(VALUE, any, gives, body, memory).shown(Shown::Argument)
+}
+
+fn by_place_function(memory: &Arc<BufferManager>) -> Function {
+    let any = |given: &[DataType]| Ok(given.to_vec());
+    let gives = |args: &ReturnFieldArgs<'_>| Ok(Arc::clone(&args.arg_fields[0]));
+    let body = |call: &mut Call<'_, '_>| {
+        let Some(maps) = call.args[0].as_map_opt() else { return exec_err!("{BY_PLACE} takes maps") };
+        let keys = texts(maps.keys())?;
+        let place = places_of(&values_of(call)?);
+        let place = |entry: &u32| keys.is_valid(*entry as usize).then(|| place.get(keys.value(*entry as usize)));
+        let mut entries: Vec<u32> = Vec::with_capacity(keys.len());
+        for ends in maps.value_offsets().windows(2) {
+            let begin = entries.len();
+            entries.extend(ends[0] as u32..ends[1] as u32);
+            entries[begin..].sort_by_key(place);
+        }
+        let entries = take(maps.entries(), &UInt32Array::from(entries), None)?;
+        let offsets =
+            OffsetBuffer::from_lengths(maps.value_offsets().windows(2).map(|ends| (ends[1] - ends[0]) as usize));
+        let DataType::Map(field, is_sorted) = maps.data_type() else { return exec_err!("{BY_PLACE} takes maps") };
+        let entries = entries.as_struct().clone();
+        Ok(Arc::new(MapArray::try_new(Arc::clone(field), offsets, entries, maps.nulls().cloned(), *is_sorted)?)
+            as ArrayRef)
+    };
+    Function::of_fields(BY_PLACE, any, gives, body, memory).shown(Shown::Argument)
 }
 
 /// The type of the first argument that has one.
@@ -120,10 +161,14 @@ fn code_field(args: &ReturnFieldArgs<'_>) -> Result<FieldRef> {
     Ok(Arc::new(Field::new("", data_type, true)))
 }
 
+fn places_of<'v>(values: &[&'v str]) -> HashMap<&'v str, u32> {
+    values.iter().zip(0..).map(|(value, at)| (*value, at)).collect()
+}
+
 fn places(call: &mut Call<'_, '_>) -> Result<ArrayRef> {
     let given = texts(&call.args[0])?;
     let values = values_of(call)?;
-    let place: HashMap<&str, u32> = values.iter().zip(0..).map(|(value, at)| (*value, at)).collect();
+    let place = places_of(&values);
     let places = given.iter().map(|value| value.and_then(|value| place.get(value).copied()));
     Ok(match call.returns.data_type() {
         DataType::UInt8 => Arc::new(places.map(|at| at.map(|at| at as u8)).collect::<UInt8Array>()),

@@ -12,7 +12,7 @@ use datafusion::{
     logical_expr::{Expr, ExprSchemable, expr::ScalarFunction},
 };
 
-use super::{Mark, has_mark, is_same};
+use super::{Mark, has_mark, is_alike, is_same};
 
 /// Functions that give one of their arguments.
 const CHOOSING: &[&str] = &["coalesce", "greatest", "ifnull", "least", "nvl"];
@@ -105,7 +105,41 @@ fn kept_within(expr: &Expr, schema: &dyn ExprSchema, depth: usize) -> Option<Fie
                 let of = chosen(call.args.iter(), schema, depth)?;
                 Some(Field::new("", super::list_of(&Arc::new(of)), true))
             }
-            "named_struct" => struct_of(call, schema, depth),
+            "named_struct" => struct_of(call, call.args.iter().skip(1).step_by(2), schema, depth),
+            "struct" => struct_of(call, call.args.iter(), schema, depth),
+            "array_concat" | "list_concat" | "||" => {
+                let of = common_element(&call.args, schema, depth)?;
+                Some(Field::new("", super::list_of(&of), true))
+            }
+            "list_where" | "list_select" => {
+                let of = common_element(&call.args[..1], schema, depth)?;
+                Some(Field::new("", super::list_of(&of), true))
+            }
+            "map" => {
+                let [keys, values] = &call.args[..] else { return None };
+                let side = |list| common_element(std::slice::from_ref(list), schema, depth);
+                map_of(call, [side(keys), side(values)], schema)
+            }
+            "map_from_entries" => {
+                let entry = common_element(&call.args, schema, depth)?;
+                let DataType::Struct(sides) = entry.data_type() else { return None };
+                let [key, value] = &sides[..] else { return None };
+                map_of(call, [key, value].map(|side| Some(Arc::clone(side))), schema)
+            }
+            "map_concat" => {
+                let [first, others @ ..] = &call.args[..] else { return None };
+                let first = field_within(first, schema, depth).filter(|first| has_mark(first))?;
+                let is_like = |other| field_within(other, schema, depth).is_some_and(|other| is_alike(&first, &other));
+                others.iter().all(is_like).then(|| first.as_ref().clone().with_name("").with_nullable(true))
+            }
+            "map_extract" => {
+                let map = call.args.first().filter(|map| may_have_mark(map))?;
+                let map = field_within(map, schema, depth)?;
+                let DataType::Map(entries, _) = map.data_type() else { return None };
+                let DataType::Struct(sides) = entries.data_type() else { return None };
+                let value = sides.get(1).filter(|value| has_mark(value))?;
+                Some(Field::new("", super::list_of(value), true))
+            }
             "array_element" => {
                 let list = call.args.first().filter(|list| may_have_mark(list))?;
                 match field_within(list, schema, depth)?.data_type() {
@@ -121,12 +155,60 @@ fn kept_within(expr: &Expr, schema: &dyn ExprSchema, depth: usize) -> Option<Fie
     }
 }
 
-fn struct_of(call: &ScalarFunction, schema: &dyn ExprSchema, depth: usize) -> Option<Field> {
-    let values = || call.args.iter().skip(1).step_by(2);
-    if !values().any(may_have_mark) {
+/// The elements of `lists`, if they are marked, and alike in all that have a type.
+fn common_element(lists: &[Expr], schema: &dyn ExprSchema, depth: usize) -> Option<FieldRef> {
+    if !lists.iter().any(may_have_mark) {
         return None;
     }
-    let values: Vec<_> = values().map(|value| field_within(value, schema, depth)).collect::<Option<_>>()?;
+    let mut common: Option<FieldRef> = None;
+    for list in lists {
+        let field = field_within(list, schema, depth)?;
+        let of = match field.data_type() {
+            DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => of,
+            DataType::Null => continue,
+            _ => return None,
+        };
+        match &common {
+            _ if of.data_type().is_null() => {}
+            Some(common) if !is_alike(common, of) => return None,
+            Some(_) => {}
+            None => common = Some(Arc::clone(of)),
+        }
+    }
+    common.filter(|of| has_mark(of))
+}
+
+/// The map that `call` makes, with these fields of its keys and values where they are marked.
+fn map_of(call: &ScalarFunction, marked: [Option<FieldRef>; 2], schema: &dyn ExprSchema) -> Option<Field> {
+    if !marked.iter().flatten().any(|side| has_mark(side)) {
+        return None;
+    }
+    let whole = Expr::ScalarFunction(call.clone()).to_field(schema).ok()?.1;
+    let DataType::Map(entries, is_sorted) = whole.data_type() else { return None };
+    let DataType::Struct(sides) = entries.data_type() else { return None };
+    let sides: Fields = sides
+        .iter()
+        .zip(marked)
+        .map(|(side, of)| match of.filter(|of| has_mark(of)) {
+            Some(of) => of.as_ref().clone().with_name(side.name()).with_nullable(side.is_nullable()),
+            None => side.as_ref().clone(),
+        })
+        .collect();
+    let entries = entries.as_ref().clone().with_data_type(DataType::Struct(sides));
+    Some(Field::new("", DataType::Map(Arc::new(entries), *is_sorted), true))
+}
+
+/// The struct that `call` makes of `values`.
+fn struct_of<'e>(
+    call: &ScalarFunction,
+    values: impl Iterator<Item = &'e Expr> + Clone,
+    schema: &dyn ExprSchema,
+    depth: usize,
+) -> Option<Field> {
+    if !values.clone().any(may_have_mark) {
+        return None;
+    }
+    let values: Vec<_> = values.map(|value| field_within(value, schema, depth)).collect::<Option<_>>()?;
     if !values.iter().any(|value| has_mark(value)) {
         return None;
     }
