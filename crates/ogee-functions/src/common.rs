@@ -14,7 +14,7 @@ use datafusion::{
     logical_expr::type_coercion::binary::type_union_coercion,
 };
 
-use crate::marks::casting::is_row;
+use crate::{lists::element, marks::casting::is_row};
 
 /// The type of values of `types`; `None` if there is none.
 pub fn common_type<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Option<DataType> {
@@ -110,13 +110,6 @@ fn of_fields(a: &Fields, b: &Fields) -> Option<Fields> {
     let others = b.iter().filter(|field| named(a, field.name()).is_none());
     let others = others.map(|field| Some(Arc::new(Field::clone(field).with_nullable(true))));
     of_a.chain(others).collect::<Option<Vec<_>>>().map(Fields::from)
-}
-
-fn element(data_type: &DataType) -> Option<&FieldRef> {
-    match data_type {
-        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => Some(field),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

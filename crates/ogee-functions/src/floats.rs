@@ -22,7 +22,12 @@ use datafusion::{
 };
 use ogee_vector::{canonical_floats, has_floats};
 
-use crate::arithmetic::as_nullable_as_args;
+use crate::{arithmetic::as_nullable_as_args, ordered_mode::ORDERED_MODE};
+
+/// Whether `aggregate` counts how often each value is there.
+pub fn counts_values(aggregate: &str) -> bool {
+    matches!(aggregate, "mode" | ORDERED_MODE | "histogram" | "entropy")
+}
 
 /// Whether `op` compares two values.
 pub fn is_comparison(op: Operator) -> bool {

@@ -24,6 +24,7 @@ use datafusion::{
 
 use crate::{
     aggregates::{elements, entry_fields, state_list},
+    lists::element,
     marks::Mark,
     places::{places, ranked},
 };
@@ -81,9 +82,8 @@ impl AggregateUDFImpl for Histogram {
             ([value, bins], Kind::UpTo | Kind::Each) | ([value, bins, _], Kind::ByTechnique) => (value, bins),
             _ => return plan_err!("{} takes values and a list of bins", self.shown()),
         };
-        let bin = match bins {
-            DataType::List(bin) | DataType::LargeList(bin) | DataType::FixedSizeList(bin, _) => bin.data_type(),
-            _ => return plan_err!("{} takes its bins as a list that is not NULL", self.shown()),
+        let Some(bin) = element(bins).map(|bin| bin.data_type()) else {
+            return plan_err!("{} takes its bins as a list that is not NULL", self.shown());
         };
         let value = match (value, bin) {
             (DataType::Null, DataType::Null) => DataType::Int64,

@@ -31,7 +31,8 @@ use datafusion::{
 use ogee_vector::canonical_floats;
 
 use crate::{
-    lists::is_list,
+    floats::counts_values,
+    lists::{self, is_list},
     marks::{CHOOSING_AGGREGATES, has_mark},
     times::extremum::interval_extremum,
 };
@@ -169,12 +170,10 @@ fn implied(aggregate: &AggregateUDF) -> Option<ScalarValue> {
 
 /// The type of the elements of a list.
 fn element(list: &DataType) -> Result<DataType> {
-    match list {
-        DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
-            Ok(element.data_type().clone())
-        }
-        DataType::Null => Ok(DataType::Null),
-        other => internal_err!("{other} is no list"),
+    match (lists::element(list), list) {
+        (Some(element), _) => Ok(element.data_type().clone()),
+        (None, DataType::Null) => Ok(DataType::Null),
+        (None, other) => internal_err!("{other} is no list"),
     }
 }
 
@@ -218,10 +217,7 @@ impl ScalarUDFImpl for ListAggregate {
             return not_impl_err!("{} of intervals is not supported; take it of their epochs", self.name);
         }
         let result = aggregate.return_field(&fields)?;
-        let element = match args.arg_fields[0].data_type() {
-            DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of),
-            _ => None,
-        };
+        let element = lists::element(args.arg_fields[0].data_type());
         // An element is marked text where those of the list are.
         let chosen = element.filter(|of| CHOOSING_AGGREGATES.contains(&aggregate.name()) && has_mark(of));
         if let Some(of) = chosen.filter(|of| of.data_type() == result.data_type()) {
@@ -290,11 +286,6 @@ impl Extreme {
         let chosen: UInt64Array = (0..lists.len()).map(best).collect();
         Ok(cast(&take(&elements, &chosen, None)?, result)?)
     }
-}
-
-/// Whether the aggregate counts how often each value is there.
-fn counts_values(aggregate: &str) -> bool {
-    matches!(aggregate, "mode" | "histogram" | "entropy")
 }
 
 fn aggregated(

@@ -48,7 +48,7 @@ use datafusion::{
 
 use crate::{
     common::{common_type, is_known_here},
-    lists::{coerced, is_list},
+    lists::{coerced, element, is_list},
     nested_text,
     times::Zone,
 };
@@ -143,10 +143,7 @@ fn signed(data_type: &DataType) -> DataType {
 
 /// A list and a value with the type that elements of both have.
 fn with_common_elements(arg_types: &[DataType]) -> Option<Vec<DataType>> {
-    let list = arg_types.iter().find_map(|arg| match arg {
-        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of.data_type()),
-        _ => None,
-    })?;
+    let list = arg_types.iter().find_map(element)?.data_type();
     let value = arg_types.iter().find(|arg| !is_list(arg) && !arg.is_null())?;
     let common = common_type([list, value])?;
     let to_common = |arg: &DataType| match arg {
@@ -193,12 +190,7 @@ fn may_have_nulls(list: &Expr) -> bool {
 }
 
 fn counts_without_sign(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
-            *of.data_type() == DataType::UInt64
-        }
-        _ => false,
-    }
+    element(data_type).is_some_and(|of| *of.data_type() == DataType::UInt64)
 }
 
 impl ScalarUDFImpl for Mended {
@@ -245,13 +237,7 @@ impl ScalarUDFImpl for Mended {
                     && let Some(common) = common_type(&typed)
                 {
                     // They are cast before (`mixed_types` of `ogee-sql`).
-                    let is_of_structs = |list: &DataType| match list {
-                        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
-                            of.data_type().is_nested()
-                        }
-                        _ => false,
-                    };
-                    if is_of_structs(&common) {
+                    if element(&common).is_some_and(|of| of.data_type().is_nested()) {
                         return Ok(typed);
                     }
                     return coerced(&vec![common; typed.len()], &self.function);

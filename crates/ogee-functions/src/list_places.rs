@@ -18,7 +18,7 @@ use datafusion::{
     },
 };
 
-use crate::list_reductions::{element, nullable};
+use crate::list_reductions::{element, nullable, nullable_as};
 
 /// The function that makes a list of what a lambda gives for an element and its place.
 pub const TRANSFORM: &str = "ogee_list_transform_at";
@@ -77,7 +77,7 @@ impl HigherOrderUDFImpl for OfPlaces {
     ) -> Result<LambdaParametersProgress> {
         let (list, _) = self.arguments(fields)?;
         let element = element(list.data_type())?;
-        let parameters = vec![nullable(element.data_type()), nullable(&DataType::Int64)];
+        let parameters = vec![nullable_as(&element), nullable(&DataType::Int64)];
         Ok(LambdaParametersProgress::Complete(vec![parameters]))
     }
 

@@ -21,6 +21,11 @@ use datafusion::{
     },
 };
 
+use crate::{
+    lists,
+    marks::{Mark, is_alike},
+};
+
 /// What the function is called.
 pub const NAME: &str = "list_reduce";
 
@@ -50,18 +55,21 @@ fn arguments<V, L>(args: &[ValueOrLambda<V, L>]) -> Result<(&V, &L, Option<&V>)>
 
 /// The element of lists of a type.
 pub(crate) fn element(list: &DataType) -> Result<FieldRef> {
-    match list {
-        DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
-            Ok(Arc::clone(element))
-        }
-        DataType::Null => Ok(Arc::new(Field::new_list_field(DataType::Null, true))),
-        other => plan_err!("{NAME} takes a list, not a value of type {other}"),
+    match (lists::element(list), list) {
+        (Some(element), _) => Ok(Arc::clone(element)),
+        (None, DataType::Null) => Ok(Arc::new(Field::new_list_field(DataType::Null, true))),
+        (None, other) => plan_err!("{NAME} takes a list, not a value of type {other}"),
     }
 }
 
 /// Values of a type that may be NULL.
 pub(crate) fn nullable(data_type: &DataType) -> FieldRef {
     Arc::new(Field::new("", data_type.clone(), true))
+}
+
+/// Values as those of `field`, with what marks them, that may be NULL.
+pub(crate) fn nullable_as(field: &Field) -> FieldRef {
+    Arc::new(field.clone().with_name("").with_nullable(true))
 }
 
 impl HigherOrderUDFImpl for ListReduce {
@@ -95,19 +103,20 @@ impl HigherOrderUDFImpl for ListReduce {
     ) -> Result<LambdaParametersProgress> {
         let (list, lambda, first) = arguments(fields)?;
         let element = element(list.data_type())?;
-        let parameters =
-            |so_far: &DataType| vec![vec![nullable(so_far), nullable(element.data_type()), nullable(&DataType::Int64)]];
+        let parameters = |so_far: FieldRef| vec![so_far, nullable_as(&element), nullable(&DataType::Int64)];
         Ok(match lambda {
             // What it gives for a first and a next element is what there is from then on.
-            Some(result) => LambdaParametersProgress::Complete(parameters(result.data_type())),
+            Some(result) => LambdaParametersProgress::Complete(vec![parameters(nullable_as(result))]),
             None => {
                 let begins = match first {
-                    Some(first) => type_union_coercion(first.data_type(), element.data_type())
-                        .unwrap_or_else(|| first.data_type().clone()),
-                    None => element.data_type().clone(),
+                    Some(first) if Mark::of(first).is_some() && !element.data_type().is_string() => nullable_as(first),
+                    Some(first) if first.data_type() != element.data_type() || !is_alike(first, &element) => nullable(
+                        &type_union_coercion(first.data_type(), element.data_type())
+                            .unwrap_or_else(|| first.data_type().clone()),
+                    ),
+                    _ => nullable_as(&element),
                 };
-                let begins = parameters(&begins).remove(0);
-                LambdaParametersProgress::Partial(vec![Some(begins)])
+                LambdaParametersProgress::Partial(vec![Some(parameters(begins))])
             }
         })
     }

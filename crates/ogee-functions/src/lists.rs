@@ -126,7 +126,15 @@ pub fn coerced(arg_types: &[DataType], function: &ScalarUDF) -> Result<Vec<DataT
 
 /// Whether values of the type are lists, whatever their form.
 pub fn is_list(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+    element(data_type).is_some()
+}
+
+/// The field of the elements of lists of the type, whatever their form; none if values of it are no lists.
+pub fn element(data_type: &DataType) -> Option<&FieldRef> {
+    match data_type {
+        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of),
+        _ => None,
+    }
 }
 
 /// An error if `call` is of a function of text whose arguments are nested: what they look like as text is nobody's concern.
@@ -367,12 +375,7 @@ impl ScalarUDFImpl for BothLists {
 
 /// An error where elements of lists have no type in common but text.
 fn check_elements(arg_types: &[DataType]) -> Result<()> {
-    let elements = arg_types.iter().filter_map(|arg| match arg {
-        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
-            Some(field.data_type())
-        }
-        _ => None,
-    });
+    let elements = arg_types.iter().filter_map(|arg| element(arg)).map(|of| of.data_type());
     let of_kind = |wanted: fn(&DataType) -> bool| elements.clone().find(|of| wanted(of));
     match (of_kind(DataType::is_string), of_kind(|of| !of.is_string() && !of.is_null())) {
         (Some(text), Some(other)) => plan_err!("lists of {text} and of {other} cannot be joined; cast one of them"),

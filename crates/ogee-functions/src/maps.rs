@@ -28,7 +28,7 @@ use datafusion::{
 
 use ogee_vector::canonical_floats;
 
-use crate::{arguments::refused, function::Function, times::Zone};
+use crate::{arguments::refused, function::Function, marks::list_of, times::Zone};
 
 /// Plans access to maps.
 #[derive(Debug)]
@@ -209,40 +209,35 @@ pub fn map_parts() -> [ScalarUDF; 2] {
             _ => refused("map_entries and map_keys", given),
         }
     }
-    fn entry(given: &[DataType]) -> Option<&FieldRef> {
-        match given {
-            [DataType::Map(entry, _)] => Some(entry),
-            _ => None,
-        }
+    fn entries_of(map: &DataType) -> Result<DataType> {
+        Ok(match map {
+            DataType::Map(entries, _) => list_of(entries),
+            _ => DataType::Null,
+        })
     }
-    fn list_of(of: &Field) -> FieldRef {
-        Arc::new(of.clone().with_name(Field::LIST_FIELD_DEFAULT_NAME).with_nullable(true))
+    fn keys_of(map: &DataType) -> Result<DataType> {
+        if map.is_null() { Ok(DataType::Null) } else { Ok(list_of(key_and_value(map)?.0)) }
     }
-    fn key(entry: &FieldRef) -> Option<FieldRef> {
-        match entry.data_type() {
-            DataType::Struct(sides) => Some(list_of(&sides[0])),
-            _ => None,
-        }
-    }
-    fn list(maps: &MapArray, of: FieldRef, elements: ArrayRef) -> Result<ArrayRef> {
-        Ok(Arc::new(ListArray::try_new(of, maps.offsets().clone(), elements, maps.nulls().cloned())?))
+    fn list(maps: &MapArray, of: &DataType, elements: ArrayRef) -> Result<ArrayRef> {
+        let DataType::List(of) = of else { return internal_err!("{of} is no list") };
+        Ok(Arc::new(ListArray::try_new(Arc::clone(of), maps.offsets().clone(), elements, maps.nulls().cloned())?))
     }
     let entries = Function::of(
         "map_entries",
         taken,
-        |given| Ok(entry(given).map_or(DataType::Null, |entry| DataType::List(list_of(entry)))),
-        |args, _| match (args[0].as_map_opt(), entry(&[args[0].data_type().clone()])) {
-            (Some(maps), Some(entry)) => list(maps, list_of(entry), Arc::new(maps.entries().clone())),
-            _ => Ok(Arc::clone(&args[0])),
+        |given| entries_of(&given[0]),
+        |args, _| match args[0].as_map_opt() {
+            Some(maps) => list(maps, &entries_of(args[0].data_type())?, Arc::new(maps.entries().clone())),
+            None => Ok(Arc::clone(&args[0])),
         },
     );
     let keys = Function::of(
         "map_keys",
         taken,
-        |given| Ok(entry(given).and_then(key).map_or(DataType::Null, DataType::List)),
-        |args, _| match (args[0].as_map_opt(), entry(&[args[0].data_type().clone()]).and_then(key)) {
-            (Some(maps), Some(key)) => list(maps, key, Arc::clone(maps.keys())),
-            _ => Ok(Arc::clone(&args[0])),
+        |given| keys_of(&given[0]),
+        |args, _| match args[0].as_map_opt() {
+            Some(maps) => list(maps, &keys_of(args[0].data_type())?, Arc::clone(maps.keys())),
+            None => Ok(Arc::clone(&args[0])),
         },
     );
     [entries.registered(), keys.registered()]

@@ -398,7 +398,9 @@ fn between(lower: &ArrayRef, upper: &ArrayRef, shares: &[f64]) -> Result<ArrayRe
 
 /// The decimal that lies `share` of the way from `lower` to `upper`, without further digits.
 fn cut(lower: i128, upper: i128, share: f64) -> i128 {
-    let far = (upper - lower) as f64 * share;
+    // Between decimals of 38 digits there are more than 128 bits.
+    let between = upper.checked_sub(lower).map_or_else(|| upper as f64 - lower as f64, |between| between as f64);
+    let far = between * share;
     let down = lower + far.floor() as i128;
     if down < 0 { lower + far.ceil() as i128 } else { down }
 }

@@ -22,7 +22,7 @@ use crate::{names::normal_name, syntax};
 /// Windows that may leave NULLs out.
 const IGNORING_NULLS: &[&str] = &["lag", "lead", "first_value", "last_value", "nth_value"];
 
-/// Functions of one argument that DataFusion lets have more.
+/// Functions of one argument that DataFusion lets have more, and over windows none.
 const ONE_ARGUMENT: &[&str] = &["count", "first_value", "last_value", "any_value"];
 
 /// Says which call of `statement` has a clause that it cannot have.
@@ -49,8 +49,9 @@ impl Visitor for Calls<'_> {
             return ControlFlow::Continue(());
         };
         if let FunctionArguments::List(list) = &function.args
-            && list.args.len() > 1
+            && list.args.len() != 1
             && ONE_ARGUMENT.contains(&name.as_str())
+            && !(name == "count" && list.args.is_empty())
         {
             return ControlFlow::Break(format!("'{name}' takes one argument, not {}", list.args.len()));
         }

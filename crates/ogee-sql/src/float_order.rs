@@ -19,10 +19,7 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::{
-    floats::{canonical, is_comparison},
-    ordered_mode::ORDERED_MODE,
-};
+use ogee_functions::floats::{canonical, counts_values, is_comparison};
 use ogee_vector::has_floats;
 
 use crate::{
@@ -119,11 +116,6 @@ fn is_of_values(binary: &BinaryExpr) -> bool {
 fn is_of_columns(expr: &Expr) -> bool {
     let is_column = |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..));
     matches!(expr, Expr::BinaryExpr(binary) if is_column(&binary.left) && is_column(&binary.right))
-}
-
-/// Whether the aggregate counts how often each value is there.
-fn counts_values(name: &str) -> bool {
-    matches!(name, "mode" | ORDERED_MODE | "histogram" | "entropy")
 }
 
 /// Whether the aggregate takes the value where another is least or greatest.

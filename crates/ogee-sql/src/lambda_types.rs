@@ -5,21 +5,28 @@
 //!
 //! Not here: what lambdas are (`syntax`).
 
+use std::{collections::HashMap, sync::Arc};
+
 use datafusion::{
+    arrow::datatypes::FieldRef,
     common::{
         DFSchema, Result,
+        datatype::FieldExt,
         tree_node::{Transformed, TreeNodeRecursion},
     },
     config::ConfigOptions,
-    logical_expr::{Expr, ExprSchemable, LogicalPlan, cast, expr::HigherOrderFunction, utils::merge_schema},
+    logical_expr::{
+        Expr, ExprSchemable, LambdaParametersProgress, LogicalPlan, ValueOrLambda, cast, expr::HigherOrderFunction,
+        utils::merge_schema,
+    },
     optimizer::{AnalyzerRule, analyzer::type_coercion::TypeCoercion},
 };
 use ogee_functions::list_reductions;
 
 use crate::trees::{Nodes, Tree};
 
-/// Each round settles the types of one query more that is within another: more than statements have.
-const ROUNDS_MAX: usize = 32;
+/// Each round settles the types of one query, or lambda, more that is within another: more than statements have.
+pub(crate) const ROUNDS_MAX: usize = 32;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -47,6 +54,72 @@ impl AnalyzerRule for LambdaTypes {
     fn name(&self) -> &str {
         "lambda_types"
     }
+}
+
+/// Whether `expr` has lambdas.
+pub(crate) fn has_any(expr: &Expr) -> Result<bool> {
+    expr.has(|expr| Ok(matches!(expr, Expr::HigherOrderFunction(_))))
+}
+
+/// `expr` with what the lambdas in it are given, of which `schema` has the columns. What has no type yet, or none that a function takes, stays as it is: planning tells.
+pub(crate) fn with_parameters(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    // A lambda in another is resolved with that, lists before what is done with them.
+    let resolved = expr.up(|expr| match &expr {
+        Expr::HigherOrderFunction(_) => {
+            Ok(expr.clone().resolve_lambda_variables(schema).unwrap_or_else(|_| Transformed::no(expr)))
+        }
+        _ => Ok(Transformed::no(expr)),
+    })?;
+    Ok(resolved.data)
+}
+
+/// `expr` with the parameters of `list_reduce` in it as they are for its first two elements, before what its lambda gives is known.
+pub(crate) fn with_first_parameters(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let begun = expr.up(|expr| {
+        let Expr::HigherOrderFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+        if call.func.name() != list_reductions::NAME {
+            return Ok(Transformed::no(Expr::HigherOrderFunction(call)));
+        }
+        let fields: Result<Vec<_>> = call
+            .args
+            .iter()
+            .map(|arg| match arg {
+                Expr::Lambda(_) => Ok(ValueOrLambda::Lambda(None)),
+                value => value.to_field(schema).map(|(_, field)| ValueOrLambda::Value(field)),
+            })
+            .collect();
+        let first = fields.and_then(|fields| call.func.lambda_parameters(0, &fields));
+        if let Ok(LambdaParametersProgress::Partial(first)) = first
+            && let [Some(first)] = &first[..]
+            && let Some(Expr::Lambda(lambda)) = call.args.iter_mut().find(|arg| matches!(arg, Expr::Lambda(_)))
+        {
+            let named = lambda.params.iter().zip(first);
+            let fields = named.map(|(name, field)| (name.clone(), Arc::clone(field).renamed(name))).collect();
+            *lambda.body = with_variables(std::mem::take(&mut *lambda.body), &fields)?;
+        }
+        Ok(Transformed::yes(Expr::HigherOrderFunction(call)))
+    })?;
+    Ok(begun.data)
+}
+
+/// `expr` with these fields of parameters by their names, but for those within lambdas that have such of their own.
+fn with_variables(expr: Expr, fields: &HashMap<String, FieldRef>) -> Result<Expr> {
+    let set = expr.down(|expr| match expr {
+        Expr::LambdaVariable(mut variable) => {
+            if let Some(field) = fields.get(&variable.name) {
+                variable.field = Some(Arc::clone(field));
+            }
+            Ok(Transformed::yes(Expr::LambdaVariable(variable)))
+        }
+        Expr::Lambda(mut lambda) if lambda.params.iter().any(|param| fields.contains_key(param)) => {
+            let mut others = fields.clone();
+            others.retain(|name, _| !lambda.params.contains(name));
+            *lambda.body = with_variables(std::mem::take(&mut *lambda.body), &others)?;
+            Ok(Transformed::new(Expr::Lambda(lambda), true, TreeNodeRecursion::Jump))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(set.data)
 }
 
 /// `expr` with the types of its lambdas' parameters; one that is in another lambda gets them with that.
@@ -89,7 +162,7 @@ fn has_lambdas(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.each_node(|node| {
         node.each_expression(|expr| {
-            found = found || expr.has(|expr| Ok(matches!(expr, Expr::HigherOrderFunction(_))))?;
+            found = found || has_any(expr)?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })
     })?;

@@ -127,9 +127,11 @@ async fn count(
     answers: &Answers<'_>,
 ) -> Result<Option<u64>> {
     let shown = expr.to_string();
-    // Halves go to the even number, as DuckDB rounds here.
+    // Halves go to the even number, as DuckDB rounds here, but for those of decimals that are written out.
+    let is_decimal = matches!(&expr, Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if !number.contains(['e', 'E'])));
+    let rounded = if is_decimal { f64::round } else { f64::round_ties_even };
     let Some(number) = value(expr, with, "DOUBLE", answers).await? else { return Ok(None) };
-    match number.parse::<f64>().map(f64::round_ties_even) {
+    match number.parse::<f64>().map(rounded) {
         Ok(number) if number >= 0.0 && number.is_finite() => Ok(Some(number as u64)),
         _ => Err(Error::Plan(format!("LIMIT and OFFSET are not negative, and {shown} is {number}"))),
     }

@@ -25,13 +25,14 @@ use datafusion::{
 use ogee_functions::{
     exported::{is_same_state, is_state},
     floats::is_comparison,
+    lists,
     marks::{CHOOSING_AGGREGATES, Casts, Mark, has_mark, is_alike, is_same},
     type_names::sql_name_of,
 };
 
 use crate::{
     enum_order::with_marks_below,
-    kept_names,
+    kept_names, lambda_types,
     times::zone_rule::input_schema,
     trees::{Nodes, Tree},
 };
@@ -67,33 +68,52 @@ impl MarkedCasts {
         let of_conditions = is_condition(&plan).then(|| self.casts.of_conditions());
         let casts = of_conditions.as_ref().unwrap_or(&self.casts);
         let schema = input_schema(&plan)?;
-        let rewritten = kept_names::map_expressions(plan, |expr| {
-            // Lambdas were planned for the fields that arguments had.
-            let has_lambdas = expr.has(|expr| Ok(matches!(expr, Expr::HigherOrderFunction(_))))?;
-            expr.up(|expr| {
-                let (of, to, tries) = match &expr {
-                    Expr::Cast(Cast { expr, field }) => (expr, field, false),
-                    Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
-                    Expr::Case(_) | Expr::ScalarFunction(_) if !has_lambdas => {
-                        return Ok(match casts.kept(&expr, &schema)? {
-                            Some(kept) => Transformed::yes(kept),
-                            None => Transformed::no(expr),
-                        });
-                    }
-                    Expr::ScalarSubquery(_) => return self.of_query(expr, &schema),
-                    _ => return self.beside(expr, &schema),
-                };
-                let Ok((_, from)) = of.to_field(&schema) else { return Ok(Transformed::no(expr)) };
-                Ok(match casts.cast(of, &from, to, tries)? {
-                    Some(cast) => Transformed::yes(cast),
-                    None => Transformed::no(expr),
-                })
-            })
+        let rewritten = kept_names::map_expressions(plan, |expr| match lambda_types::has_any(&expr)? {
+            true => self.with_lambdas(expr, casts, &schema),
+            false => self.in_expression(expr, casts, &schema),
         })?;
         if !rewritten.transformed {
             return rewritten.transform_data(|plan| self.outputs(plan));
         }
         rewritten.map_data(LogicalPlan::recompute_schema)?.transform_data(|plan| self.outputs(plan))
+    }
+
+    /// `expr`, of a node above `schema`, with its casts done as `casts` does, and marks where it has marked text.
+    fn in_expression(&self, expr: Expr, casts: &Casts, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        expr.up(|expr| {
+            let (of, to, tries) = match &expr {
+                Expr::Cast(Cast { expr, field }) => (expr, field, false),
+                Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
+                Expr::Case(_) | Expr::ScalarFunction(_) | Expr::HigherOrderFunction(_) => {
+                    return Ok(match casts.kept(&expr, schema)? {
+                        Some(kept) => Transformed::yes(kept),
+                        None => Transformed::no(expr),
+                    });
+                }
+                Expr::ScalarSubquery(_) => return self.of_query(expr, schema),
+                _ => return self.beside(expr, schema),
+            };
+            let Ok((_, from)) = of.to_field(schema) else { return Ok(Transformed::no(expr)) };
+            Ok(match casts.cast(of, &from, to, tries)? {
+                Some(cast) => Transformed::yes(cast),
+                None => Transformed::no(expr),
+            })
+        })
+    }
+
+    /// The same of an expression with lambdas. Those were planned for the fields that lists had, and what is given to one may be what another makes.
+    fn with_lambdas(&self, expr: Expr, casts: &Casts, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let given = expr.clone();
+        let mut expr = expr;
+        for _ in 0..lambda_types::ROUNDS_MAX {
+            let before = expr.clone();
+            let begun = lambda_types::with_first_parameters(expr, schema)?;
+            expr = lambda_types::with_parameters(self.in_expression(begun, casts, schema)?.data, schema)?;
+            if expr == before {
+                break;
+            }
+        }
+        Ok(if expr == given { Transformed::no(expr) } else { Transformed::yes(expr) })
     }
 
     /// `query`, a scalar subquery, with the mark that its column has: DataFusion's expression for its value knows the type alone.
@@ -179,10 +199,7 @@ impl MarkedCasts {
             };
             let mut element = Some(&unnest.input.schema().fields()[from]);
             for _ in 0..list.depth {
-                element = element.and_then(|list| match list.data_type() {
-                    DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => Some(of),
-                    _ => None,
-                });
+                element = element.and_then(|list| lists::element(list.data_type()));
             }
             if let Some(to) = element.filter(|to| has_mark(to) && !is_alike(field, to)) {
                 marked.push((at, Arc::clone(to)));
@@ -353,7 +370,7 @@ fn may_be_marked(expr: &Expr) -> bool {
         Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_) | Expr::LambdaVariable(_) => true,
         Expr::Cast(cast) => Mark::of(&cast.field).is_some(),
         Expr::TryCast(cast) => Mark::of(&cast.field).is_some(),
-        Expr::ScalarFunction(_) | Expr::AggregateFunction(_) | Expr::Case(_) => true,
+        Expr::ScalarFunction(_) | Expr::HigherOrderFunction(_) | Expr::AggregateFunction(_) | Expr::Case(_) => true,
         Expr::Alias(alias) => may_be_marked(&alias.expr),
         _ => false,
     }
@@ -366,6 +383,7 @@ fn may_concern(plan: &LogicalPlan) -> bool {
         | Expr::TryCast(_)
         | Expr::Case(_)
         | Expr::ScalarFunction(_)
+        | Expr::HigherOrderFunction(_)
         | Expr::ScalarSubquery(_)
         | Expr::Between(_)
         | Expr::InList(_) => true,

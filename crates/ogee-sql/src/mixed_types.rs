@@ -22,6 +22,7 @@ use datafusion::{
 
 use ogee_functions::{
     common::{common_type, is_known_here},
+    lists::element,
     type_names::sql_name,
 };
 
@@ -99,12 +100,7 @@ fn finest(types: &[&DataType]) -> Option<DataType> {
 }
 
 fn item(data_type: &DataType) -> Option<&DataType> {
-    match data_type {
-        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
-            Some(field.data_type())
-        }
-        _ => None,
-    }
+    element(data_type).map(|of| of.data_type())
 }
 
 fn nth_field(data_type: &DataType, at: usize) -> Option<&DataType> {

@@ -31,7 +31,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
     sql::sqlparser::ast::{BinaryOperator, Expr as Parsed, Value},
 };
-use ogee_functions::times::intervals::interval_lengths;
+use ogee_functions::{lists::element, times::intervals::interval_lengths};
 
 use crate::{
     kept_names,
@@ -121,10 +121,10 @@ impl ScalarUDFImpl for Quantified {
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         let [how, value, list] = arg_types else { return plan_err!("ANY and ALL take a value and a list") };
-        let element = match list {
-            DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => field.data_type(),
-            DataType::Null => &DataType::Null,
-            other => return plan_err!("ANY and ALL take a list or a subquery, not a value of type {other}"),
+        let element = match (element(list), list) {
+            (Some(of), _) => of.data_type(),
+            (None, DataType::Null) => &DataType::Null,
+            (None, other) => return plan_err!("ANY and ALL take a list or a subquery, not a value of type {other}"),
         };
         let floats = |of: &DataType, beside: &DataType| common_beside(of, &[beside]).unwrap_or_else(|| of.clone());
         let Some(both) = comparison_coercion(&floats(value, element), &floats(element, value)) else {

@@ -70,7 +70,12 @@ pub(crate) fn in_common_types(mut join: Join) -> Result<Transformed<LogicalPlan>
         columns.map(|column| of_column(plan, column)).collect()
     };
     let (left, right): (Vec<DataType>, Vec<DataType>) = (types(&join.left), types(&join.right));
-    let common = |(left, right): (&DataType, &DataType)| common_type(left, right).filter(|common| common != left);
+    // Keys of the left side are texts already where those of the right become such, and would be compared as numbers.
+    let casts = |common: &DataType, left: &DataType, right: &DataType| {
+        common != left || common.is_string() && !right.is_string() && !right.is_null()
+    };
+    let common =
+        |(left, right): (&DataType, &DataType)| common_type(left, right).filter(|common| casts(common, left, right));
     let common: Vec<Option<DataType>> = left.iter().zip(&right).map(common).collect();
     if common.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));

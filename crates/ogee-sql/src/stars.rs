@@ -205,8 +205,12 @@ struct Places<'a> {
 impl Places<'_> {
     /// `SELECT * FROM from`, with the queries that are known here.
     fn query(&self, from: &str, star: &str) -> Result<Query> {
-        let text = format!("SELECT {star} FROM {from}");
-        let Some(Parsed::Statement(statement)) = parse(&text)?.pop().map(|statement| statement.0) else {
+        self.parsed(&format!("SELECT {star} FROM {from}"))
+    }
+
+    /// The query that is written in `text`, with those that are known here.
+    fn parsed(&self, text: &str) -> Result<Query> {
+        let Some(Parsed::Statement(statement)) = parse(text)?.pop().map(|statement| statement.0) else {
             return Err(Error::Internal(format!("'{text}' is no statement")));
         };
         let Statement::Query(query) = *statement else {
@@ -392,7 +396,7 @@ impl Places<'_> {
         }
         match self.task {
             Task::Ask => {
-                let tables = vec![self.query(&format!("({})", query.body), "*")?];
+                let tables = vec![self.parsed(&query.body.to_string())?];
                 Ok(Some(Found::Asked(Site { tables, within: Vec::new(), must: false })))
             }
             Task::Put(names) => {

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     arguments::{doubles, refused, texts},
     function::{Call, Function, Shown},
+    lists::is_list,
     nested_text::singles,
     times::Zone,
     type_names::sql_name,
@@ -85,10 +86,6 @@ fn pairs(given: &[DataType]) -> Result<Vec<DataType>> {
         Some(key) => plan_err!("a key of json_object is a text, not {}; cast it to VARCHAR", sql_name(key)),
         None => Ok(given.to_vec()),
     }
-}
-
-fn is_list(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 
 /// The argument at `at` as texts that may be JSON: lists, structs and maps as what they are written as.

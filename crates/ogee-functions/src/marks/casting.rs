@@ -29,6 +29,7 @@ use crate::{
     function::{Call, Function, Shown},
     growing::Promises,
     json::{self, Manner},
+    lists::element,
     nested_text::written,
     times::Zone,
     type_names::{sql_name, sql_name_of},
@@ -156,13 +157,6 @@ impl Casts {
     /// If there is no NULL of the type.
     pub fn by_place(&self, expr: Expr, field: &Field) -> Result<Expr> {
         enums::by_place(expr, field, &self.memory)
-    }
-}
-
-fn element(data_type: &DataType) -> Option<&FieldRef> {
-    match data_type {
-        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => Some(field),
-        _ => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Expressions that give marked text since they choose among such, or put it into lists and structs: DataFusion knows them by their types, which are those of texts.
+//! Expressions that give marked text since they choose among such, or put it into lists and structs, also by a lambda: DataFusion knows them by their types, which are those of texts.
 //!
 //! What stands beside JSON, a UUID or bits becomes that. Values of one `ENUM` stay such; beside others they are texts.
 //!
@@ -13,6 +13,7 @@ use datafusion::{
 };
 
 use super::{Mark, has_mark, is_alike, is_same};
+use crate::{list_places, list_reductions, lists::element};
 
 /// Functions that give one of their arguments.
 const CHOOSING: &[&str] = &["coalesce", "greatest", "ifnull", "least", "nvl"];
@@ -67,6 +68,7 @@ fn may_have_mark(expr: &Expr) -> bool {
         | Expr::ScalarSubquery(_)
         | Expr::LambdaVariable(_)
         | Expr::ScalarFunction(_)
+        | Expr::HigherOrderFunction(_)
         | Expr::Case(_) => true,
         _ => false,
     }
@@ -142,15 +144,24 @@ fn kept_within(expr: &Expr, schema: &dyn ExprSchema, depth: usize) -> Option<Fie
             }
             "array_element" => {
                 let list = call.args.first().filter(|list| may_have_mark(list))?;
-                match field_within(list, schema, depth)?.data_type() {
-                    DataType::List(of) | DataType::LargeList(of) if has_mark(of) => {
-                        Some(of.as_ref().clone().with_name("").with_nullable(true))
-                    }
-                    _ => None,
-                }
+                let list = field_within(list, schema, depth)?;
+                let of = element(list.data_type()).filter(|of| has_mark(of))?;
+                Some(of.as_ref().clone().with_name("").with_nullable(true))
             }
             _ => None,
         },
+        Expr::HigherOrderFunction(call) => {
+            let lambda = call.args.iter().find_map(|arg| match arg {
+                Expr::Lambda(lambda) => Some(lambda),
+                _ => None,
+            });
+            let given = field_within(&lambda?.body, schema, depth).filter(|given| has_mark(given))?;
+            match call.func.name() {
+                "array_transform" | list_places::TRANSFORM => Some(Field::new("", super::list_of(&given), true)),
+                list_reductions::NAME => Some(given.as_ref().clone().with_name("").with_nullable(true)),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
@@ -163,11 +174,10 @@ fn common_element(lists: &[Expr], schema: &dyn ExprSchema, depth: usize) -> Opti
     let mut common: Option<FieldRef> = None;
     for list in lists {
         let field = field_within(list, schema, depth)?;
-        let of = match field.data_type() {
-            DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => of,
-            DataType::Null => continue,
-            _ => return None,
-        };
+        if field.data_type().is_null() {
+            continue;
+        }
+        let of = element(field.data_type())?;
         match &common {
             _ if of.data_type().is_null() => {}
             Some(common) if !is_alike(common, of) => return None,

@@ -13,9 +13,9 @@ use datafusion::sql::{
         CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, ContextModifier, CreateIndex, CreateTable,
         CreateView, Cte, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
         GroupByExpr, GroupByWithModifier, IndexColumn, IndexType, Insert, Join, JoinConstraint, JoinOperator,
-        LimitClause, NullsDistinctOption, ObjectName, OnInsert, PipeOperator, Query, Select, Set, SetExpr, SetOperator,
-        SqliteOnConflict, Statement, TableAlias, TableConstraint, TableFactor, TransactionMode, UnaryOperator,
-        UniqueConstraint, Value, Visitor,
+        LimitClause, NullsDistinctOption, ObjectName, OnInsert, PipeOperator, Query, Select, SelectFlavor, SelectItem,
+        Set, SetExpr, SetOperator, SqliteOnConflict, Statement, TableAlias, TableConstraint, TableFactor,
+        TransactionMode, UnaryOperator, UniqueConstraint, Value, Visitor, WildcardAdditionalOptions,
     },
 };
 use ogee_functions::{Error, Result};
@@ -182,6 +182,8 @@ impl Visitor for Refusals {
         let modified = select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.is_any_set());
         unless(modified, "a modifier such as SQL_CALC_FOUND_ROWS or STRAIGHT_JOIN", "leave it out")?;
         unless(select.top.is_some(), "TOP", "use LIMIT")?;
+        let is_empty = select.projection.is_empty() && select.flavor == SelectFlavor::Standard;
+        unless(is_empty, "SELECT of nothing", "name what to select, or *")?;
         if let Some(what) = super::windows::refused(select) {
             return ControlFlow::Break(format!("WINDOW clause with {what}"));
         }
@@ -217,7 +219,10 @@ impl Visitor for Refusals {
                 refuse("GROUPING SETS behind the columns of GROUP BY", "use GROUP BY GROUPING SETS (..)")
             }
         })?;
-        select.from.iter().try_for_each(|table| table.joins.iter().try_for_each(in_join))
+        select.from.iter().try_for_each(|table| table.joins.iter().try_for_each(in_join))?;
+        let stars = has_asof_using(select) && (has_changed_star(select) || has_columns(select));
+        let what = "* with EXCLUDE and its like, or COLUMNS, over an ASOF JOIN with USING";
+        unless(stars, what, "write its condition with ON, such as ON a.k = b.k AND a.t >= b.t")
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
@@ -259,6 +264,37 @@ impl Visitor for Refusals {
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Whether `select` has an `ASOF` join with `USING`, which is written out before the columns of tables are known (`using`).
+fn has_asof_using(select: &Select) -> bool {
+    let joins = select.from.iter().flat_map(|table| &table.joins);
+    joins.filter(|join| join.global).any(|join| super::using::using(&mut join.clone()).is_some())
+}
+
+/// Whether `select` has a star that shows a part of the columns, or others in their place.
+fn has_changed_star(select: &Select) -> bool {
+    let plain = WildcardAdditionalOptions::default();
+    select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(options) if *options != plain))
+}
+
+/// Whether `select` has outputs that are of all columns of a kind.
+fn has_columns(select: &Select) -> bool {
+    struct Calls;
+
+    impl Visitor for Calls {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let is_one = |name: &str| name.eq_ignore_ascii_case("columns") || name == super::columns::COLUMNS;
+            match expr {
+                Expr::Function(function) if is_one(&function.name.to_string()) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    visitors::visit(&select.projection, &mut Calls).is_break()
 }
 
 /// Whether `value` is a number that is written.

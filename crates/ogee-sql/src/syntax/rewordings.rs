@@ -73,6 +73,8 @@ const SCALARS: &[(&str, usize, &str)] = &[
     ("list_reverse_sort", 2, "array_sort($1, 'DESC', $2)"),
     ("map_contains_entry", 3, "list_contains(map_extract($1, $2), $3)"),
     ("map_extract_value", 2, "($1)[$2]"),
+    // A value of the first argument's type, whatever both are compared as.
+    ("nullif", 2, "CASE WHEN ($1) = ($2) THEN NULL ELSE ($1) END"),
     ("obj_description", 1, "CAST(NULL AS VARCHAR)"),
     ("obj_description", 2, "CAST(NULL AS VARCHAR)"),
     ("inet_client_addr", 0, "NULL"),
