@@ -129,7 +129,7 @@ differential: $(VENV)/.done ## Random queries of one seed against DuckDB (SEED="
 	$(CARGO) test --workspace --no-run --quiet
 	$(VENV)/bin/python tests/differential/differential.py --shell target/debug/ogee --seed $(SEED) $(ARGS)
 	$(VENV)/bin/python tests/differential/grids.py --shell target/debug/ogee --seed $(SEED) --queries 60
-	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seed $(SEED) --seconds 45 $(SMALL)
+	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seed $(SEED) --seconds 30 $(SMALL)
 	$(VENV)/bin/python tests/differential/small.py --shell target/debug/ogee --seed $(SEED) --seconds 15 --judge sqlite $(SMALL)
 	$(VENV)/bin/python tests/differential/files.py --shell target/debug/ogee
 

@@ -231,14 +231,14 @@ const OF_GROUPS: [&str; 9] =
 const HOSTILE: [&str; 5] = ["spill_everything", "tiny_memory", "tiny_chunks", "one_thread", "eight_threads"];
 
 /// Whether the sample that `make test` runs has this file, the `number`th of all, under the profile. Under the default it has all; of the
-/// [`HOSTILE`] ones one for files [`OF_ROWS`] and for every second other; of the [`STRATEGIES`] every third for files that they have anything to do with.
+/// [`HOSTILE`] ones one for files [`OF_ROWS`] and for every third other; of the [`STRATEGIES`] every fourth for files that they have anything to do with.
 fn is_sampled(profile: &str, number: usize, is_of_rows: bool) -> bool {
     let nth_of = |profiles: &[&str]| profiles.iter().position(|of| *of == profile);
     if let Some(nth) = nth_of(&HOSTILE) {
         let turn = nth + number;
-        return turn.is_multiple_of(HOSTILE.len()) && (is_of_rows || (turn / HOSTILE.len()).is_multiple_of(2));
+        return turn.is_multiple_of(HOSTILE.len()) && (is_of_rows || (turn / HOSTILE.len()).is_multiple_of(3));
     }
-    nth_of(&STRATEGIES).is_none_or(|nth| is_of_rows && (nth + number).is_multiple_of(3))
+    nth_of(&STRATEGIES).is_none_or(|nth| is_of_rows && (nth + number).is_multiple_of(4))
 }
 
 /// Runs the files under one profile and reports every failure, not only the first.
