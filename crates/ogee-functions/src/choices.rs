@@ -2,7 +2,7 @@
 //!
 //! A text that is written out is read as what stands beside it, as in DuckDB: `coalesce(day, '2020-01-01')` is a date.
 //!
-//! Not here: `CASE`, to which DataFusion's `coalesce` is simplified, and what of floats and decimals is given (`ogee_sql`, `mixed_types`).
+//! Not here: `nullif`, which is a `CASE` (`ogee_sql`), and `CASE`, to which DataFusion's `coalesce` is simplified, and what of floats and decimals is given (`ogee_sql`, `mixed_types`).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::{
 
 /// The functions to register in a session, instead of those of the same names.
 pub fn functions() -> Vec<ScalarUDF> {
-    let functions = [core::coalesce(), core::greatest(), core::least(), core::nullif(), make_array_udf()];
+    let functions = [core::coalesce(), core::greatest(), core::least(), make_array_udf()];
     let signature = || Signature::user_defined(Volatility::Immutable);
     functions.map(|plain| ScalarUDF::new_from_impl(Choice { plain, signature: signature() })).into()
 }

@@ -14,8 +14,8 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, expr::WindowFunction, lit,
-        utils::merge_schema, when,
+        BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, expr::WindowFunction,
+        utils::merge_schema,
     },
     optimizer::AnalyzerRule,
 };
@@ -86,7 +86,7 @@ fn may_compare(expr: &Expr) -> bool {
         Expr::BinaryExpr(binary) => is_comparison(binary.op) && is_of_values(binary),
         Expr::Between(_) | Expr::InList(_) => true,
         Expr::Case(case) => case.expr.is_some(),
-        Expr::ScalarFunction(call) => call.func.name() == "nullif" || COMPARING.contains(&call.func.name()),
+        Expr::ScalarFunction(call) => COMPARING.contains(&call.func.name()),
         Expr::AggregateFunction(call) => {
             let params = &call.params;
             let name = call.func.name();
@@ -173,16 +173,6 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let searched = searched.collect::<Result<Vec<_>>>()?;
             Transformed::yes(Expr::Case(Case { expr: None, when_then_expr: searched, else_expr }))
         }
-        Expr::ScalarFunction(mut call) if call.func.name() == "nullif" => match call.args.as_slice() {
-            [value, other] if !value.is_volatile() && (floats(value) || floats(other)) => {
-                let data_type = value.get_type(schema)?;
-                let equal = binary_expr(value.clone(), Operator::Eq, call.args.pop().expect("there are two"));
-                let value = call.args.pop().expect("there are two");
-                let equal = rewrite(equal, schema)?.data;
-                Transformed::yes(when(equal, lit(ScalarValue::try_from(&data_type)?)).otherwise(value)?)
-            }
-            _ => Transformed::no(Expr::ScalarFunction(call)),
-        },
         Expr::ScalarFunction(mut call) if COMPARING.contains(&call.func.name()) => {
             let changed = in_place(call.args.iter_mut(), floats);
             let call = Expr::ScalarFunction(call);

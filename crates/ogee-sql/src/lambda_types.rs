@@ -64,13 +64,11 @@ pub(crate) fn has_any(expr: &Expr) -> Result<bool> {
 /// `expr` with what the lambdas in it are given, of which `schema` has the columns. What has no type yet, or none that a function takes, stays as it is: planning tells.
 pub(crate) fn with_parameters(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     // A lambda in another is resolved with that, lists before what is done with them.
-    let resolved = expr.up(|expr| match &expr {
-        Expr::HigherOrderFunction(_) => {
-            Ok(expr.clone().resolve_lambda_variables(schema).unwrap_or_else(|_| Transformed::no(expr)))
-        }
-        _ => Ok(Transformed::no(expr)),
+    let told = expr.up(|expr| match expr {
+        call @ Expr::HigherOrderFunction(_) => Ok(told(call, schema)),
+        expr => Ok(Transformed::no(expr)),
     })?;
-    Ok(resolved.data)
+    Ok(told.data)
 }
 
 /// `expr` with the parameters of `list_reduce` in it as they are for its first two elements, before what its lambda gives is known.
@@ -122,12 +120,16 @@ fn with_variables(expr: Expr, fields: &HashMap<String, FieldRef>) -> Result<Expr
     Ok(set.data)
 }
 
+/// `call`, a function of lambdas, with what these are given, if that is known.
+fn told(call: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    call.clone().resolve_lambda_variables(schema).unwrap_or_else(|_| Transformed::no(call))
+}
+
 /// `expr` with the types of its lambdas' parameters; one that is in another lambda gets them with that.
 fn resolved(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let Expr::HigherOrderFunction(mut call) = expr else { return Transformed::no(expr) };
     let is_cast = call.func.name() == list_reductions::NAME && as_before(&mut call, schema);
-    let expr = Expr::HigherOrderFunction(call);
-    let mut resolved = expr.clone().resolve_lambda_variables(schema).unwrap_or_else(|_| Transformed::no(expr));
+    let mut resolved = told(Expr::HigherOrderFunction(call), schema);
     resolved.transformed |= is_cast;
     resolved
 }

@@ -103,17 +103,17 @@ impl MarkedCasts {
 
     /// The same of an expression with lambdas. Those were planned for the fields that lists had, and what is given to one may be what another makes.
     fn with_lambdas(&self, expr: Expr, casts: &Casts, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        let given = expr.clone();
-        let mut expr = expr;
+        let mut told = Transformed::no(expr);
         for _ in 0..lambda_types::ROUNDS_MAX {
-            let before = expr.clone();
-            let begun = lambda_types::with_first_parameters(expr, schema)?;
-            expr = lambda_types::with_parameters(self.in_expression(begun, casts, schema)?.data, schema)?;
-            if expr == before {
+            let before = told.data.clone();
+            let begun = lambda_types::with_first_parameters(told.data, schema)?;
+            told.data = lambda_types::with_parameters(self.in_expression(begun, casts, schema)?.data, schema)?;
+            if told.data == before {
                 break;
             }
+            told.transformed = true;
         }
-        Ok(if expr == given { Transformed::no(expr) } else { Transformed::yes(expr) })
+        Ok(told)
     }
 
     /// `query`, a scalar subquery, with the mark that its column has: DataFusion's expression for its value knows the type alone.

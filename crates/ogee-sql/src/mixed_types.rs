@@ -46,7 +46,6 @@ const CHOOSING: &[&str] = &[
     "ifnull",
     "least",
     "make_array",
-    "nullif",
     "nvl",
     "nvl2",
 ];

@@ -102,7 +102,6 @@ fn kept_within(expr: &Expr, schema: &dyn ExprSchema, depth: usize) -> Option<Fie
         }
         Expr::ScalarFunction(call) => match call.func.name() {
             name if CHOOSING.contains(&name) => chosen(call.args.iter(), schema, depth),
-            "nullif" => chosen(call.args.iter().take(1), schema, depth),
             "make_array" => {
                 let of = chosen(call.args.iter(), schema, depth)?;
                 Some(Field::new("", super::list_of(&Arc::new(of)), true))

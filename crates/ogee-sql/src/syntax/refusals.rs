@@ -20,7 +20,7 @@ use datafusion::sql::{
 };
 use ogee_functions::{Error, Result};
 
-use crate::{statements, visitors};
+use crate::{columns_of, statements, visitors};
 
 /// Says what of `statement` is not supported, if anything is.
 ///
@@ -220,7 +220,8 @@ impl Visitor for Refusals {
             }
         })?;
         select.from.iter().try_for_each(|table| table.joins.iter().try_for_each(in_join))?;
-        let stars = has_asof_using(select) && (has_changed_star(select) || has_columns(select));
+        // Such a join is written out before the columns of tables are known.
+        let stars = super::using::has_asof(select) && (has_changed_star(select) || columns_of::is_in(select));
         let what = "* with EXCLUDE and its like, or COLUMNS, over an ASOF JOIN with USING";
         unless(stars, what, "write its condition with ON, such as ON a.k = b.k AND a.t >= b.t")
     }
@@ -266,35 +267,10 @@ impl Visitor for Refusals {
     }
 }
 
-/// Whether `select` has an `ASOF` join with `USING`, which is written out before the columns of tables are known (`using`).
-fn has_asof_using(select: &Select) -> bool {
-    let joins = select.from.iter().flat_map(|table| &table.joins);
-    joins.filter(|join| join.global).any(|join| super::using::using(&mut join.clone()).is_some())
-}
-
 /// Whether `select` has a star that shows a part of the columns, or others in their place.
 fn has_changed_star(select: &Select) -> bool {
     let plain = WildcardAdditionalOptions::default();
     select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(options) if *options != plain))
-}
-
-/// Whether `select` has outputs that are of all columns of a kind.
-fn has_columns(select: &Select) -> bool {
-    struct Calls;
-
-    impl Visitor for Calls {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let is_one = |name: &str| name.eq_ignore_ascii_case("columns") || name == super::columns::COLUMNS;
-            match expr {
-                Expr::Function(function) if is_one(&function.name.to_string()) => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            }
-        }
-    }
-
-    visitors::visit(&select.projection, &mut Calls).is_break()
 }
 
 /// Whether `value` is a number that is written.

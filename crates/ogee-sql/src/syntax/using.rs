@@ -30,11 +30,17 @@ use crate::{
 /// Writes out the joins of the `SELECT` that `query` is where an `ASOF` join has `USING`: columns of tables are not known yet, nor needed for most of them.
 pub(super) fn in_query(query: &mut Query) {
     if let SetExpr::Select(select) = &mut *query.body
-        && select.from.iter_mut().flat_map(|table| &mut table.joins).any(|join| join.global && using(join).is_some())
+        && has_asof(select)
     {
         let order = query.order_by.as_mut();
         write_out(select, order, None, Sources::new());
     }
+}
+
+/// Whether `select` has an `ASOF` join with `USING`.
+pub(super) fn has_asof(select: &Select) -> bool {
+    let joins = select.from.iter().flat_map(|table| &table.joins);
+    joins.filter(|join| join.global).any(|join| using(&mut join.clone()).is_some())
 }
 
 /// Whether `select` has joins with `USING`; and if so, whether DataFusion would take other rows for their columns.

@@ -21,7 +21,6 @@ use datafusion::{
         LogicalPlan, Operator, Projection, Window, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
         expr::{AggregateFunction, InSubquery, SetComparison, Sort as SortExpr, WindowFunction},
         expr_rewriter::NamePreserver,
-        lit,
         logical_plan::Subquery,
         utils::grouping_set_to_exprlist,
         when,
@@ -148,7 +147,6 @@ const COMPARING: &[&str] = &[
     "array_except",
     "array_max",
     "array_min",
-    "nullif",
     "greatest",
     "least",
 ];
@@ -518,30 +516,20 @@ fn in_function(call: datafusion::logical_expr::expr::ScalarFunction, schema: &DF
     if name == QUANTIFIED {
         refuse_nested(call.args.iter().skip(1).take(1), schema)?;
     }
-    if !matches!(name, "nullif" | "greatest" | "least") || !call.args.iter().any(|arg| of_interval(arg, schema)) {
+    if !matches!(name, "greatest" | "least") || !call.args.iter().any(|arg| of_interval(arg, schema)) {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     }
     let of = |a: Expr, b: Expr, op: Operator| {
         let side = |expr: Expr| Box::new(length_of(expr));
         Expr::BinaryExpr(datafusion::logical_expr::BinaryExpr { left: side(a), op, right: side(b) })
     };
-    let picked = match name {
-        "nullif" => {
-            let [value, other] = call.args.as_slice() else { return Ok(Transformed::no(Expr::ScalarFunction(call))) };
-            let null = lit(ScalarValue::IntervalMonthDayNano(None));
-            when(of(value.clone(), other.clone(), Operator::Eq), null).otherwise(value.clone())?
-        }
-        name => {
-            let op = if name == "greatest" { Operator::GtEq } else { Operator::LtEq };
-            let mut args = call.args.into_iter();
-            let Some(mut best) = args.next() else { return not_impl_err!("{name} of nothing") };
-            for arg in args {
-                // NULL counts as absent.
-                let keeps = arg.clone().is_null().or(of(best.clone(), arg.clone(), op));
-                best = when(keeps, best).otherwise(arg)?;
-            }
-            best
-        }
-    };
-    Ok(Transformed::yes(picked))
+    let op = if name == "greatest" { Operator::GtEq } else { Operator::LtEq };
+    let mut args = call.args.into_iter();
+    let Some(mut best) = args.next() else { return not_impl_err!("{name} of nothing") };
+    for arg in args {
+        // NULL counts as absent.
+        let keeps = arg.clone().is_null().or(of(best.clone(), arg.clone(), op));
+        best = when(keeps, best).otherwise(arg)?;
+    }
+    Ok(Transformed::yes(best))
 }
