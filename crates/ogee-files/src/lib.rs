@@ -26,6 +26,6 @@ pub use csv::CsvFormats;
 pub use json::JsonFormats;
 pub use tables::{
     CaughtFormats, CheckedTables, ExternalAccess, FileTable, FileTables, Read, is_file_name, reads_files,
-    reads_files_apart,
+    reads_files_apart, state_of, with_one_state,
 };
 pub use text_scan::TextFiles;

@@ -156,7 +156,7 @@ impl From<&DataFusionError> for Error {
             DataFusionError::SQL(inner, _) => Self::Parse(parse_message(&inner.to_string())),
             DataFusionError::Plan(message) => Self::Plan(plan_message(&without_trace(message))),
             DataFusionError::SchemaError(inner, _) => Self::Plan(schema_message(inner)),
-            DataFusionError::NotImplemented(message) => Self::Unsupported(without_trace(message)),
+            DataFusionError::NotImplemented(message) => Self::Unsupported(refusal(&without_trace(message))),
             DataFusionError::Configuration(message) => Self::Setting(without_trace(message)),
             DataFusionError::ParquetError(inner) => match &**inner {
                 ParquetError::External(inner) => from_any(&**inner),
@@ -274,6 +274,21 @@ fn plan_message(message: &str) -> String {
     }
     let is_list = message[..at].contains("failed to match any signature") || message[..at].contains("Internal error");
     if is_list { message[at..].to_owned() } else { message.to_owned() }
+}
+
+/// What is not supported, in the words of SQL.
+fn refusal(message: &str) -> String {
+    let is_left = |of: &str| {
+        let of_plan = message.strip_prefix("Physical plan does not support logical expression ");
+        of_plan.is_some_and(|expr| expr.starts_with(of))
+    };
+    let is_subquery = ["ScalarSubquery", "InSubquery", "Exists", "SetComparison"].into_iter().any(is_left);
+    if is_subquery || message.starts_with("Physical plan does not support undecorrelated Subquery") {
+        return "a subquery is not supported in this place, such as the condition of an outer, semi or anti join: \
+                join what it reads, or compute it in a query in FROM and use its column"
+            .to_owned();
+    }
+    message.to_owned()
 }
 
 /// What some messages of the planner say, in the words of SQL.

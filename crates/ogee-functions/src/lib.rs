@@ -61,6 +61,7 @@ mod places;
 mod quantiles;
 pub mod randoms;
 pub mod ranks;
+pub mod re2;
 mod regexes;
 mod replacements;
 mod rounding;

@@ -23,6 +23,7 @@ use crate::{
     arguments::{Argument, taken, texts, wholes},
     function::{Function, Taken},
     growing::Promises,
+    re2::in_words_of_the_crate,
     times::Zone,
 };
 
@@ -183,7 +184,7 @@ fn compiled(pattern: &str, flags: &str, name: &str, whole: bool) -> Result<Regex
     if flags.all {
         return exec_err!("the flag 'g' is regexp_replace's only, not {name}'s");
     }
-    let source = if flags.is_literal { Cow::Owned(regex::escape(pattern)) } else { Cow::Borrowed(pattern) };
+    let source = if flags.is_literal { Cow::Owned(regex::escape(pattern)) } else { in_words_of_the_crate(pattern) };
     let refused = |error| exec_datafusion_err!("'{pattern}' is no pattern: {error}");
     let alone = flags.builder(&source).build().map_err(refused)?;
     // Which has to be one by itself: `)(` would be within brackets.

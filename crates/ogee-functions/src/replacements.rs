@@ -28,7 +28,7 @@ use ogee_exec::PART_BYTES;
 use ogee_memory::BufferManager;
 use regex::{CaptureLocations, Captures, NoExpand, Regex, Replacer};
 
-use crate::{growing::Promises, regexes::Flags};
+use crate::{growing::Promises, re2::in_words_of_the_crate, regexes::Flags};
 
 /// To register in a session, instead of DataFusion's; what it makes is promised memory of `memory`.
 pub fn function(memory: &Arc<BufferManager>) -> ScalarUDF {
@@ -183,10 +183,10 @@ impl Pattern {
         let flags = Flags::of(flags, NAME)?;
         let Flags { is_literal, all, .. } = flags;
         let compiled = |pattern: &str| flags.builder(pattern).build();
-        let source = if is_literal { Cow::Owned(regex::escape(pattern)) } else { Cow::Borrowed(pattern) };
+        let source = if is_literal { Cow::Owned(regex::escape(pattern)) } else { in_words_of_the_crate(pattern) };
         let regex = compiled(&source).map_err(|error| exec_datafusion_err!("'{pattern}' is no pattern: {error}"))?;
         // A choice may have the beginning, or the end, in one of its sides only.
-        let begin = pattern.strip_suffix(".*$").filter(|begin| {
+        let begin = source.strip_suffix(".*$").filter(|begin| {
             begin.starts_with('^') && !begin.contains('|') && !all && !is_literal && regex.captures_len() == 2
         });
         let first = begin.and_then(|begin| compiled(begin).ok()).filter(|first| first.captures_len() == 2);

@@ -38,7 +38,16 @@ pub(crate) struct CommonTypes(pub(crate) Arc<Division>);
 
 impl AnalyzerRule for CommonTypes {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        mixed_types::of_rows(mixed_types::of_cases(plan)?)?.nodes_up(|plan| rewrite_plan(plan, &self.0)).data()
+        let mut is_retyped = false;
+        plan.nodes_up(|plan| {
+            // Types of what is above follow.
+            let plan = if is_retyped { plan.recompute_schema()? } else { plan };
+            let before = Arc::clone(plan.schema());
+            let made = rewrite_plan(plan, &self.0)?.transform_data(mixed_types::of_rows)?;
+            is_retyped |= made.transformed && *made.data.schema() != before;
+            Ok(if is_retyped { Transformed::yes(made.data) } else { made })
+        })
+        .data()
     }
 
     fn name(&self) -> &str {
@@ -91,7 +100,6 @@ fn rewrite_plan(plan: LogicalPlan, division: &Division) -> Result<Transformed<Lo
     if !rewritten.transformed {
         return Ok(if is_cast { Transformed::yes(rewritten.data) } else { rewritten });
     }
-    // Types of what is above follow.
     rewritten.map_data(LogicalPlan::recompute_schema)
 }
 

@@ -17,7 +17,7 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        DmlStatement, Expr, ExprSchemable, LogicalPlan, Projection, Union, Unnest, WriteOp,
+        DmlStatement, Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Union, Unnest, WriteOp,
         expr::{Cast, TryCast},
     },
     optimizer::AnalyzerRule,
@@ -33,6 +33,8 @@ use ogee_functions::{
 use crate::{
     enum_order::with_marks_below,
     kept_names, lambda_types,
+    recursive_types::{reading, rows_read},
+    subqueries::with_outer_types,
     times::zone_rule::input_schema,
     trees::{Nodes, Tree},
 };
@@ -42,6 +44,9 @@ use crate::{
 pub(crate) struct MarkedCasts {
     casts: Casts,
 }
+
+/// How deep marks go from query to subquery and out of it again, at most.
+const OUTER_ROUNDS_MAX: usize = 16;
 
 /// Whether the expressions of `plan` are conditions, and no outputs whose names count.
 pub(crate) fn is_condition(plan: &LogicalPlan) -> bool {
@@ -60,6 +65,7 @@ impl MarkedCasts {
             }
             LogicalPlan::Union(union) => return self.united(union),
             LogicalPlan::Unnest(unnest) => return self.unnested(unnest),
+            LogicalPlan::RecursiveQuery(query) => return self.recursive(query),
             plan => plan,
         };
         if !may_concern(&plan) {
@@ -76,6 +82,19 @@ impl MarkedCasts {
             return rewritten.transform_data(|plan| self.outputs(plan));
         }
         rewritten.map_data(LogicalPlan::recompute_schema)?.transform_data(|plan| self.outputs(plan))
+    }
+
+    /// `plan` with its casts and marks; `is_marked`: whether outputs of one of its nodes have been marked.
+    fn marked(&self, plan: LogicalPlan, is_marked: &mut bool) -> Result<LogicalPlan> {
+        plan.nodes_up(|plan| {
+            // What is above was planned for columns without marks.
+            let plan = if *is_marked { with_marks_below(plan)? } else { plan };
+            let before = Arc::clone(plan.schema());
+            let rewritten = self.rewrite_plan(plan)?;
+            *is_marked |= rewritten.transformed && *rewritten.data.schema() != before;
+            Ok(rewritten)
+        })
+        .data()
     }
 
     /// `expr`, of a node above `schema`, with its casts done as `casts` does, and marks where it has marked text.
@@ -274,6 +293,48 @@ impl MarkedCasts {
         Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
     }
 
+    /// `query` whose term reads rows marked as the first ones are since they were planned, and finds rows of the same marks.
+    fn recursive(&self, mut query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+        let first = Arc::clone(query.static_term.schema());
+        let mut changed = false;
+        let is_unlike = |fields: &Fields| {
+            let mut both = fields.iter().zip(first.fields());
+            both.any(|(field, first)| has_mark(first) && !is_alike(field, first))
+        };
+        if let Some(read) = rows_read(&query.name, &query.recursive_term)?
+            && is_unlike(read.fields())
+        {
+            let term = reading(&query.name, &first, Arc::unwrap_or_clone(query.recursive_term))?;
+            query.recursive_term = Arc::new(term.nodes_up(|node| self.rewrite_plan(with_marks_below(node)?)).data()?);
+            changed = true;
+        }
+        if is_unlike(query.recursive_term.schema().fields()) {
+            let mut columns = Vec::with_capacity(first.fields().len());
+            for ((qualifier, from), to) in query.recursive_term.schema().iter().zip(first.fields()) {
+                let column = Expr::Column(Column::from((qualifier, from)));
+                let cast = match has_mark(to) && !is_alike(from, to) {
+                    true => self.casts.cast(&column, from, to, false)?,
+                    false => None,
+                };
+                columns.push(cast.map_or(column, |cast| cast.alias_qualified(qualifier.cloned(), from.name())));
+            }
+            let term = Projection::try_new(columns, query.recursive_term)?;
+            query.recursive_term = Arc::new(LogicalPlan::Projection(term));
+            changed = true;
+        }
+        if is_unlike(query.schema.fields()) {
+            let fields = query.schema.iter().zip(first.fields()).map(|((qualifier, known), first)| {
+                let marked = first.as_ref().clone().with_name(known.name()).with_nullable(known.is_nullable());
+                (qualifier.cloned(), if has_mark(first) { Arc::new(marked) } else { Arc::clone(known) })
+            });
+            let metadata = query.schema.metadata().clone();
+            query.schema = Arc::new(DFSchema::new_with_metadata(fields.collect(), metadata)?);
+            changed = true;
+        }
+        let query = LogicalPlan::RecursiveQuery(query);
+        Ok(if changed { Transformed::yes(query) } else { Transformed::no(query) })
+    }
+
     /// `dml` with what it writes cast where its table has marked text.
     fn written(&self, dml: DmlStatement) -> Result<Transformed<LogicalPlan>> {
         let table = dml.target.schema();
@@ -396,16 +457,20 @@ fn may_concern(plan: &LogicalPlan) -> bool {
 impl AnalyzerRule for MarkedCasts {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let mut is_marked = false;
-        plan.nodes_up(|plan| {
-            // What is above was planned for columns without marks.
-            let plan = if is_marked { with_marks_below(plan)? } else { plan };
-            let makes_values =
-                matches!(plan, LogicalPlan::Unnest(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_));
-            let rewritten = self.rewrite_plan(plan)?;
-            is_marked |= makes_values && rewritten.transformed;
-            Ok(rewritten)
-        })
-        .data()
+        let mut plan = self.marked(plan, &mut is_marked)?;
+        // What is marked now may be a column that a subquery knows without its mark, of which what it gives may be marked in turn.
+        for _ in 0..OUTER_ROUNDS_MAX {
+            if !is_marked {
+                break;
+            }
+            let told = with_outer_types(plan)?;
+            plan = told.data;
+            if !told.transformed {
+                break;
+            }
+            plan = self.marked(plan, &mut is_marked)?;
+        }
+        Ok(plan)
     }
 
     fn name(&self) -> &str {

@@ -10,27 +10,20 @@ use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit},
-    common::{
-        DFSchema, Result, plan_err,
-        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
-    },
+    common::{DFSchema, Result, plan_err, tree_node::Transformed},
     logical_expr::{
         Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, Values, cast,
-        expr::ScalarFunction, type_coercion::binary::type_union_coercion, utils::merge_schema,
+        expr::ScalarFunction, type_coercion::binary::type_union_coercion,
     },
 };
 
 use ogee_functions::{
-    common::{common_type, is_known_here},
+    common::{Beside, common_type, is_known_here},
     lists::element,
     type_names::sql_name,
 };
 
-use crate::{
-    kept_names,
-    set_operations::{in_common_types, is_set_operation},
-    trees::{Nodes, Tree},
-};
+use crate::set_operations::{in_common_types, is_set_operation};
 
 /// Functions that give one of their arguments, or a list of them or of their elements, or that look for elements of one in another.
 const CHOOSING: &[&str] = &[
@@ -207,24 +200,8 @@ fn unify(exprs: Vec<&mut Expr>, types: &[DataType]) -> bool {
     true
 }
 
-/// `plan` with floats where its rows come from both; the types of all that is above follow.
-pub(crate) fn of_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut any = false;
-    plan.each_node(|node| {
-        any |= matches!(node, LogicalPlan::Union(_) | LogicalPlan::Values(_) | LogicalPlan::Join(_));
-        Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    if !any {
-        return Ok(plan);
-    }
-    let made = plan.nodes_up(in_node)?;
-    if !made.transformed {
-        return Ok(made.data);
-    }
-    made.data.nodes_up(|node| Ok(Transformed::yes(node.recompute_schema()?))).data()
-}
-
-fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+/// `plan` with floats where its rows come from both.
+pub(crate) fn of_rows(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Union(union) => in_union(union),
         LogicalPlan::Values(values) => in_values(values),
@@ -275,8 +252,9 @@ fn in_fresh_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let types =
         |column: usize| -> Vec<_> { union.inputs.iter().flat_map(|input| types_below(input, column)).collect() };
     let types: Vec<Vec<DataType>> = (0..columns).map(types).collect();
-    types.iter().try_for_each(check)?;
-    let unified = |types: &Vec<DataType>| is_known_here(types).then(|| common_type(types)).flatten();
+    types.iter().filter(|types| !types.iter().any(DataType::is_string)).try_for_each(check)?;
+    let unified =
+        |types: &Vec<DataType>| Beside::Rows.is_known_here(types).then(|| Beside::Rows.common_type(types)).flatten();
     let unified: Vec<Option<DataType>> = types.iter().map(unified).collect();
     let of = |input: &LogicalPlan, column: usize| {
         let beside: Vec<&DataType> = types[column].iter().collect();
@@ -419,51 +397,20 @@ pub(crate) fn of_choices(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
             Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
         }
         Expr::Case(mut case) => {
-            let mut changed = mix_alike(compared(&mut case), schema)? | mix_alike(results(&mut case), schema)?;
-            let types = types_of(&results(&mut case), schema);
-            if let Some(common) = common_number(&types) {
-                changed |= cast_others(results(&mut case), &types, &common);
+            let mut changed = mix_alike(compared(&mut case), schema)?;
+            // Until DataFusion coerces, a CASE has the type of its first result, by which set operations and what reads it would be typed.
+            if !is_of_one_type(&case, schema) {
+                changed |= mix_alike(results(&mut case), schema)?;
+                let types = types_of(&results(&mut case), schema);
+                if let Some(common) = common_result(&types) {
+                    changed |= cast_others(results(&mut case), &types, &common);
+                }
             }
             let case = Expr::Case(case);
             Ok(if changed { Transformed::yes(case) } else { Transformed::no(case) })
         }
         other => Ok(Transformed::no(other)),
     }
-}
-
-/// `plan` with one type for all results of a CASE: until DataFusion coerces it has that of its first result, by which set operations and what reads it would be typed.
-pub(crate) fn of_cases(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut any = false;
-    plan.each_node(|node| {
-        let mut schema = None;
-        node.each_expression(|expr| {
-            any = any
-                || expr.has(|expr| match expr {
-                    Expr::Case(case) => {
-                        let schema = schema.get_or_insert_with(|| merge_schema(&node.inputs()));
-                        Ok(!is_of_one_type(case, schema))
-                    }
-                    _ => Ok(false),
-                })?;
-            Ok(if any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    if !any {
-        return Ok(plan);
-    }
-    let mut changed = false;
-    let made = plan.nodes_up(|plan| {
-        // Types of what is above follow.
-        let plan = if changed { plan.recompute_schema()? } else { plan };
-        let schema = merge_schema(&plan.inputs());
-        let cast = kept_names::map_expressions(plan, |expr| expr.up(|expr| in_case(expr, &schema)))?;
-        if !cast.transformed {
-            return Ok(if changed { Transformed::yes(cast.data) } else { cast });
-        }
-        changed = true;
-        cast.map_data(LogicalPlan::recompute_schema)
-    });
-    made.data()
 }
 
 /// Casts those of `exprs`, which are of `types`, to `common` that are of another type; whether there are any.
@@ -478,31 +425,18 @@ fn cast_others(exprs: Vec<&mut Expr>, types: &[DataType], common: &DataType) -> 
     any
 }
 
+/// The type that has all of `types`, which are of numbers and NULL.
+fn common_result(types: &[DataType]) -> Option<DataType> {
+    let mut numbers = types.iter().filter(|of| !of.is_null());
+    let first = numbers.next().filter(|first| first.is_numeric())?;
+    numbers.try_fold(first.clone(), |common, of| if of.is_numeric() { type_union_coercion(&common, of) } else { None })
+}
+
 /// Whether all results of `case` but NULL are of one type.
 fn is_of_one_type(case: &Case, schema: &DFSchema) -> bool {
     let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
     let mut types = results.filter_map(|expr| expr.get_type(schema).ok()).filter(|of| !of.is_null());
     types.next().is_none_or(|one| types.all(|other| one == other))
-}
-
-/// Casts the results of a CASE of several numbers, or of several moments, to one type.
-fn in_case(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Expr::Case(mut case) = expr else { return Ok(Transformed::no(expr)) };
-    if is_of_one_type(&case, schema) {
-        return Ok(Transformed::no(Expr::Case(case)));
-    }
-    let mut changed = mix_alike(results(&mut case), schema)?;
-    let types = types_of(&results(&mut case), schema);
-    let numbers = || types.iter().filter(|of| !of.is_null());
-    let common = match numbers().all(DataType::is_numeric) {
-        true => numbers().cloned().map(Some).reduce(|one, other| type_union_coercion(&one?, &other?)).flatten(),
-        false => None,
-    };
-    if let Some(common) = common {
-        changed |= cast_others(results(&mut case), &types, &common);
-    }
-    let case = Expr::Case(case);
-    Ok(if changed { Transformed::yes(case) } else { Transformed::no(case) })
 }
 
 /// Whether `call` joins lists, and not texts.

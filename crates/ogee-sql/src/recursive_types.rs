@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::{DataType, Field, Schema},
+    arrow::datatypes::{DataType, Field, Schema, SchemaRef},
     common::{
         DFSchema, DFSchemaRef, Result,
-        tree_node::{Transformed, TransformedResult},
+        tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     datasource::{cte_worktable::CteWorkTable, provider_as_source},
@@ -152,8 +152,21 @@ fn cast_to(column: Expr, field: &Field) -> Expr {
     Expr::Cast(Cast { expr: Box::new(column), field: Arc::new(field) })
 }
 
+/// The schema of the rows of query `name` that `term` reads, if it does.
+pub(crate) fn rows_read(name: &str, term: &LogicalPlan) -> Result<Option<SchemaRef>> {
+    let mut read = None;
+    term.each_node(|plan| match plan {
+        LogicalPlan::TableScan(scan) if scan.table_name.table() == name && is_work_table(scan) => {
+            read = Some(scan.source.schema());
+            Ok(TreeNodeRecursion::Stop)
+        }
+        _ => Ok(TreeNodeRecursion::Continue),
+    })?;
+    Ok(read)
+}
+
 /// `term`, the one of query `name`, reading rows of `schema`.
-fn reading(name: &str, schema: &DFSchema, term: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn reading(name: &str, schema: &DFSchema, term: LogicalPlan) -> Result<LogicalPlan> {
     let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
     let rows = provider_as_source(Arc::new(CteWorkTable::new(name, Arc::new(Schema::new(fields)))));
     let read = term.nodes_up(|plan| match plan {

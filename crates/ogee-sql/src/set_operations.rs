@@ -24,7 +24,7 @@ use datafusion::{
     },
     optimizer::AnalyzerRule,
 };
-use ogee_functions::ranks::row_number;
+use ogee_functions::{common::Beside, ranks::row_number};
 
 use crate::{
     mixed_types::{common_beside, types_below},
@@ -114,11 +114,13 @@ pub(crate) fn in_common_types(mut join: Join) -> Result<Transformed<LogicalPlan>
     Ok(Transformed::yes(LogicalPlan::Join(joined)))
 }
 
-/// The type of rows of a column of both types. `None` where it is for the comparison to find it: texts are read as the times that they are beside.
+/// The type of rows of a column of both types.
 fn common_type(left: &DataType, right: &DataType) -> Option<DataType> {
-    let is_text_and_time = |one: &DataType, other: &DataType| one.is_string() && other.is_temporal();
-    if is_text_and_time(left, right) || is_text_and_time(right, left) || left.is_string() && right.is_string() {
+    if left.is_string() && right.is_string() {
         return None;
+    }
+    if Beside::Rows.is_known_here([left, right]) {
+        return Beside::Rows.common_type([left, right]);
     }
     let floats = |of: &DataType, beside: &DataType| common_beside(of, &[beside]).unwrap_or_else(|| of.clone());
     type_union_coercion(&floats(left, right), &floats(right, left))

@@ -30,7 +30,7 @@ use datafusion::{
         sqlparser::ast::{CreateView, Ident, ObjectName, Query, Statement},
     },
 };
-use ogee_files::spelling::needs_folding;
+use ogee_files::{spelling::needs_folding, state_of, with_one_state};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
@@ -53,7 +53,7 @@ tokio::task_local! {
 
 /// Runs `planning`, in which views are what their queries say now.
 pub async fn bound<F: Future>(planning: F) -> F::Output {
-    MADE.scope(Mutex::default(), WITHIN.scope(Vec::new(), planning)).await
+    MADE.scope(Mutex::default(), WITHIN.scope(Vec::new(), with_one_state(planning))).await
 }
 
 /// A view, as the catalog has it.
@@ -219,7 +219,7 @@ impl Binder {
             return plan_err!("view '{name}' reads itself; make it anew with CREATE OR REPLACE VIEW");
         }
         let Some(session) = self.session.get().and_then(Weak::upgrade) else { return Ok(None) };
-        let state = session.read().clone();
+        let state = state_of(&session);
         within.push(name);
         let definition = view.made.definition().cloned();
         match WITHIN.scope(within, table(&state, &view.query, &view.columns, &view.spellings, definition)).await {

@@ -20,7 +20,8 @@ use datafusion::{
         ipc,
     },
     catalog::{Session, TableProvider, TableProviderFactory},
-    datasource::physical_plan::parquet::CachedParquetMetaData,
+    // Another of this name, beside it, is no longer what footers are kept as.
+    datasource::physical_plan::parquet::metadata::CachedParquetMetaData,
     error::{DataFusionError, Result},
     execution::{cache::cache_manager::CachedFileMetadataEntry, object_store::ObjectStoreUrl},
     logical_expr::CreateExternalTable,
@@ -102,25 +103,31 @@ pub(super) async fn parquet_files(
                 let known = known.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
                 Some(Arc::clone(known.parquet_metadata()))
             });
-            let metadata = match known {
-                Some(known) => known,
-                None if is_remote(&file.location) => of(&file, caught(footer(&store, &file, &cache)).await)?,
-                None => {
-                    let (place, size) = (PathBuf::from(&path), file.size);
-                    let read = move || read_footer(&memory, &place, size);
-                    let metadata = tokio::task::spawn_blocking(read)
-                        .await
-                        .map_err(|error| DataFusionError::External(error.into()))?
-                        .map_err(Error::from)?;
-                    let entry = Arc::new(CachedParquetMetaData::new(Arc::clone(&metadata)));
-                    cache.put(&file.location.clone(), CachedFileMetadataEntry::new(file, entry));
-                    metadata
-                }
+            if let Some(known) = known {
+                return Ok(known);
+            }
+            let is_remote = is_remote(&file.location);
+            let metadata = if is_remote {
+                of(&file, caught(footer(&store, &file, &cache)).await)?
+            } else {
+                let (place, size) = (PathBuf::from(&path), file.size);
+                let read = move || read_footer(&memory, &place, size);
+                let read = tokio::task::spawn_blocking(read).await;
+                read.map_err(|error| DataFusionError::External(error.into()))?.map_err(Error::from)?
             };
             if let Some((column, kind)) = unknown_in_footer(&metadata) {
+                cache.remove(&file.location);
                 return Err(refusal(&path, &column, &kind).into());
             }
-            distinct(&path, columns_of(&metadata))?;
+            if let Err(twice) = distinct(&path, columns_of(&metadata)) {
+                cache.remove(&file.location);
+                return Err(twice);
+            }
+            // Who finds it there does not look at it again.
+            if !is_remote {
+                let entry = Arc::new(CachedParquetMetaData::new(Arc::clone(&metadata)));
+                cache.put(&file.location.clone(), CachedFileMetadataEntry::new(file, entry));
+            }
             Ok::<_, DataFusionError>(metadata)
         }
     };
@@ -365,5 +372,49 @@ impl TableProviderFactory for CheckedTables {
             }
         }
         self.tables.create(state, command).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::{
+        arrow::array::{ArrayRef, Int64Array, RecordBatch},
+        datasource::file_format::{FileFormat, parquet::ParquetFormat},
+        execution::SessionStateBuilder,
+        object_store::path::Path as Location,
+        parquet::arrow::ArrowWriter,
+    };
+    use ogee_memory::MemoryConfig;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn footers_are_kept_for_datafusion_and_for_the_next_statement() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.parquet");
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("a", numbers)]).expect("a batch");
+        let file = std::fs::File::create(&path).expect("a file");
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+        writer.write(&batch).expect("rows");
+        writer.close().expect("a footer");
+        let size = std::fs::metadata(&path).expect("a file").len();
+        let location = Location::from_absolute_path(&path).expect("a location");
+        let file =
+            ObjectMeta { location, last_modified: std::time::UNIX_EPOCH.into(), size, e_tag: None, version: None };
+        let state = SessionStateBuilder::new().with_default_features().build();
+        let memory =
+            BufferManager::new(MemoryConfig { limit: 64 << 20, counts_process: false, ..MemoryConfig::default() });
+        let memory = memory.expect("memory");
+        let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem()).expect("a store");
+        let files = [file];
+        parquet_files(&state, &memory, &store, &files).await.expect("a footer");
+        // What is asked of it from here on is answered without it.
+        std::fs::remove_file(&path).expect("removed");
+        for _ in 0..2 {
+            let schema = ParquetFormat::default().infer_schema(&state, &store, &files).await.expect("a schema");
+            assert_eq!(schema.field(0).name(), "a");
+            parquet_files(&state, &memory, &store, &files).await.expect("a footer that is known");
+        }
     }
 }

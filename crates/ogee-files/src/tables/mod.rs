@@ -12,6 +12,7 @@ mod drift;
 mod facts;
 mod listing;
 mod marked;
+mod one_state;
 mod partitions;
 mod reads;
 mod sniffed;
@@ -50,6 +51,7 @@ use partitions::Partitions;
 pub(crate) use partitions::{NULL_VALUE, decoded};
 use reads::BETWEEN_PATHS;
 
+pub use one_state::{state_of, with_one_state};
 pub use reads::{Read, reads_files, reads_files_apart};
 pub use table::FileTable;
 
@@ -139,7 +141,7 @@ impl UrlTableFactory for FileTables {
             .session
             .get()
             .and_then(Weak::upgrade)
-            .map(|session| session.read().clone())
+            .map(|session| state_of(&session))
             .ok_or_else(|| plan_datafusion_err!("the session of '{url}' has ended"))?;
         if let Some(access) = state.config().get_extension::<ExternalAccess>() {
             access.check().map_err(|error| DataFusionError::External(Box::new(error)))?;

@@ -52,7 +52,7 @@ use pull_up::{Wanted, pulled_up};
 
 pub(crate) use below::SubqueriesBelow;
 pub(crate) use outer_aggregates::OuterAggregates;
-pub(crate) use outer_types::OuterTypes;
+pub(crate) use outer_types::{OuterTypes, with_outer_types};
 
 /// Makes joins of subqueries.
 #[derive(Debug, Default)]

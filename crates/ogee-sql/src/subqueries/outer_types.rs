@@ -17,6 +17,8 @@ use datafusion::{
     optimizer::{AnalyzerRule, analyzer::type_coercion::TypeCoercion},
 };
 
+use ogee_functions::marks::is_alike;
+
 use super::has_subquery;
 use crate::{
     common_types::CommonTypes,
@@ -30,10 +32,7 @@ pub(crate) struct OuterTypes(pub(crate) Arc<Division>);
 
 impl AnalyzerRule for OuterTypes {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        if !has_any(&plan)? {
-            return Ok(plan);
-        }
-        let told = in_plan(plan, &mut Vec::new())?;
+        let told = with_outer_types(plan)?;
         if !told.transformed {
             return Ok(told.data);
         }
@@ -44,6 +43,14 @@ impl AnalyzerRule for OuterTypes {
     fn name(&self) -> &str {
         "outer_types"
     }
+}
+
+/// `plan` with outer columns within its subqueries of the types and marks that the columns have now.
+pub(crate) fn with_outer_types(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !has_any(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    in_plan(plan, &mut Vec::new())
 }
 
 /// Whether a subquery is anywhere in `plan`.
@@ -100,7 +107,7 @@ fn with_type(expr: Expr, around: &[DFSchema]) -> Transformed<Expr> {
     let Expr::OuterReferenceColumn(field, column) = expr else { return Transformed::no(expr) };
     let found = around.iter().rev().find_map(|schema| schema.qualified_field_from_column(&column).ok());
     match found {
-        Some((_, now)) if now.data_type() != field.data_type() => {
+        Some((_, now)) if now.data_type() != field.data_type() || !is_alike(now, &field) => {
             Transformed::yes(Expr::OuterReferenceColumn(Arc::clone(now), column))
         }
         _ => Transformed::no(Expr::OuterReferenceColumn(field, column)),

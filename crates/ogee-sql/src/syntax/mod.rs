@@ -50,6 +50,7 @@ pub(crate) mod ordered_windows;
 mod ordinality;
 mod outer_aggregates;
 mod parts;
+mod patterns;
 pub(crate) mod pivots;
 pub(crate) mod positional;
 pub(crate) mod prefix_aliases;
@@ -546,7 +547,10 @@ impl VisitorMut for Words {
             }
             Expr::SimilarTo { negated, expr: text, pattern, escape_char: None } => {
                 let [text, pattern] = [text, pattern].map(|side| std::mem::replace(side, null()));
-                *expr = similar(*text, *pattern, *negated);
+                *expr = patterns::similar(*text, *pattern, *negated);
+            }
+            Expr::BinaryOp { op: BinaryOperator::PGRegexMatch | BinaryOperator::PGRegexNotMatch, .. } => {
+                patterns::found(expr);
             }
             Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, *null()),
             Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: value } => {
@@ -795,15 +799,6 @@ fn null() -> Box<Expr> {
 /// Whether `number` has an exponent: it is a float then, not a decimal, whose scale might be negative.
 fn has_exponent(number: &str) -> bool {
     number.contains(['e', 'E'])
-}
-
-/// `SIMILAR TO` is a regular expression for all of the text, as in DuckDB; DataFusion would look for it anywhere within.
-fn similar(whole: Expr, pattern: Expr, negated: bool) -> Expr {
-    let concat =
-        |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::StringConcat, right: Box::new(right) };
-    let pattern = concat(concat(text("^(?:"), Expr::Nested(Box::new(pattern))), text(")$"));
-    let like = call("regexp_like", vec![whole, pattern]);
-    if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(like) } } else { like }
 }
 
 fn to_double(expr: Box<Expr>) -> Expr {

@@ -122,7 +122,7 @@ pub(crate) fn has_shared_names(query: &mut Query) -> bool {
     if select.from.is_empty() || matches!(select.distinct, Some(Distinct::On(_))) {
         return false;
     }
-    let used = columns_in(order);
+    let used = columns_in(order, select);
     !used.is_empty() && outputs(select).is_some_and(|names| names.iter().flatten().any(|name| used.contains(name)))
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn has_shared_names(query: &mut Query) -> bool {
 pub(crate) fn tell_apart(query: &mut Query, columns: &[String]) -> Result<bool> {
     let (SetExpr::Select(select), Some(order)) = (&mut *query.body, query.order_by.as_mut()) else { return Ok(false) };
     let OrderByKind::Expressions(order) = &mut order.kind else { return Ok(false) };
-    let mut used = columns_in(order);
+    let mut used = columns_in(order, select);
     let Some(names) = outputs(select) else { return Ok(false) };
     used.retain(|name| names.iter().flatten().any(|output| output == name));
     let several: HashSet<&String> = used.iter().filter(|name| !columns.contains(name)).collect();
@@ -235,21 +235,43 @@ fn outputs(select: &Select) -> Option<Vec<Option<String>>> {
             };
             Some((!is_column).then_some(name))
         }
-        SelectItem::UnnamedExpr(_) => Some(None),
+        SelectItem::UnnamedExpr(expr) => Some(cast_column(expr)),
         _ => None,
     };
     select.projection.iter().map(name).collect()
 }
 
-/// The names that can only be those of columns, if there are such columns: in expressions, and behind tables.
-fn columns_in(order: &mut [OrderByExpr]) -> HashSet<String> {
+/// The name of the column that `expr` casts: to DataFusion the cast is called the same.
+fn cast_column(expr: &Expr) -> Option<String> {
+    let (mut of, mut is_cast) = (expr, false);
+    loop {
+        match of {
+            Expr::Cast { expr, .. } => (of, is_cast) = (expr, true),
+            Expr::Nested(inner) => of = inner,
+            Expr::Identifier(column) => return is_cast.then(|| normal_name(column)),
+            Expr::CompoundIdentifier(parts) => return parts.last().filter(|_| is_cast).map(normal_name),
+            _ => return None,
+        }
+    }
+}
+
+/// The names that can only be those of columns, if there are such columns: in expressions, behind tables, and of columns that `SELECT DISTINCT` casts, where a name by itself would be
+/// taken for the cast.
+fn columns_in(order: &mut [OrderByExpr], select: &Select) -> HashSet<String> {
     let mut names = HashSet::new();
     for by in order {
         let by = bare(&mut by.expr);
-        if !matches!(by, Expr::Identifier(_)) {
+        if let Expr::Identifier(name) = by {
+            let name = normal_name(name);
+            let is_cast = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) if cast_column(expr).is_some_and(|column| column == name));
+            if select.distinct.is_some() && select.projection.iter().any(is_cast) {
+                names.insert(name);
+            }
+        } else {
             for_each_outside_queries(by, |expr| match expr {
                 Expr::Identifier(name) => _ = names.insert(normal_name(name)),
-                Expr::CompoundIdentifier(parts) => names.extend(parts.last().map(normal_name)),
+                // Of a table, or a field of the first.
+                Expr::CompoundIdentifier(parts) => names.extend(parts.iter().map(normal_name)),
                 _ => {}
             });
         }
