@@ -1,6 +1,7 @@
 //! Predicates and values of subqueries computed below the node that they stand in, where DataFusion has no plan for them in the node itself.
 //!
 //! * `DISTINCT ON`, in its keys, its order and what it selects. Keys that are named alike (`g::VARCHAR, g`) are computed there, too.
+//! * An order by a query of a column that is not selected: that column is there until its rows are sorted.
 //! * The condition of a join: over one side of it, below that side; over both, an inner join is filtered, and an outer one has its other side filtered for each row.
 //!
 //! This comes before DataFusion asks where subqueries stand.
@@ -11,13 +12,13 @@ use std::sync::Arc;
 
 use datafusion::{
     common::{
-        NullEquality, Result, Spans, plan_err,
+        Column, NullEquality, Result, Spans, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
     logical_expr::{
-        Distinct, DistinctOn, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr,
-        lit,
+        Distinct, DistinctOn, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Sort,
+        Subquery, binary_expr, lit,
         utils::{conjunction, split_conjunction_owned},
     },
     optimizer::AnalyzerRule,
@@ -36,7 +37,7 @@ pub(crate) struct SubqueriesBelow;
 impl AnalyzerRule for SubqueriesBelow {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         plan.nodes_up_where(
-            |node| matches!(node, LogicalPlan::Distinct(Distinct::On(_)) | LogicalPlan::Join(_)),
+            |node| matches!(node, LogicalPlan::Distinct(Distinct::On(_)) | LogicalPlan::Join(_) | LogicalPlan::Sort(_)),
             rewrite,
         )
         .data()
@@ -55,8 +56,54 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             JoinType::Left | JoinType::Right | JoinType::Full => in_join(join),
             _ => Ok(Transformed::no(LogicalPlan::Join(join))),
         },
+        LogicalPlan::Sort(sort) if sort.expr.iter().any(|key| has_subquery(&key.expr)) => in_sort(sort),
         plan => Ok(Transformed::no(plan)),
     }
+}
+
+fn in_sort(sort: Sort) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Projection(selected) = &*sort.input else { return Ok(Transformed::no(LogicalPlan::Sort(sort))) };
+    let mut outer = Vec::new();
+    for key in &sort.expr {
+        outer.extend(outer_columns(&key.expr)?);
+    }
+    let mut exprs = selected.expr.clone();
+    for column in outer {
+        let is_selected = are_within(std::slice::from_ref(&column), selected.schema.as_ref());
+        if !is_selected && are_within(std::slice::from_ref(&column), selected.input.schema()) {
+            let column = Expr::Column(column);
+            if !exprs.contains(&column) {
+                exprs.push(column);
+            }
+        }
+    }
+    if exprs.len() == selected.expr.len() {
+        return Ok(Transformed::no(LogicalPlan::Sort(sort)));
+    }
+    // A column may be called as an output is.
+    let Ok(with_columns) = Projection::try_new(exprs, Arc::clone(&selected.input)) else {
+        return Ok(Transformed::no(LogicalPlan::Sort(sort)));
+    };
+    let columns: Vec<Expr> = selected.schema.columns().into_iter().map(Expr::Column).collect();
+    let sorted = Sort { input: Arc::new(LogicalPlan::Projection(with_columns)), ..sort };
+    let shown = Projection::try_new(columns, Arc::new(LogicalPlan::Sort(sorted)))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+}
+
+/// The columns around the subqueries of `expr` that they read.
+fn outer_columns(expr: &Expr) -> Result<Vec<Column>> {
+    let mut outer = Vec::new();
+    expr.each(|part| {
+        match part {
+            Expr::Exists(exists) => outer.extend(outer_references(&exists.subquery.subquery)),
+            Expr::InSubquery(subquery) => outer.extend(outer_references(&subquery.subquery.subquery)),
+            Expr::ScalarSubquery(subquery) => outer.extend(outer_references(&subquery.subquery)),
+            Expr::SetComparison(comparison) => outer.extend(outer_references(&comparison.subquery.subquery)),
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(outer)
 }
 
 fn in_distinct(on: DistinctOn) -> Result<Transformed<LogicalPlan>> {
@@ -96,20 +143,8 @@ fn in_join(join: Join) -> Result<Transformed<LogicalPlan>> {
             if !is_subquery(&expr) {
                 return Ok(Transformed::no(expr));
             }
-            let mut outer = Vec::new();
-            expr.each(|part| {
-                match part {
-                    Expr::Column(column) => outer.push(column.clone()),
-                    Expr::Exists(exists) => outer.extend(outer_references(&exists.subquery.subquery)),
-                    Expr::InSubquery(subquery) => outer.extend(outer_references(&subquery.subquery.subquery)),
-                    Expr::ScalarSubquery(subquery) => outer.extend(outer_references(&subquery.subquery)),
-                    Expr::SetComparison(comparison) => {
-                        outer.extend(outer_references(&comparison.subquery.subquery));
-                    }
-                    _ => {}
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
+            let mut outer = outer_columns(&expr)?;
+            outer.extend(expr.column_refs().into_iter().cloned());
             let computed = if are_within(&outer, left.schema()) {
                 &mut of_left
             } else if are_within(&outer, right.schema()) {
