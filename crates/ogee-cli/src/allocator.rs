@@ -7,16 +7,65 @@
 //! as a whole. That was half the time of a query of 20 ms, and two thirds of its memory. The pool asks for huge pages itself.
 //!
 //! Not here: the counting itself (`ogee_memory::CountingAllocator`).
-#![expect(unsafe_code, reason = "the options and the collector of mimalloc are C functions")]
+#![expect(unsafe_code, reason = "an allocator is an unsafe trait, and the functions of mimalloc are C's")]
 
-use std::ffi::{c_int, c_long};
+use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::{c_int, c_long, c_void};
 
-use libmimalloc_sys::{mi_collect, mi_option_set};
+use libmimalloc_sys::{mi_collect, mi_malloc, mi_option_set, mi_realloc, mi_zalloc};
 use mimalloc::MiMalloc;
 use ogee_memory::CountingAllocator;
 
 #[global_allocator]
-static GLOBAL: CountingAllocator<MiMalloc> = CountingAllocator::new(MiMalloc);
+static GLOBAL: CountingAllocator<Heap> = CountingAllocator::new(Heap);
+
+/// [`MiMalloc`], without its look at the alignment where any block will do: nearly all that planning takes is small and aligned to a word.
+struct Heap;
+
+/// Every block of mimalloc is aligned to a word.
+const fn any_block_will_do(layout: Layout) -> bool {
+    layout.align() <= size_of::<usize>()
+}
+
+// SAFETY: all of it is `MiMalloc`'s heap, whose blocks are freed and grown by one function whichever call has made them; a block is as large as
+// asked for, and aligned as asked for, by mimalloc's word for alignments up to a word and by its aligned calls above.
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if any_block_will_do(layout) {
+            // SAFETY: any size may be asked for.
+            return unsafe { mi_malloc(layout.size()) }.cast();
+        }
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same for `MiMalloc`.
+        unsafe { MiMalloc.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if any_block_will_do(layout) {
+            // SAFETY: any size may be asked for.
+            return unsafe { mi_zalloc(layout.size()) }.cast();
+        }
+        // SAFETY: as for `alloc`.
+        unsafe { MiMalloc.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller got `pointer` from this allocator, so from mimalloc.
+        unsafe { MiMalloc.dealloc(pointer, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if any_block_will_do(layout) {
+            // SAFETY: as for `dealloc`; any size may be asked for.
+            return unsafe { mi_realloc(pointer.cast::<c_void>(), size) }.cast();
+        }
+        // SAFETY: as for `dealloc`; the caller guarantees that `size` makes a valid layout.
+        unsafe { MiMalloc.realloc(pointer, layout, size) }
+    }
+}
 
 /// `mi_option_purge_delay` of mimalloc 3: milliseconds between the release of a range and its return to the system.
 const PURGE_DELAY: c_int = 15;

@@ -3,8 +3,8 @@
 //! The shell and the Python module install it, so that the process account knows of memory that has been allocated but not
 //! touched yet, and of memory that came and went between two looks at the resident size.
 //!
-//! Each thread counts in a shard of its own cache line; a shard that has 64 KiB to tell tells it to the sum, where the peak is
-//! kept. What is in the shards is part of [`live`]; the peak is exact to 64 KiB a shard, 2 MiB in all.
+//! Each thread has a count of its own (`thread_counts`), or where there are many threads a shard that it shares; one that has 64 KiB to tell tells
+//! it to the sum, where the peak is kept. What is not told yet is part of [`live`]; the peak is exact to 64 KiB a count, 4 MiB in all.
 //!
 //! Not here: a limit. Callers of an allocator cannot be refused without aborting; they reserve before they allocate.
 
@@ -12,33 +12,44 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 use crate::counter::ShardedCounter;
+use crate::thread_counts::ThreadCounts;
 
-/// A shard tells the sum when it has this many bytes to tell.
+/// A count tells the sum when it has this many bytes to tell.
 const FLUSH_BYTES: isize = 64 << 10;
 
+static COUNTS: ThreadCounts = ThreadCounts::new();
 static SHARDS: ShardedCounter = ShardedCounter::new();
 static FLUSHED: AtomicIsize = AtomicIsize::new(0);
 static PEAK: AtomicIsize = AtomicIsize::new(0);
 
 #[inline]
 fn count(amount: isize) {
-    let shard = SHARDS.own_shard();
-    let total = shard.fetch_add(amount, Ordering::Relaxed) + amount;
+    let Some(own) = COUNTS.own() else { return count_in_shard(amount) };
+    let total = own.add(amount);
     if total.abs() >= FLUSH_BYTES {
-        flush(shard);
+        own.clear();
+        tell(total);
     }
 }
 
 #[cold]
-fn flush(shard: &AtomicIsize) {
-    let amount = shard.swap(0, Ordering::Relaxed);
+fn count_in_shard(amount: isize) {
+    let shard = SHARDS.own_shard();
+    let total = shard.fetch_add(amount, Ordering::Relaxed) + amount;
+    if total.abs() >= FLUSH_BYTES {
+        tell(shard.swap(0, Ordering::Relaxed));
+    }
+}
+
+#[cold]
+fn tell(amount: isize) {
     let total = FLUSHED.fetch_add(amount, Ordering::Relaxed) + amount;
     PEAK.fetch_max(total, Ordering::Relaxed);
 }
 
 /// Bytes allocated and not freed through every [`CountingAllocator`] of the process; zero if none is installed.
 pub(crate) fn live() -> usize {
-    usize::try_from(FLUSHED.load(Ordering::Relaxed)).unwrap_or(0).saturating_add(SHARDS.sum())
+    usize::try_from(FLUSHED.load(Ordering::Relaxed) + COUNTS.sum() + SHARDS.signed_sum()).unwrap_or(0)
 }
 
 /// The most that was live at once since the last [`reset_peak`].

@@ -53,9 +53,14 @@ impl ShardedCounter {
         &self.0[shard()]
     }
 
+    /// The sum, negative where it is a part of another.
+    pub(crate) fn signed_sum(&self) -> isize {
+        self.0.iter().map(|shard| shard.load(Ordering::Relaxed)).sum()
+    }
+
     /// The sum, zero where reading between two changes makes it negative.
     pub(crate) fn sum(&self) -> usize {
-        usize::try_from(self.0.iter().map(|shard| shard.load(Ordering::Relaxed)).sum::<isize>()).unwrap_or(0)
+        usize::try_from(self.signed_sum()).unwrap_or(0)
     }
 }
 

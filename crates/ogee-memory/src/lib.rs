@@ -92,6 +92,7 @@ mod sync;
 mod temp_cache;
 mod temp_file;
 mod temp_space;
+mod thread_counts;
 mod variable_page;
 
 pub use account::{ProcessAccount, process_account};
