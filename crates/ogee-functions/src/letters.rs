@@ -1,25 +1,20 @@
-//! `upper` and `lower` letter by letter, and floats as text, both as DuckDB writes them.
+//! `upper` and `lower` letter by letter, as DuckDB writes them.
 //!
-//! DataFusion's functions may make several letters of one (`SS` of `ß`), which changes lengths and places. Texts of ASCII stay theirs. Arrow writes the exponents of floats as Rust
-//! does (`1e20`, `1e-7`); here they have a sign and two digits, and numbers from `0.0001` up to `1e16` have none. `nfc_normalize` puts letters and their accents together.
-//!
-//! Not here: decimals and whole numbers as text, which look alike everywhere.
+//! DataFusion's functions may make several letters of one (`SS` of `ß`), which changes lengths and places. Texts of ASCII stay theirs. `nfc_normalize`
+//! puts letters and their accents together.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, LazyLock},
-};
+use std::{borrow::Cow, sync::Arc};
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, Int32Array, StringArray, StringViewArray},
+        array::{Array, ArrayRef, AsArray, Int32Array, StringViewArray},
         compute::cast,
-        datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type},
+        datatypes::{DataType, Field, FieldRef},
     },
-    common::{Result, ScalarValue, internal_err},
+    common::{Result, ScalarValue},
     functions::string,
     logical_expr::{
-        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction,
+        ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         type_coercion::functions::fields_with_udf,
     },
 };
@@ -183,106 +178,9 @@ fn other_case(letter: char, upper: bool) -> char {
     other.unwrap_or(letter)
 }
 
-/// `expr`, a float, as text.
-pub fn float_text(expr: Expr) -> Expr {
-    static TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-        Arc::new(ScalarUDF::new_from_impl(FloatText { signature: Signature::any(1, Volatility::Immutable) }))
-    });
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&TEXT), vec![expr]))
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct FloatText {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for FloatText {
-    fn name(&self) -> &str {
-        "ogee_float_text"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    /// A cast does not show in names.
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(args[0].schema_name().to_string())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
-        let floats = args.args[0].to_array(if is_scalar { 1 } else { args.number_rows })?;
-        let texts = float_texts(&floats)?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?),
-            false => ColumnarValue::Array(texts),
-        })
-    }
-}
-
-/// The texts of `floats`.
-pub fn float_texts(floats: &ArrayRef) -> Result<ArrayRef> {
-    let texts: StringArray = match floats.data_type() {
-        DataType::Float32 => {
-            let floats = floats.as_primitive::<Float32Type>().iter();
-            floats.map(|value| value.map(|value| written(value.into(), &value, &format!("{value:e}")))).collect()
-        }
-        DataType::Float64 => {
-            let floats = floats.as_primitive::<Float64Type>().iter();
-            floats.map(|value| value.map(|value| written(value, &value, &format!("{value:e}")))).collect()
-        }
-        other => return internal_err!("{other} is no float"),
-    };
-    Ok(Arc::new(texts))
-}
-
-/// `value`, which has `shown` as its shortest digits, and `scientific` with an exponent.
-fn written(value: f64, shown: &impl std::fmt::Display, scientific: &str) -> String {
-    if value.is_nan() {
-        return "nan".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..16).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{digits}e{sign}{:02}", exponent.abs());
-    }
-    let plain = shown.to_string();
-    if plain.contains('.') { plain } else { format!("{plain}.0") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn floats_are_written_as_in_duckdb() {
-        let text = |value: f64| written(value, &value, &format!("{value:e}"));
-        let cases = [
-            (1e15, "1000000000000000.0"),
-            (1e16, "1e+16"),
-            (-1.5e20, "-1.5e+20"),
-            (0.0001, "0.0001"),
-            (0.000012345, "1.2345e-05"),
-            (5e-324, "5e-324"),
-            (-0.0, "-0.0"),
-            (0.1, "0.1"),
-            (100.0, "100.0"),
-            (f64::NAN, "nan"),
-            (f64::NEG_INFINITY, "-inf"),
-        ];
-        for (value, expected) in cases {
-            assert_eq!(text(value), expected);
-        }
-    }
 
     #[test]
     fn letters_stay_single() {

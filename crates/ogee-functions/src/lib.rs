@@ -29,6 +29,7 @@ pub mod exclusions;
 pub mod exported;
 mod file_paths;
 pub mod fill;
+pub mod float_text;
 pub mod floats;
 mod formatted;
 pub mod framed_rows;

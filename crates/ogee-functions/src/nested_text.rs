@@ -24,7 +24,7 @@ use datafusion::{
 use crate::{
     arithmetic::as_nullable_as_args,
     blobs::{blob_texts, is_blob},
-    letters::float_texts,
+    float_text::float_texts,
     marks::Mark,
     numbers::moment_texts,
     times::{self, Zone},
@@ -279,7 +279,7 @@ fn names_of(fields: &Fields) -> Option<Vec<String>> {
 /// The texts of `array`'s values, each as it is alone.
 pub(crate) fn singles(array: &ArrayRef, zone: &Zone) -> Result<StringViewArray> {
     let texts = match array.data_type() {
-        DataType::Float32 | DataType::Float64 => float_texts(array)?,
+        DataType::Float32 | DataType::Float64 => return float_texts(array),
         DataType::Timestamp(_, None) | DataType::Date32 | DataType::Time32(_) | DataType::Time64(_) => {
             moment_texts(array)?
         }

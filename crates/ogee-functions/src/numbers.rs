@@ -17,7 +17,7 @@ use std::{
 use datafusion::{
     arrow::{
         array::{Array, ArrayRef, AsArray, Datum, PrimitiveArray, StringViewBuilder},
-        compute::{cast, kernels::numeric, unary},
+        compute::{kernels::numeric, unary},
         datatypes::{DataType, Decimal128Type, FieldRef, Float32Type, Float64Type},
         error::ArrowError,
         util::display::{ArrayFormatter, FormatOptions},
@@ -33,7 +33,7 @@ use datafusion::{
 use crate::{
     arithmetic::as_nullable_as_args,
     function::{Function, Shown},
-    times::{far, infinite::Infinite},
+    times::{far, infinite::Infinite, written},
 };
 
 /// The type of HUGEINT.
@@ -185,43 +185,51 @@ impl ScalarUDFImpl for MomentText {
 }
 
 /// The texts of `moments`, which are dates, timestamps or times of a day.
+///
+/// # Errors
+/// A time beyond a day.
 pub fn moment_texts(moments: &ArrayRef) -> Result<ArrayRef> {
-    let format = "%Y-%m-%d %H:%M:%S%.f";
-    let options = FormatOptions::default().with_timestamp_format(Some(format)).with_timestamp_tz_format(Some(format));
-    let options = options.with_time_format(Some("%H:%M:%S%.f")).with_date_format(Some("%Y-%m-%d"));
+    let Some((counts, _)) = far::counts(moments)? else { return time_texts(moments) };
+    // Moments with a zone are shown as they are in UTC.
     let zone = match moments.data_type() {
         DataType::Timestamp(_, Some(_)) => "+00",
         _ => "",
     };
-    // Moments with a zone are shown as they are in UTC.
-    let utc = match moments.data_type() {
-        DataType::Timestamp(unit, Some(_)) => cast(moments, &DataType::Timestamp(*unit, Some("+00:00".into())))?,
-        _ => Arc::clone(moments),
-    };
-    let infinite = Infinite::of(&utc);
-    let utc = infinite.as_ref().map_or_else(|| Ok(Arc::clone(&utc)), |infinite| infinite.left_out(&utc))?;
-    let far = far::far(&utc)?;
-    let formatter = ArrayFormatter::try_new(&utc, &options)?;
-    let mut texts = StringViewBuilder::with_capacity(utc.len());
+    let mut texts = StringViewBuilder::with_capacity(counts.len());
     let mut text = String::new();
-    for row in 0..utc.len() {
-        if utc.is_null(row) {
+    for count in &counts {
+        let Some(count) = count else {
             texts.append_null();
             continue;
-        }
+        };
         text.clear();
-        match far.as_ref().filter(|far| far.is_valid(row)) {
-            Some(far) => far::write(far.value(row), utc.data_type(), &mut text),
-            None => write!(text, "{}", formatter.value(row))?,
-        }
-        if text.contains('.') {
-            text.truncate(text.trim_end_matches('0').len());
-        }
+        written::write(count, moments.data_type(), &mut text);
         text.push_str(zone);
         texts.append_value(&text);
     }
     let texts: ArrayRef = Arc::new(texts.finish());
-    infinite.map_or_else(|| Ok(Arc::clone(&texts)), |infinite| infinite.put_in(&texts))
+    Infinite::of(moments).map_or_else(|| Ok(Arc::clone(&texts)), |infinite| infinite.put_in(&texts))
+}
+
+/// The texts of `times`, which are times of a day.
+fn time_texts(times: &ArrayRef) -> Result<ArrayRef> {
+    let options = FormatOptions::default().with_time_format(Some("%H:%M:%S%.f"));
+    let formatter = ArrayFormatter::try_new(times, &options)?;
+    let mut texts = StringViewBuilder::with_capacity(times.len());
+    let mut text = String::new();
+    for row in 0..times.len() {
+        if times.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        text.clear();
+        write!(text, "{}", formatter.value(row))?;
+        if text.contains('.') {
+            text.truncate(text.trim_end_matches('0').len());
+        }
+        texts.append_value(&text);
+    }
+    Ok(Arc::new(texts.finish()))
 }
 
 /// `expr`, a float or a decimal, rounded to a whole number of its type.

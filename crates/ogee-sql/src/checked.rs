@@ -27,8 +27,8 @@ use ogee_functions::{
     arithmetic,
     bits::shift_of,
     blobs, decimals,
+    float_text::float_text,
     floats::is_comparison,
-    letters::float_text,
     marks::Casts,
     nested_text::{is_written, nested_text},
     numbers::{

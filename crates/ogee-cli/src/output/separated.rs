@@ -27,11 +27,12 @@ impl Separated {
     }
 }
 
-/// Whether `value` could be taken for something else without quotes. Looks at bytes, since most values have none that matter.
+/// Whether `value` could be taken for something else without quotes. Looks at all bytes, many at once, since most values have none that matter.
 fn needs_quotes(value: &str, separator: &str) -> bool {
     let first = separator.bytes().next().unwrap_or(b'"');
+    let is_special = |byte: u8| (byte == b'"') | (byte == b'\n') | (byte == b'\r') | (byte == first);
     value.is_empty()
-        || value.bytes().any(|byte| matches!(byte, b'"' | b'\n' | b'\r') || byte == first)
+        || value.bytes().fold(false, |found, byte| found | is_special(byte))
             && (value.contains(['"', '\n', '\r']) || value.contains(separator))
 }
 

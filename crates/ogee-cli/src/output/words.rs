@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
-use ogee_functions::times::{far, infinite::Infinite};
+use ogee_functions::times::{far, infinite::Infinite, written};
 
 /// `batch` with texts for columns of moments, or the parts of such, of which some are infinite or of far years.
 pub fn with_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
@@ -94,7 +94,7 @@ fn texts(array: &ArrayRef, infinite: Option<Infinite>, far: Option<Int64Array>) 
     let text = |row: usize| match &far {
         Some(far) if far.is_valid(row) => {
             let mut text = String::new();
-            far::write(far.value(row), finite.data_type(), &mut text);
+            written::write(far.value(row), finite.data_type(), &mut text);
             Ok(Some(text))
         }
         _ => finite.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose(),

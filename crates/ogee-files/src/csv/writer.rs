@@ -60,8 +60,12 @@ impl CsvRows {
     }
 
     fn write_field(&self, value: &str, is_quoted: bool, text: &mut Vec<u8>) {
-        let is_special = |byte: &u8| *byte == self.delimiter || *byte == self.quote || b"\n\r#".contains(byte);
-        let is_plain = || !is_quoted && value != self.null && !value.bytes().any(|byte| is_special(&byte));
+        // All bytes are looked at, many at once: most values have none that matter.
+        let is_special = |byte: u8| {
+            (byte == self.delimiter) | (byte == self.quote) | (byte == b'\n') | (byte == b'\r') | (byte == b'#')
+        };
+        let has_special = || value.bytes().fold(false, |found, byte| found | is_special(byte));
+        let is_plain = || !is_quoted && value != self.null && !has_special();
         if self.manner.has_no_quotes || is_plain() {
             text.extend_from_slice(value.as_bytes());
             return;

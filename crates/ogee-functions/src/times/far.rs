@@ -1,10 +1,8 @@
-//! Dates and timestamps of years below 1 and above 9999, which the libraries write and read only in part: as far as the types go.
+//! Dates and timestamps of years below 1 and above 9999, which the libraries read only in part: as far as the types go.
 //!
 //! Days are counted in the calendar that goes on beyond all years, as the standard has it: 400 years have as many days as any other 400.
 //!
-//! Not here: moments in other years, and infinite ones (`infinite`).
-
-use std::fmt::Write;
+//! Not here: moments in other years, infinite ones (`infinite`), and how moments are written (`written`).
 
 use datafusion::{
     arrow::{
@@ -104,44 +102,28 @@ pub fn of_counts(counts: &Int64Array, to: &DataType) -> Result<ArrayRef> {
     })
 }
 
-/// The numbers of those of `moments` that are finite and far; `None` if there is none.
-pub fn far(moments: &ArrayRef) -> Result<Option<Int64Array>> {
+/// The numbers of `moments`, dates or timestamps, and how many units a day has; `None` if they are something else.
+pub fn counts(moments: &ArrayRef) -> Result<Option<(Int64Array, i64)>> {
     let (counts, of_day) = match moments.data_type() {
         DataType::Date32 => (cast(&cast(moments, &DataType::Int32)?, &DataType::Int64)?, 1),
         DataType::Timestamp(unit, _) => (cast(moments, &DataType::Int64)?, SECONDS_OF_DAY * units_of_second(*unit)),
         _ => return Ok(None),
     };
+    Ok(Some((counts.as_primitive::<Int64Type>().clone(), of_day)))
+}
+
+/// The numbers of those of `moments` that are finite and far; `None` if there is none.
+pub fn far(moments: &ArrayRef) -> Result<Option<Int64Array>> {
+    let Some((counts, of_day)) = counts(moments)? else { return Ok(None) };
     let is_date = of_day == 1;
     let is_far = |count: &i64| {
         let infinite = if is_date { i32::try_from(*count).is_ok_and(is_infinite_day) } else { is_infinite(*count) };
         !infinite && !(FIRST..=LAST).contains(&count.div_euclid(of_day))
     };
-    let counts = counts.as_primitive::<Int64Type>();
     if !counts.iter().flatten().any(|count| is_far(&count)) {
         return Ok(None);
     }
     Ok(Some(counts.iter().map(|count| count.filter(is_far)).collect()))
-}
-
-/// Writes the moment of type `of` that has the number `count`: `0044-03-15 (BC) 10:00:00`.
-pub fn write(count: i64, of: &DataType, text: &mut String) {
-    let units = match of {
-        DataType::Timestamp(unit, _) => Some(units_of_second(*unit)),
-        _ => None,
-    };
-    let days = units.map_or(count, |units| count.div_euclid(SECONDS_OF_DAY * units));
-    let (year, month, day) = date_of(days);
-    let (year, era) = if year > 0 { (year, "") } else { (1 - year, " (BC)") };
-    // A text takes what is written.
-    let _ = write!(text, "{year:04}-{month:02}-{day:02}{era}");
-    let Some(units) = units else { return };
-    let of_day = count.rem_euclid(SECONDS_OF_DAY * units);
-    let (seconds, fraction) = (of_day / units, of_day % units);
-    let _ = write!(text, " {:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if fraction != 0 {
-        let digits = format!("{:09}", fraction * (1_000_000_000 / units));
-        let _ = write!(text, ".{}", digits.trim_end_matches('0'));
-    }
 }
 
 #[cfg(test)]
@@ -172,7 +154,7 @@ mod tests {
             ("+12000-02-29", &micros, "12000-02-29 00:00:00"),
         ] {
             let mut written = String::new();
-            write(count_of(text, of).unwrap(), of, &mut written);
+            crate::times::written::write(count_of(text, of).unwrap(), of, &mut written);
             assert_eq!(written, expected);
         }
         assert_eq!(count_of("+294248-01-01", &micros), None);

@@ -616,7 +616,7 @@ mod tests {
     fn moment(format: &str, text: &str) -> Option<String> {
         let value = read_moment(&parse_format(format).unwrap(), text, false).ok()?;
         let mut written = String::new();
-        write_moment(value, &mut written).unwrap();
+        write_moment(value, &mut written);
         Some(written)
     }
 

@@ -25,7 +25,7 @@ use crate::{
     function::{Function, Shown},
 };
 
-use super::{INTERVAL_UNITS, Zone, infinite::is_infinite, moments::write_fraction};
+use super::{INTERVAL_UNITS, Zone, infinite::is_infinite, written::write_fraction};
 
 /// The type of intervals.
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -254,7 +254,7 @@ pub fn write_interval(interval: IntervalMonthDayNano, text: &mut String) -> Resu
         let (gap, sign) = (if text.len() == begin { "" } else { " " }, if micros < 0 { "-" } else { "" });
         let seconds = micros.unsigned_abs() / 1_000_000;
         write!(text, "{gap}{sign}{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;
-        write_fraction((micros % 1_000_000).abs(), text)?;
+        write_fraction((micros % 1_000_000).abs(), 1_000_000, text);
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ pub mod moved;
 pub mod parts;
 pub(crate) mod series;
 pub mod truncated;
+pub mod written;
 mod zones;
 
 use datafusion::{

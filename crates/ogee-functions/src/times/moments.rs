@@ -2,9 +2,7 @@
 //!
 //! Not here: formats that users give (`formats`).
 
-use std::fmt::Write;
-
-use chrono::{Datelike, Timelike, Utc};
+use chrono::Utc;
 use datafusion::{
     arrow::compute::kernels::cast_utils::string_to_datetime,
     common::{Result, exec_datafusion_err},
@@ -13,10 +11,11 @@ use datafusion::{
 use crate::text_casts::Written;
 
 use super::{
-    far::{self, count_of},
+    far::count_of,
     infinite::{infinite_count, is_infinite, text_of},
     instants::LOCAL,
-    zones::{Zone, naive, offset_text, zone_in_text},
+    written,
+    zones::{Zone, offset_text, zone_in_text},
 };
 
 /// `text` before the zone or offset that it ends in, and that; empty if there is none.
@@ -72,42 +71,17 @@ pub fn write_instant(instant: i64, zone: &Zone, text: &mut String) -> Result<()>
         return Ok(());
     }
     let offset = zone.offset_at(instant)?;
-    write_moment(zone.to_local(instant)?, text)?;
+    write_moment(zone.to_local(instant)?, text);
     text.push_str(&offset_text(offset));
     Ok(())
 }
 
 /// Writes a moment: `2024-01-02 03:04:05.5`.
-pub fn write_moment(local: i64, text: &mut String) -> Result<()> {
-    if is_infinite(local) {
-        text.push_str(text_of(local > 0));
-        return Ok(());
+pub fn write_moment(local: i64, text: &mut String) {
+    match is_infinite(local) {
+        true => text.push_str(text_of(local > 0)),
+        false => written::write(local, &LOCAL, text),
     }
-    let time = naive(local)?;
-    if !(1..=9999).contains(&time.year()) {
-        far::write(local, &LOCAL, text);
-        return Ok(());
-    }
-    write!(
-        text,
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
-        time.year(),
-        time.month(),
-        time.day(),
-        time.hour(),
-        time.minute(),
-        time.second()
-    )?;
-    write_fraction(local.rem_euclid(1_000_000), text)
-}
-
-/// Writes so many millionths as the digits after a point, without zeros at the end.
-pub fn write_fraction(micros: i64, text: &mut String) -> Result<()> {
-    if micros != 0 {
-        write!(text, ".{micros:06}")?;
-        text.truncate(text.trim_end_matches('0').len());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

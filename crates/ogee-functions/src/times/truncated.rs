@@ -439,9 +439,13 @@ mod tests {
             let count = far::count_of(text, &micros).unwrap();
             let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![Some(count), None, Some(count)]));
             let truncated = truncated_moments(part, &moments).unwrap();
-            let mut written = String::new();
-            far::write(truncated.as_primitive::<TimestampMicrosecondType>().value(2), &micros, &mut written);
-            assert_eq!((written.as_str(), truncated.null_count()), (expected, 1), "{part} of {text}");
+            let mut text = String::new();
+            crate::times::written::write(
+                truncated.as_primitive::<TimestampMicrosecondType>().value(2),
+                &micros,
+                &mut text,
+            );
+            assert_eq!((text.as_str(), truncated.null_count()), (expected, 1), "{part} of {text}");
         }
         assert!(
             truncated_moments("fortnight", &ScalarValue::TimestampMicrosecond(Some(0), None).to_array().unwrap())
