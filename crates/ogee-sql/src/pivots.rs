@@ -458,24 +458,21 @@ impl On {
         Ok(rows.map(|values| Wanted { name: name(&values), values }).collect())
     }
 
-    /// `SELECT CAST(a AS VARCHAR) FROM from WHERE a IS NOT NULL GROUP BY a ORDER BY a LIMIT one more than are let in`
+    /// `SELECT CAST(a AS VARCHAR) FROM from WHERE a IS NOT NULL GROUP BY 1 ORDER BY 1 LIMIT one more than are let in`: values are equal if their texts are, and are in their order.
     fn all_values(&self, from: &[TableWithJoins]) -> Result<Box<Query>> {
+        let texts = || self.exprs.iter().cloned().map(to_text);
         let mut query = asked::query("SELECT 0 FROM ogee")?;
         if let SetExpr::Select(select) = &mut *query.body {
-            select.projection = self.exprs.iter().cloned().map(to_text).map(SelectItem::UnnamedExpr).collect();
+            select.projection = texts().map(SelectItem::UnnamedExpr).collect();
             select.from = from.to_vec();
             if let [expr] = &self.exprs[..] {
                 select.selection = Some(Expr::IsNotNull(Box::new(Expr::Nested(Box::new(expr.clone())))));
             }
-            select.group_by = GroupByExpr::Expressions(self.exprs.clone(), Vec::new());
+            select.group_by = GroupByExpr::Expressions(texts().collect(), Vec::new());
         }
-        let by = |expr: &Expr| OrderByExpr {
-            expr: expr.clone(),
-            options: OrderByOptions { asc: None, nulls_first: None },
-            with_fill: None,
-        };
-        query.order_by =
-            Some(OrderBy { kind: OrderByKind::Expressions(self.exprs.iter().map(by).collect()), interpolate: None });
+        let options = || OrderByOptions { asc: None, nulls_first: None };
+        let by = texts().map(|expr| OrderByExpr { expr, options: options(), with_fill: None });
+        query.order_by = Some(OrderBy { kind: OrderByKind::Expressions(by.collect()), interpolate: None });
         let limit = Expr::value(Value::Number((COLUMNS_MAX + 1).to_string(), false));
         query.limit_clause = Some(LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by: Vec::new() });
         Ok(query)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datafusion::{
     arrow::datatypes::{DataType, Schema},
     common::{
-        Column, DFSchema, NullEquality, Result, ScalarValue, plan_err,
+        Column, DFSchema, ExprSchema, JoinConstraint, NullEquality, Result, ScalarValue, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     datasource::{cte_worktable::CteWorkTable, provider_as_source, source_as_provider},
@@ -19,7 +19,10 @@ use datafusion::{
         select_expr::SelectExpr,
     },
 };
-use ogee_functions::ranks::row_number;
+use ogee_functions::{
+    ranks::row_number,
+    times::intervals::{interval_of_text, text_of_interval},
+};
 
 use super::{
     are_within, fresh, outer_references,
@@ -55,16 +58,38 @@ impl Domain {
         self.outer.is_empty()
     }
 
-    /// The columns, as they are in the outer rows.
-    pub(super) fn outer_columns(&self) -> Vec<Column> {
-        self.outer.clone()
+    /// `input`, the outer rows, each joined with those of `rows` that have its values in `columns`.
+    pub(super) fn joined(
+        &self,
+        input: LogicalPlan,
+        rows: LogicalPlan,
+        columns: Vec<Column>,
+        join_type: JoinType,
+    ) -> Result<LogicalPlan> {
+        let on = self.keys()?.into_iter().zip(columns.into_iter().map(Expr::Column)).collect();
+        let (input, rows) = (Arc::new(input), Arc::new(rows));
+        let same = NullEquality::NullEqualsNull;
+        Ok(LogicalPlan::Join(Join::try_new(input, rows, on, None, join_type, JoinConstraint::On, same, false)?))
+    }
+
+    /// What the values are in the outer rows.
+    fn keys(&self) -> Result<Vec<Expr>> {
+        let keys = self.outer.iter().map(|column| {
+            let expr = Expr::Column(column.clone());
+            Ok(if self.is_of_interval(column)? { text_of_interval(expr) } else { expr })
+        });
+        keys.collect()
+    }
+
+    /// Whether the values of `column` are texts of its intervals: of two that are equal, what is computed may differ (`d + INTERVAL '1 month'`, `d + INTERVAL '30 days'`).
+    fn is_of_interval(&self, column: &Column) -> Result<bool> {
+        Ok(matches!(self.input.schema().data_type(column)?, DataType::Interval(_)))
     }
 
     /// The values, each once, and the columns that they are in.
     fn values(&self) -> Result<Unnested> {
         let alias = fresh("domain");
-        let columns: Vec<Expr> =
-            self.outer.iter().map(|column| Expr::Column(column.clone()).alias(fresh("outer"))).collect();
+        let columns: Vec<Expr> = self.keys()?.into_iter().map(|key| key.alias(fresh("outer"))).collect();
         let values =
             LogicalPlanBuilder::from(self.input.clone()).project(columns)?.distinct()?.alias(alias)?.build()?;
         let columns = values.schema().columns();
@@ -128,11 +153,11 @@ impl Domain {
     fn resolved(&self, expr: Expr, columns: &[Column]) -> Result<Expr> {
         let resolved = expr.up(|expr| {
             let Expr::OuterReferenceColumn(_, column) = &expr else { return Ok(Transformed::no(expr)) };
-            let place = self.outer.iter().position(|outer| self.is_same(outer, column));
-            Ok(place.map_or_else(
-                || Transformed::no(expr.clone()),
-                |place| Transformed::yes(Expr::Column(columns[place].clone())),
-            ))
+            let Some(place) = self.outer.iter().position(|outer| self.is_same(outer, column)) else {
+                return Ok(Transformed::no(expr));
+            };
+            let value = Expr::Column(columns[place].clone());
+            Ok(Transformed::yes(if self.is_of_interval(column)? { interval_of_text(value, false) } else { value }))
         });
         resolved.data()
     }
@@ -556,8 +581,8 @@ pub(super) fn lateral(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let (rows, columns) = domain.unnest(&join.right)?;
     let mut filter: Vec<Expr> = join.on.iter().map(|(a, b)| a.clone().eq(b.clone())).collect();
     filter.extend(join.filter.clone());
-    for (outer, column) in domain.outer.iter().zip(columns) {
-        filter.push(binary_expr(Expr::Column(outer.clone()), Operator::IsNotDistinctFrom, Expr::Column(column)));
+    for (key, column) in domain.keys()?.into_iter().zip(columns) {
+        filter.push(binary_expr(key, Operator::IsNotDistinctFrom, Expr::Column(column)));
     }
     let all: Vec<Expr> = join.schema.columns().into_iter().map(Expr::Column).collect();
     let joined = LogicalPlanBuilder::from(join.left.as_ref().clone()).join_on(rows, join.join_type, filter)?;

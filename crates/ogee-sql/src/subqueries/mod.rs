@@ -27,7 +27,7 @@ use std::{
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        Column, DFSchema, ExprSchema, NullEquality, Result, ScalarValue, Spans, exec_err, plan_err,
+        Column, DFSchema, ExprSchema, Result, ScalarValue, Spans, exec_err, plan_err,
         tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     },
     config::ConfigOptions,
@@ -471,10 +471,8 @@ fn mark(exists: Exists, joined: &mut Joined) -> Result<Expr> {
                 let (rows, columns) = domain.unnest(&subquery.subquery)?;
                 let rows = LogicalPlanBuilder::from(rows).project(columns.into_iter().map(Expr::Column))?;
                 let rows = rows.distinct()?.alias(alias.clone())?.build()?;
-                let keys = (domain.outer_columns(), rows.schema().columns());
-                LogicalPlanBuilder::from(input)
-                    .join_detailed(rows, JoinType::LeftMark, keys, None, NullEquality::NullEqualsNull)?
-                    .build()?
+                let columns = rows.schema().columns();
+                domain.joined(input, rows, columns, JoinType::LeftMark)?
             }
         }
     };
@@ -511,15 +509,14 @@ fn scalar(subquery: Subquery, joined: &mut Joined) -> Result<Expr> {
     let keys: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
     let rows = LogicalPlanBuilder::from(rows).project(std::iter::once(value.alias(&value_name)).chain(keys))?;
     let rows = rows.alias(alias.clone())?.build()?;
-    let input = LogicalPlanBuilder::from(joined.input.clone());
+    let input = joined.input.clone();
     let plan = match domain.is_empty() {
-        true => input.join_on(rows, JoinType::Left, [lit(true)])?,
+        true => LogicalPlanBuilder::from(input).join_on(rows, JoinType::Left, [lit(true)])?.build()?,
         false => {
-            let keys = (domain.outer_columns(), rows.schema().columns().split_off(1));
-            input.join_detailed(rows, JoinType::Left, keys, None, NullEquality::NullEqualsNull)?
+            let columns = rows.schema().columns().split_off(1);
+            domain.joined(input, rows, columns, JoinType::Left)?
         }
     };
-    let plan = plan.build()?;
     joined.input = plan;
     joined.changed = true;
     Ok(Expr::Column(Column::new(Some(alias), value_name)))

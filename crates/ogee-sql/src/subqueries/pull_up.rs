@@ -9,12 +9,14 @@
 use std::collections::BTreeSet;
 
 use datafusion::{
+    arrow::datatypes::DataType,
     common::{Column, tree_node::TreeNode},
     logical_expr::{Expr, JoinType, LogicalPlan},
     optimizer::decorrelate::PullUpCorrelatedExpr,
 };
 
 use super::outer_references;
+use crate::trees::Tree;
 
 /// What is asked of the rows of a subquery.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +62,7 @@ fn is_pullable(plan: &LogicalPlan, wanted: Wanted, is_selected: bool) -> bool {
                 [Expr::GroupingSet(_)] => false,
                 _ => wanted != Wanted::Rows || !aggregate.aggr_expr.is_empty(),
             };
-            is_grouped && is_pullable(&aggregate.input, wanted, false)
+            is_grouped && !has_outer_intervals(&aggregate.input) && is_pullable(&aggregate.input, wanted, false)
         }
         LogicalPlan::Join(join) => {
             use JoinType::{Full, Inner, Right, RightAnti, RightMark, RightSemi};
@@ -78,6 +80,13 @@ fn is_pullable(plan: &LogicalPlan, wanted: Wanted, is_selected: bool) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether `plan` refers to an outer interval. Intervals are equal by their lengths, and DataFusion takes no equality of what is computed above groups.
+fn has_outer_intervals(plan: &LogicalPlan) -> bool {
+    let is_one = |expr: &Expr| matches!(expr, Expr::OuterReferenceColumn(field, _) if matches!(field.data_type(), DataType::Interval(_)));
+    // What looks never fails.
+    plan.has(|node| Ok(node.all_out_ref_exprs().iter().any(is_one))).unwrap_or(false)
 }
 
 /// Whether `rows` have the columns of the conditions that were pulled up from them, each under a name that no other column has: the join knows them by it. DataFusion drops
