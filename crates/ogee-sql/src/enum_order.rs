@@ -57,8 +57,13 @@ pub(crate) fn with_marks_below(plan: LogicalPlan) -> Result<LogicalPlan> {
     for (column, (qualifier, field)) in union.schema.iter().enumerate() {
         let typed = union.inputs.iter().filter(|input| !is_null_at(input, column));
         let mut below = typed.map(|input| input.schema().field(column));
-        let first = below.next().filter(|first| Mark::of(first).is_some());
-        let field = match first.filter(|first| below.all(|other| is_same(first, other))) {
+        let first = below.next();
+        // Without a mark it has become a text, whatever the others are.
+        let is_kept = |first: &&FieldRef| match Mark::of(first) {
+            Some(_) => below.all(|other| is_same(first, other)),
+            None => Mark::of(field).is_some(),
+        };
+        let field = match first.filter(is_kept) {
             Some(first) => Arc::new(field.as_ref().clone().with_metadata(first.metadata().clone())),
             None => Arc::clone(field),
         };

@@ -17,7 +17,8 @@ use datafusion::{
     },
     config::ConfigOptions,
     logical_expr::{
-        DmlStatement, Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Union, Unnest, WriteOp,
+        Distinct, DmlStatement, Expr, ExprSchemable, Join, LogicalPlan, Projection, RecursiveQuery, Union, Unnest,
+        WriteOp,
         expr::{Cast, TryCast},
     },
     optimizer::AnalyzerRule,
@@ -34,6 +35,7 @@ use crate::{
     enum_order::with_marks_below,
     kept_names, lambda_types,
     recursive_types::{reading, rows_read},
+    set_operations::is_set_operation,
     subqueries::with_outer_types,
     times::zone_rule::input_schema,
     trees::{Nodes, Tree},
@@ -47,6 +49,32 @@ pub(crate) struct MarkedCasts {
 
 /// How deep marks go from query to subquery and out of it again, at most.
 const OUTER_ROUNDS_MAX: usize = 16;
+
+/// What each column of a set operation's `inputs` becomes where one has marked text; `None` where none has.
+fn wanted_of(inputs: &[Arc<LogicalPlan>]) -> Vec<Option<Field>> {
+    let columns = inputs.first().map_or(0, |first| first.schema().fields().len());
+    let wanted = (0..columns).map(|at| {
+        let fields: Vec<_> = inputs.iter().filter_map(|input| input.schema().fields().get(at)).collect();
+        let marked = |mark: Mark| fields.iter().find(|field| Mark::of(field) == Some(mark)).copied();
+        let first = [Mark::Json, Mark::Uuid, Mark::Bit].into_iter().find_map(marked);
+        let text = || Field::new("", DataType::Utf8View, true);
+        match (first, marked(Mark::Enum)) {
+            (Some(first), _) => Some(first.as_ref().clone()),
+            (_, Some(first)) if fields.iter().any(|field| !is_same(field, first) && !field.data_type().is_null()) => {
+                Some(text())
+            }
+            (_, Some(first)) => Some(first.as_ref().clone()),
+            _ => fields.iter().find(|field| has_mark(field)).map(|field| field.as_ref().clone()),
+        }
+    });
+    wanted.collect()
+}
+
+/// Whether a column of `input` is something else than is `wanted`.
+fn is_other(input: &LogicalPlan, wanted: &[Option<Field>]) -> bool {
+    let mut fields = input.schema().fields().iter().zip(wanted);
+    fields.any(|(field, wanted)| wanted.as_ref().is_some_and(|wanted| !is_alike(field, wanted)))
+}
 
 /// Whether the expressions of `plan` are conditions, and no outputs whose names count.
 pub(crate) fn is_condition(plan: &LogicalPlan) -> bool {
@@ -64,6 +92,10 @@ impl MarkedCasts {
                 return self.written(dml);
             }
             LogicalPlan::Union(union) => return self.united(union),
+            LogicalPlan::Join(join) if is_set_operation(&join) => match self.intersected(join)? {
+                joined if joined.transformed => return Ok(joined),
+                joined => joined.data,
+            },
             LogicalPlan::Unnest(unnest) => return self.unnested(unnest),
             LogicalPlan::RecursiveQuery(query) => return self.recursive(query),
             plan => plan,
@@ -253,44 +285,49 @@ impl MarkedCasts {
                 fields.try_for_each(|field| check_state(&field, &state))?;
             }
         }
-        let mut wanted = Vec::with_capacity(union.schema.fields().len());
-        for at in 0..union.schema.fields().len() {
-            let fields: Vec<_> = union.inputs.iter().filter_map(|input| input.schema().fields().get(at)).collect();
-            let marked = |mark: Mark| fields.iter().find(|field| Mark::of(field) == Some(mark)).copied();
-            let first = [Mark::Json, Mark::Uuid, Mark::Bit].into_iter().find_map(marked);
-            let text = || Field::new("", DataType::Utf8View, true);
-            wanted.push(match (first, marked(Mark::Enum)) {
-                (Some(first), _) => Some(first.as_ref().clone()),
-                (_, Some(first))
-                    if fields.iter().any(|field| !is_same(field, first) && !field.data_type().is_null()) =>
-                {
-                    Some(text())
-                }
-                (_, Some(first)) => Some(first.as_ref().clone()),
-                _ => fields.iter().find(|field| has_mark(field)).map(|field| field.as_ref().clone()),
-            });
-        }
-        let is_other = |input: &LogicalPlan| {
-            let fields = input.schema().fields().iter().zip(&wanted);
-            fields.into_iter().any(|(field, wanted)| wanted.as_ref().is_some_and(|wanted| !is_alike(field, wanted)))
-        };
-        if !union.inputs.iter().any(|input| is_other(input)) {
+        let wanted = wanted_of(&union.inputs);
+        if !union.inputs.iter().any(|input| is_other(input, &wanted)) {
             return Ok(Transformed::no(LogicalPlan::Union(union)));
         }
-        let mut inputs = Vec::with_capacity(union.inputs.len());
-        for input in union.inputs {
-            let mut exprs = Vec::with_capacity(wanted.len());
-            for ((qualifier, from), to) in input.schema().iter().zip(&wanted) {
-                let column = Expr::Column(Column::from((qualifier, from)));
-                let cast = match to {
-                    Some(to) if !is_alike(from, to) => self.casts.cast(&column, from, to, false)?,
-                    _ => None,
-                };
-                exprs.push(cast.map_or(column, |cast| cast.alias_qualified(qualifier.cloned(), from.name())));
-            }
-            inputs.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, input)?)));
+        let inputs = union.inputs.iter().map(|input| Ok(Arc::new(self.with_columns_as(input, &wanted)?)));
+        Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?)))
+    }
+
+    /// `join`, a set operation, with marked text in both sides' rows where those of their union would have it.
+    fn intersected(&self, join: Join) -> Result<Transformed<LogicalPlan>> {
+        let wanted = wanted_of(&[Arc::clone(&join.left), Arc::clone(&join.right)]);
+        let side = |side: &Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
+            Ok(match &**side {
+                side_plan if !is_other(side_plan, &wanted) => Arc::clone(side),
+                // Rows that are told apart stay so.
+                LogicalPlan::Distinct(Distinct::All(input)) => {
+                    let input = Arc::new(self.with_columns_as(input, &wanted)?);
+                    Arc::new(LogicalPlan::Distinct(Distinct::All(input)))
+                }
+                _ => Arc::new(self.with_columns_as(side, &wanted)?),
+            })
+        };
+        let (left, right) = (side(&join.left)?, side(&join.right)?);
+        if Arc::ptr_eq(&left, &join.left) && Arc::ptr_eq(&right, &join.right) {
+            return Ok(Transformed::no(LogicalPlan::Join(join)));
         }
-        Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+        let Join { on, join_type, join_constraint, null_equality, null_aware, .. } = join;
+        let joined = Join::try_new(left, right, on, None, join_type, join_constraint, null_equality, null_aware)?;
+        Ok(Transformed::yes(LogicalPlan::Join(joined)))
+    }
+
+    /// `input` with its columns cast to what is `wanted`.
+    fn with_columns_as(&self, input: &Arc<LogicalPlan>, wanted: &[Option<Field>]) -> Result<LogicalPlan> {
+        let mut exprs = Vec::with_capacity(wanted.len());
+        for ((qualifier, from), to) in input.schema().iter().zip(wanted) {
+            let column = Expr::Column(Column::from((qualifier, from)));
+            let cast = match to {
+                Some(to) if !is_alike(from, to) => self.casts.cast(&column, from, to, false)?,
+                _ => None,
+            };
+            exprs.push(cast.map_or(column, |cast| cast.alias_qualified(qualifier.cloned(), from.name())));
+        }
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(input))?))
     }
 
     /// `query` whose term reads rows marked as the first ones are since they were planned, and finds rows of the same marks.
